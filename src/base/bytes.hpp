@@ -1,0 +1,89 @@
+// A little-endian byte string written and read field by field: what ranks send each other as metadata.
+//
+// The reader checks every length before it allocates, so that a damaged message is an error and never a large
+// allocation. Nothing on disk uses this; disk formats are in src/format/FORMAT.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/error.hpp"
+
+namespace cairn::base {
+
+using Bytes = std::vector<std::byte>;
+
+inline std::span<const std::byte> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+class ByteWriter {
+ public:
+  void u64(std::uint64_t value) { raw(&value, sizeof value); }
+  void text(std::string_view value) {
+    u64(value.size());
+    raw(value.data(), value.size());
+  }
+  void u64s(std::span<const std::uint64_t> values) {
+    u64(values.size());
+    raw(values.data(), values.size() * sizeof(std::uint64_t));
+  }
+  void blob(std::span<const std::byte> value) {
+    u64(value.size());
+    raw(value.data(), value.size());
+  }
+  [[nodiscard]] const Bytes& bytes() const { return bytes_; }
+  Bytes take() { return std::move(bytes_); }
+
+ private:
+  void raw(const void* data, std::size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + size);
+  }
+  Bytes bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  std::uint64_t u64() {
+    std::uint64_t value = 0;
+    const auto from = next(sizeof value);
+    std::memcpy(&value, from.data(), sizeof value);
+    return value;
+  }
+  std::string text() {
+    const auto from = next(u64());
+    return {reinterpret_cast<const char*>(from.data()), from.size()};
+  }
+  std::vector<std::uint64_t> u64s() {
+    const std::uint64_t count = u64();
+    if (count > rest_.size() / sizeof(std::uint64_t)) throw short_message();
+    std::vector<std::uint64_t> values(count);
+    const auto from = next(count * sizeof(std::uint64_t));
+    if (count != 0) std::memcpy(values.data(), from.data(), from.size());
+    return values;
+  }
+  Bytes blob() {
+    const auto from = next(u64());
+    return {from.begin(), from.end()};
+  }
+  [[nodiscard]] bool done() const { return rest_.empty(); }
+
+ private:
+  static Error short_message() { return {ErrorKind::kInternal, "metadata message between ranks is shorter than it says"}; }
+  std::span<const std::byte> next(std::uint64_t size) {
+    if (size > rest_.size()) throw short_message();
+    const auto out = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    return out;
+  }
+  std::span<const std::byte> rest_;
+};
+
+}  // namespace cairn::base

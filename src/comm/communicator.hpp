@@ -1,0 +1,70 @@
+// A group of ranks that talk: MPI in production, threads of one process in tests (simulated.hpp).
+//
+// Every collective must be called by all ranks of the group in the same order. Sizes are 64-bit; what exceeds MPI's int
+// counts is chunked inside. Failures throw Error(kIo); since a communication failure cannot be agreed on, they are
+// fatal for the job in practice. Not thread-safe: one thread per communicator at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+
+namespace cairn::comm {
+
+enum class ReduceOp { kSum, kMin, kMax, kXor, kOr };
+
+/// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort).
+class Request {
+ public:
+  virtual ~Request() = default;
+  /// Rank-local; true once the message is complete (buffer reusable, or filled).
+  virtual bool test() = 0;
+  /// Blocks until complete. A message of another size than the buffer is Error(kInternal).
+  virtual void wait() = 0;
+};
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+
+  // Collectives.
+  virtual void barrier() = 0;
+  virtual void broadcast(std::span<std::byte> data, int root) = 0;
+  virtual void all_reduce(std::span<std::uint64_t> values, ReduceOp op) = 0;
+  virtual void all_reduce(std::span<double> values, ReduceOp op) = 0;  ///< kSum, kMin, kMax only
+  /// Element r of the result is what rank r sent here; `outgoing` has one entry per rank.
+  virtual std::vector<base::Bytes> all_to_all(std::vector<base::Bytes> outgoing) = 0;
+  virtual std::vector<base::Bytes> all_gather(std::span<const std::byte> mine) = 0;
+  /// On the root what each rank gave, elsewhere empty.
+  virtual std::vector<base::Bytes> gather(std::span<const std::byte> mine, int root) = 0;
+
+  // Point to point, non-blocking; messages between two ranks with one tag arrive in order. At most 1 GiB each.
+  virtual std::unique_ptr<Request> send(std::span<const std::byte> data, int to, int tag) = 0;
+  virtual std::unique_ptr<Request> receive(std::span<std::byte> data, int from, int tag) = 0;
+
+  /// Collective over the group: a new communicator with the same ranks.
+  virtual std::unique_ptr<Communicator> duplicate() = 0;
+  /// Collective over the ranks [first, last] only (others must not call): a communicator of just them.
+  virtual std::unique_ptr<Communicator> subgroup(int first, int last, int tag) = 0;
+
+  // Conveniences on top of the above.
+  std::uint64_t sum(std::uint64_t value);
+  std::uint64_t max(std::uint64_t value);
+  std::uint64_t min(std::uint64_t value);
+  /// Collective: the root's bytes (any size, known to the root only) on every rank.
+  void share(base::Bytes& data, int root);
+  void share(std::string& text, int root);
+};
+
+}  // namespace cairn::comm

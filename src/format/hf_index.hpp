@@ -1,0 +1,32 @@
+// The Hugging Face index, `model.safetensors.index.json`: which tensor is in which file.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "nlohmann/json.hpp"
+
+namespace cairn::format {
+
+struct HfIndex {
+  std::map<std::string, std::string> weight_map;   ///< tensor name -> file name
+  nlohmann::json metadata = nlohmann::json::object();  ///< "total_size" and whatever else; may be absent in the file
+  nlohmann::json extra = nlohmann::json::object();     ///< other top-level keys (Paddle's), kept
+};
+
+/// Throws Error(kFormat) naming the index file, and the tensor where there is one: not JSON, nested too deeply, no
+/// weight_map, a value that is no string, a duplicate key, an unsafe file name.
+HfIndex parse_hf_index(std::string_view json, std::string_view path);
+
+/// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end.
+/// metadata gets "total_size"; `total_parameters` too when not 0.
+std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
+                            std::uint64_t total_parameters);
+
+/// A file name taken from an index or manifest may be joined to a directory only if this passes: relative, no "." or
+/// ".." part, no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
+void check_relative_path(std::string_view name, std::string_view context);
+
+}  // namespace cairn::format

@@ -1,0 +1,70 @@
+// safetensors headers: parse with the reference's checks in the reference's order, encode with its order and escaping.
+//
+// Rules and limits: FORMAT.md. Nothing here does work, or takes memory, in proportion to a size that a file claims before
+// that size is checked against the file.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/dtype.hpp"
+#include "format/safetensors_error.hpp"
+
+namespace cairn::format {
+
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
+inline constexpr std::size_t kMaxRank = 64;
+inline constexpr std::size_t kPrefixBytes = 8;
+
+struct TensorEntry {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t begin = 0;  ///< bytes from the start of the data section
+  std::uint64_t end = 0;
+};
+
+struct SafetensorsHeader {
+  std::vector<TensorEntry> tensors;  ///< ascending by (begin, end)
+  std::map<std::string, std::string> metadata;
+  std::uint64_t data_start = 0;  ///< 8 + header length: file offset of the data section
+  std::uint64_t file_bytes = 0;
+};
+
+/// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
+/// the file's size. `path` is for messages. A git-lfs pointer is recognised (`prefix` may hold up to 64 bytes for that).
+std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
+
+/// Parses and validates a header. `json`: exactly the header_length bytes after the prefix.
+SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path);
+
+/// What is to be stored; sizes follow from dtype and shape.
+struct TensorToStore {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+};
+
+struct EncodedHeader {
+  std::string bytes;                       ///< prefix, JSON, padding with blanks up to the alignment
+  std::vector<std::size_t> order;          ///< order[i] = index into the input of the i-th tensor of the file
+  std::vector<std::uint64_t> data_offset;  ///< per input tensor: bytes from the start of the data section
+  std::uint64_t data_bytes = 0;
+};
+
+/// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
+/// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two equal
+/// names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes, more than
+/// kMaxRank dimensions, a header above kMaxHeaderBytes.
+EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
+                            std::uint64_t align_bytes);
+
+/// Bytes of a tensor, or nothing on overflow or when it is no whole number of bytes.
+std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
+
+}  // namespace cairn::format

@@ -1,0 +1,41 @@
+// Recognises what a checkpoint directory is, and describes its tensors: one entry for all dialects.
+//
+// Pure: the caller lists the directory, reads the headers of its safetensors files and the small JSON texts, and hands
+// them in (checkpoint/open.cpp does).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "format/safetensors.hpp"
+#include "format/stored_checkpoint.hpp"
+
+namespace cairn::interop {
+
+/// What was found in a directory. Names are relative to it.
+struct Directory {
+  std::string path;                                             ///< for messages
+  std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
+  std::map<std::string, std::string> json;                      ///< name -> text of *.json up to 1 GiB: indexes, config
+  std::map<std::string, std::uint64_t> others;                  ///< every other file -> size
+};
+
+enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle };
+const char* name_of(Dialect dialect);
+
+struct Recognised {
+  Dialect dialect = Dialect::kHuggingFace;
+  format::StoredCheckpoint stored;
+  std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
+  std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
+};
+
+/// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes and
+/// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
+/// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole, contradicting
+/// dtypes. A directory without any safetensors file is Error(kNotFound).
+Recognised recognise(const Directory& directory);
+
+}  // namespace cairn::interop

@@ -1,0 +1,78 @@
+// How extents reach storage. One interface; src/io/README.md says what each engine is for.
+//
+// Life of a write: open_for_write (files are created and pre-sized), write_round any number of times, sync, close. Of a
+// read: open_for_read, read_round or read, close. Calls marked collective are made by all ranks of the communicator in
+// the same order; each ends in an agreement, so that either all ranks go on or all throw the same Error. After an Error
+// the engine can only be destroyed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "plan/extents.hpp"
+
+namespace cairn::io {
+
+struct EngineFile {
+  std::filesystem::path path;
+  std::uint64_t size_bytes = 0;
+};
+
+/// Contiguous bytes of one file.
+struct WriteOp {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+  std::span<const std::byte> data;
+};
+struct ReadOp {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+  std::span<std::byte> data;
+};
+
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const = 0;
+
+  /// Collective. Creates every file anew at its size. `extents` says which ranks will touch which file: only they open
+  /// it. Errors: ENOSPC where the file system can tell, EEXIST.
+  virtual void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
+  virtual void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
+
+  /// Collective; every rank makes the same number of calls, with ops inside its own extents (none is normal), ascending
+  /// by (file, offset), at most one per file. Data must live until the call returns.
+  virtual void write_round(std::span<const WriteOp> ops) = 0;
+  virtual void read_round(std::span<const ReadOp> ops) = 0;
+
+  /// Collective: everything written is on storage when it returns, and every file has its size (read back).
+  virtual void sync() = 0;
+  /// Collective.
+  virtual void close() = 0;
+};
+
+/// Free-form hints, passed to MPI_Info by "mpiio" ("striping_factor", "romio_cb_write" ...). Unknown keys are MPI's
+/// business.
+using Hints = std::map<std::string, std::string>;
+
+struct EngineOptions {
+  Hints hints;
+};
+
+/// "mpiio", or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
+/// Error(kUsage) for another name. `communicator` must outlive the engine.
+std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
+
+}  // namespace cairn::io

@@ -1,0 +1,40 @@
+// Fault hooks: make the n-th operation of a kind fail, on a chosen rank, for tests of everything that can go wrong.
+//
+// Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
+//   op      open write read fsync close rename mkdir unlink truncate (file operations), or the name of a step of the
+//           commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them)
+//   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
+//   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES, EINTR
+//   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
+//   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP
+// Nothing happens, at the cost of one relaxed atomic load, when no rule is set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cairn::os {
+
+/// Which rank this process (or, with simulated ranks, this thread) is, for rank=R.
+void set_fault_rank(int rank);
+
+/// Replaces all rules; "" removes them. Throws Error(kUsage) for a rule that it cannot read. Read once from CAIRN_FAULT
+/// at first use otherwise.
+void set_faults(std::string_view rules);
+
+struct Fault {
+  int error = 0;                             ///< errno to fail with; 0 when short_bytes is set
+  std::optional<std::uint64_t> short_bytes;  ///< transfer only so many bytes
+};
+
+/// Asks whether the operation must fail now; nothing means go on.
+std::optional<Fault> check_fault(std::string_view operation, const std::filesystem::path& path);
+
+/// For named steps: throws Error(kIo) when a rule says so.
+void fault_point(std::string_view step, const std::filesystem::path& path);
+
+}  // namespace cairn::os

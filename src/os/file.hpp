@@ -1,0 +1,84 @@
+// Files by POSIX calls: complete reads and writes, fsync, rename; every call passes the fault hooks (fault.hpp).
+//
+// Errors are Error(kIo) (ENOENT on open: Error(kNotFound)) and name the operation, the path and strerror(errno).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace cairn::os {
+
+enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate };
+
+/// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
+class File {
+ public:
+  File() = default;
+  File(const std::filesystem::path& path, OpenMode mode);
+  ~File();
+  File(File&& other) noexcept;
+  File& operator=(File&& other) noexcept;
+
+  [[nodiscard]] bool is_open() const { return descriptor_ >= 0; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] std::uint64_t size_bytes() const;
+
+  /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
+  void read_at(std::span<std::byte> data, std::uint64_t offset) const;
+  void write_at(std::span<const std::byte> data, std::uint64_t offset);
+  /// ftruncate to the size.
+  void set_size(std::uint64_t bytes);
+  /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.
+  bool reserve(std::uint64_t bytes);
+  /// fsync. An error is final: the file must be written anew elsewhere.
+  void sync();
+  void close();
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+/// Whole file. Throws Error(kFormat) when it is larger than `limit_bytes`.
+std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
+
+/// Writes path + ".tmp", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never half.
+void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
+
+/// Creates a new file with the content and fsyncs it; no temporary name (for files in a directory that is itself
+/// committed by rename).
+void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
+
+void make_directory(const std::filesystem::path& path);          ///< with parents; existing is fine
+void make_new_directory(const std::filesystem::path& path);      ///< Error(kIo) when it exists
+void rename(const std::filesystem::path& from, const std::filesystem::path& to);
+void sync_directory(const std::filesystem::path& path);
+void remove_tree(const std::filesystem::path& path);             ///< never follows symbolic links
+bool exists(const std::filesystem::path& path);
+std::uint64_t file_size(const std::filesystem::path& path);
+
+struct DirectoryEntry {
+  std::string name;
+  bool is_directory = false;
+  bool is_regular = false;  ///< after following a symbolic link
+  std::uint64_t size_bytes = 0;
+};
+/// Entries sorted by name, without "." and "..".
+std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
+
+/// Type of the file system that holds `path` ("ext4", "tmpfs", "lustre", "gpfs", "nfs", "beegfs", "xfs", "0x1234"), and
+/// its free bytes for this user.
+struct FileSystemInfo {
+  std::string type;
+  std::uint64_t free_bytes = 0;
+  std::uint64_t block_bytes = 0;
+};
+FileSystemInfo file_system_of(const std::filesystem::path& path);
+
+}  // namespace cairn::os

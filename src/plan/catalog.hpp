@@ -1,0 +1,39 @@
+// The catalog: every tensor of a checkpoint, section by section, in one canonical order.
+//
+// The order is a function of the set of tensors alone (never of ranks): sections model, optimizer, master_weights,
+// adapter, then others by name; inside a section natural order of names (runs of digits compare as numbers, so that
+// "layers.2" comes before "layers.10").
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/dtype.hpp"
+
+namespace cairn::plan {
+
+struct CatalogTensor {
+  std::string section;
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+
+  friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
+};
+
+struct Catalog {
+  std::vector<CatalogTensor> tensors;
+};
+
+std::strong_ordering natural_order(std::string_view a, std::string_view b);
+
+/// Position of a section in files and listings; unknown sections come after the known ones.
+std::strong_ordering section_order(std::string_view a, std::string_view b);
+
+/// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
+Catalog make_catalog(std::vector<CatalogTensor> tensors);
+
+}  // namespace cairn::plan

@@ -1,0 +1,38 @@
+// Do the ranks' boxes of a tensor cover it exactly once, replicas apart - and which replica provides which part?
+//
+// Runs on the tensor's home rank, which holds the records of this tensor from all ranks (and of few other tensors).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::plan {
+
+/// "rank holds `box`; it is number `local` in the rank's own list".
+struct Claim {
+  int rank = 0;
+  std::uint32_t local = 0;
+  Box box;
+};
+
+/// "of its claim `local`, `rank` provides `part`" (a box inside the claim's box, global coordinates).
+struct Provision {
+  int rank = 0;
+  std::uint32_t local = 0;
+  Box part;
+};
+
+/// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut in equal parts along
+/// its first dimension that is long enough, smaller ones go whole to one holder chosen by `salt` (so that many small
+/// tensors spread over the holders). A holder that claims the same box twice counts once. Empty boxes are ignored.
+/// Throws Error(kState), one line with tensor, element range and ranks, for: a box outside the shape, boxes that
+/// overlap without being equal, a hole, a sub-byte dtype cut inside a byte. Deterministic: any order of `claims` gives
+/// the same answer, ascending by (rank, local, part).
+std::vector<Provision> provide(const CatalogTensor& tensor, std::vector<Claim> claims, std::uint64_t share_bytes,
+                               std::uint64_t salt);
+
+}  // namespace cairn::plan

@@ -1,0 +1,80 @@
+// Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a grain.
+//
+// The selected byte ranges of all files, in file order, are dealt to the workers in equal contiguous shares; cuts fall on
+// multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Every rank computes
+// the same map from the same few numbers; nothing is communicated.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cairn::plan {
+
+/// A contiguous byte range [begin, end) of a file with one worker (rank).
+struct Extent {
+  std::uint32_t file = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  int rank = 0;
+
+  friend bool operator==(const Extent&, const Extent&) = default;
+};
+
+/// A byte range of a file that takes part.
+struct FileRange {
+  std::uint32_t file = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  friend bool operator==(const FileRange&, const FileRange&) = default;
+};
+
+class ExtentMap {
+ public:
+  /// `ranges`: ascending by (file, begin), disjoint; begins need not be grain multiples but two ranges never share a
+  /// grain cell of a file (widen_to_grain sees to that). `workers`: at least 1; rank i of 0..workers-1 gets share i.
+  ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes);
+
+  [[nodiscard]] int workers() const { return workers_; }
+  [[nodiscard]] std::uint64_t grain_bytes() const { return grain_bytes_; }
+  [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+
+  /// Extents of one worker, ascending by (file, begin). May be empty.
+  [[nodiscard]] std::vector<Extent> of(int rank) const;
+
+  /// Extents (of any worker) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
+  [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
+
+  /// First and last worker with bytes in the file (first > last when none): they are contiguous.
+  struct WorkerRange {
+    int first = 0;
+    int last = -1;
+  };
+  [[nodiscard]] WorkerRange workers_of_file(std::uint32_t file) const;
+
+ private:
+  int workers_;
+  std::uint64_t grain_bytes_;
+  std::uint64_t total_bytes_ = 0;
+  std::vector<FileRange> ranges_;
+  std::vector<std::uint64_t> range_start_;  // position of each range in the concatenation, in grain cells
+  std::uint64_t cells_ = 0;
+};
+
+/// Whole files as ranges.
+std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
+
+/// Ranges widened to whole grain cells (clipped to the file), sorted and merged.
+std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
+                                      std::uint64_t grain_bytes);
+
+/// Splits a worker's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie next
+/// to each other in its list (it may span files). Cuts inside an extent fall on multiples of the grain.
+struct Window {
+  std::vector<Extent> parts;
+  std::uint64_t bytes = 0;
+};
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
+
+}  // namespace cairn::plan

@@ -1,0 +1,52 @@
+// Catalog to files: names, headers and byte offsets. A pure function of the catalog and options, so that any number of
+// ranks writes byte-identical files.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "format/stored_checkpoint.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::plan {
+
+struct LayoutOptions {
+  std::uint64_t max_file_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins (HF splitting rule)
+  std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file
+};
+
+/// One data file to be written: `header` is the 8-byte length, the JSON and its padding; tensors follow it end to end.
+struct DataFile {
+  std::string name;
+  std::string section;
+  std::string header;
+  std::uint64_t size_bytes = 0;
+};
+
+/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`.
+struct FileLayout {
+  std::vector<DataFile> files;
+  format::StoredCheckpoint stored;
+  std::map<std::string, std::string> index_files;  ///< file name -> JSON text of the Hugging Face indexes
+};
+
+/// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index, where the stem of
+/// section "model" is "model", of "adapter" "adapter_model", of every other section its name.
+FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
+
+/// A box of a catalog tensor as one virtual rank holds it.
+struct HeldBox {
+  std::uint32_t tensor = 0;  ///< index into the catalog
+  Box box;
+};
+
+/// torch DCP's sharded safetensors: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
+/// per tensor and file; a box held by several ranks is written once, to the holder with the fewest bytes so far.
+/// Tensors of other sections are stored under the name "<section>.<name>"; an empty box is not stored.
+FileLayout lay_out_shards(const Catalog& catalog, const std::vector<std::vector<HeldBox>>& held_by_rank,
+                          const LayoutOptions& options);
+
+}  // namespace cairn::plan
