@@ -108,7 +108,7 @@ class RuleParser {
   }
 
   std::string_view text_;
-  FaultRule rule_{.error = EIO};
+  FaultRule rule_;
   bool has_action_ = false;
 };
 

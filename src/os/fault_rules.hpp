@@ -1,6 +1,7 @@
 // The language of CAIRN_FAULT (fault.hpp) as values: parsed, and matched against operations.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,7 +19,7 @@ struct FaultRule {
   std::uint64_t after = 0;
   std::optional<std::uint64_t> times;  ///< none: always
   FaultAction action = FaultAction::kFail;
-  int error = 0;
+  int error = EIO;
   std::uint64_t short_bytes = 0;
 
   std::uint64_t seen = 0;
