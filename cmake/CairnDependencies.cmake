@@ -1,4 +1,15 @@
 # Libraries that Cairn takes instead of writing them. Each one is found here and nowhere else.
+
+# Where Debian has Open MPI and MPICH side by side, take Open MPI unless told otherwise (-DMPI_EXECUTABLE_SUFFIX=.mpich,
+# or MPI_CXX_COMPILER). An mpicxx elsewhere that comes first in PATH (a module, Spack) is left alone.
+if(NOT DEFINED MPI_EXECUTABLE_SUFFIX AND NOT DEFINED MPI_CXX_COMPILER)
+  find_program(CAIRN_MPICXX mpicxx)
+  get_filename_component(mpi_folder "${CAIRN_MPICXX}" DIRECTORY)
+  if(CAIRN_MPICXX AND EXISTS "${mpi_folder}/mpicxx.openmpi")
+    set(MPI_EXECUTABLE_SUFFIX .openmpi)
+  endif()
+endif()
+set(MPI_CXX_SKIP_MPICXX ON)  # the C++ bindings of MPI-2 are long gone
 find_package(MPI REQUIRED COMPONENTS CXX)
 find_package(nlohmann_json 3.10 REQUIRED)
 find_package(fmt REQUIRED)

@@ -1,0 +1,53 @@
+#include "environment.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+namespace cairn::test {
+
+namespace {
+
+std::filesystem::path below_variable(const char* variable, const std::filesystem::path& relative) {
+  const char* base = std::getenv(variable);
+  if (base == nullptr || *base == '\0') {
+    throw std::runtime_error(std::string("the environment variable ") + variable + " is not set; run the test by ctest");
+  }
+  std::filesystem::path path = std::filesystem::path(base) / relative;
+  if (!std::filesystem::exists(path)) {
+    throw std::runtime_error(path.string() + " does not exist");
+  }
+  return path;
+}
+
+}  // namespace
+
+std::filesystem::path test_data(const std::filesystem::path& relative) {
+  return below_variable("CAIRN_TEST_DATA", relative);
+}
+
+std::filesystem::path program(const std::string& name) { return below_variable("CAIRN_BIN_DIR", name); }
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw std::runtime_error("cannot read " + path.string());
+  }
+  std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (file.bad()) {
+    throw std::runtime_error("reading " + path.string() + " failed");
+  }
+  return content;
+}
+
+void write_file(const std::filesystem::path& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  file.close();
+  if (!file) {
+    throw std::runtime_error("cannot write " + path.string());
+  }
+}
+
+}  // namespace cairn::test

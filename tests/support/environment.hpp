@@ -1,0 +1,20 @@
+// Where a test finds its data and the built programs. CTest sets the variables (cmake/CairnTargets.cmake).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace cairn::test {
+
+/// tests/data/<relative>; throws std::runtime_error when CAIRN_TEST_DATA is unset or nothing is there.
+std::filesystem::path test_data(const std::filesystem::path& relative);
+
+/// The built program of that name; throws std::runtime_error when CAIRN_BIN_DIR is unset or the program is not built.
+std::filesystem::path program(const std::string& name);
+
+/// The whole file as bytes; throws std::runtime_error naming the path.
+std::string read_file(const std::filesystem::path& path);
+/// Replaces the file's content; throws std::runtime_error naming the path.
+void write_file(const std::filesystem::path& path, const std::string& content);
+
+}  // namespace cairn::test

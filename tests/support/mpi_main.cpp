@@ -1,0 +1,115 @@
+// main of a test program on several ranks. CTest sets CAIRN_TEST_RANKS (the world size that the test expects: another one
+// is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before). Rank 0 prints as GoogleTest does, the
+// others only what failed. Every rank exits non-zero when a test failed on any.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "random.hpp"
+#include "rank_listener.hpp"
+#include "skip_report.hpp"
+#include "watchdog.hpp"
+
+namespace {
+
+using cairn::test::RankListener;
+using cairn::test::Watchdog;
+
+bool world_is_as_expected(int rank, int size) {
+  const char* expected = std::getenv("CAIRN_TEST_RANKS");
+  if (expected != nullptr && std::to_string(size) == expected) {
+    return true;
+  }
+  if (rank == 0) {
+    std::fprintf(stderr, "started on %d rank(s), but CAIRN_TEST_RANKS is %s; start it by ctest, or set the variable\n",
+                 size, expected == nullptr ? "not set" : expected);
+  }
+  return false;
+}
+
+std::unique_ptr<Watchdog> start_watchdog(int rank) {
+  const char* text = std::getenv("CAIRN_TEST_TIMEOUT_S");
+  if (text == nullptr) {
+    return nullptr;
+  }
+  const long timeout_s = std::strtol(text, nullptr, 10);
+  const long before_s = std::max(5L, timeout_s / 10);
+  return std::make_unique<Watchdog>(rank, std::chrono::seconds(std::max(1L, timeout_s - before_s)));
+}
+
+// All ranks draw the same random numbers.
+void agree_on_seed() {
+  std::uint64_t seed = 0;
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  if (rank == 0) {
+    seed = cairn::test::test_seed();
+  }
+  MPI_Bcast(&seed, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+  setenv("CAIRN_TEST_SEED", std::to_string(seed).c_str(), 1);
+}
+
+// Once for tests that all ranks skipped; by rank for those that only some did.
+void report_skips(MPI_Comm world) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(world, &rank);
+  MPI_Comm_size(world, &size);
+  const std::vector<std::string> lines = cairn::test::skipped_tests();
+  int bounds[2] = {static_cast<int>(lines.size()), -static_cast<int>(lines.size())};
+  MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MIN, world);
+  const bool all_alike = bounds[0] == -bounds[1];
+  if (all_alike && rank != 0) {
+    return;
+  }
+  for (const std::string& line : all_alike ? lines : cairn::test::skipped_tests(" on rank " + std::to_string(rank))) {
+    std::puts(line.c_str());
+  }
+  std::fflush(stdout);
+}
+
+int run_tests(int rank) {
+  agree_on_seed();
+  const std::unique_ptr<Watchdog> watchdog = start_watchdog(rank);
+  MPI_Comm own = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &own);
+  testing::TestEventListeners& listeners = testing::UnitTest::GetInstance()->listeners();
+  if (rank != 0) {
+    delete listeners.Release(listeners.default_result_printer());
+  }
+  RankListener listener(own, watchdog.get());
+  listeners.Append(&listener);
+  const int verdict = RUN_ALL_TESTS();
+  listeners.Release(&listener);
+  report_skips(own);
+  // Failures outside of tests (SetUpTestSuite, environments) are in `verdict` only.
+  int failed = verdict != 0 || listener.failed_somewhere() || !cairn::test::ran_some_tests() ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, own);
+  MPI_Comm_free(&own);
+  return failed;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // OMPIO of Open MPI 4.1 loses write errors; it is read when the first file is opened.
+  setenv("OMPI_MCA_io", "romio321", 0);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  testing::InitGoogleTest(&argc, argv);
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  const int verdict = world_is_as_expected(rank, size) ? run_tests(rank) : 1;
+  MPI_Finalize();
+  return verdict;
+}

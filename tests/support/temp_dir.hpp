@@ -1,0 +1,26 @@
+// A directory for one test, below the current directory (each ctest entry has its own), removed with the object.
+#pragma once
+
+#include <filesystem>
+
+namespace cairn::test {
+
+class TempDir {
+ public:
+  TempDir();
+  ~TempDir();  ///< keeps the directory, and prints where it is, when CAIRN_TEST_KEEP is set
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& relative) const { return path_ / relative; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// What TempDir does, for owners of another kind: makes an empty directory with a new name and returns its absolute path.
+std::filesystem::path make_temp_directory();
+void remove_temp_directory(const std::filesystem::path& path) noexcept;
+
+}  // namespace cairn::test

@@ -1,0 +1,36 @@
+// Names the rank and the test that hang, shortly before ctest would kill the program without a word.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace cairn::test {
+
+class Watchdog {
+ public:
+  /// Ends the process (exit status 1, after a line on stderr) when it still lives `limit` from now.
+  Watchdog(int rank, std::chrono::seconds limit);
+  ~Watchdog();
+  Watchdog(const Watchdog&) = delete;
+  Watchdog& operator=(const Watchdog&) = delete;
+
+  /// What this rank does from now on ("Suite.Name", "the end of Suite.Name").
+  void now_in(std::string what);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void watch(std::chrono::seconds limit);
+
+  int rank_;
+  std::mutex mutex_;
+  std::condition_variable stopping_;
+  bool stop_ = false;
+  std::string what_ = "start-up";
+  Clock::time_point since_ = Clock::now();
+  std::thread thread_;
+};
+
+}  // namespace cairn::test
