@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -18,9 +20,11 @@ namespace {
 constexpr const char* kUseRomio = "export OMPI_MCA_io=romio321";
 constexpr std::uint64_t kLittleSpaceBytes = 10ULL << 30;
 
-// Open MPI before 5 has ROMIO as romio321 beside OMPIO, which loses write errors.
-bool defaults_to_ompio(const std::string& library) {
-  return library.find("Open MPI v") != std::string::npos;
+// Open MPI before 5 opens files with OMPIO unless told otherwise, and that OMPIO loses write errors.
+bool defaults_to_losing_ompio(const std::string& library) {
+  constexpr std::string_view kName = "Open MPI v";
+  const std::size_t at = library.find(kName);
+  return at != std::string::npos && std::atoi(library.c_str() + at + kName.size()) < 5;
 }
 
 std::filesystem::path nearest_existing(std::filesystem::path path) {
@@ -70,7 +74,7 @@ Check check_mpi_io_of_others(const std::optional<std::string>& user_mpi_io) {
     return check;
   }
   check.finding = "OMPI_MCA_io is not set";
-  if (!defaults_to_ompio(comm::mpi_io_implementation().library)) return check;
+  if (!defaults_to_losing_ompio(comm::mpi_io_implementation().library)) return check;
   check.level = Level::kNote;
   check.finding += "; cairn chooses for itself, but programs that open MPI files first get OMPIO, which loses write errors in 4.1";
   check.remedy = kUseRomio;
