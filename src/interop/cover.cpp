@@ -1,11 +1,11 @@
 // Overlaps by a sweep with an active list; holes by comparing volumes, since disjoint boxes of full volume leave none.
 #include "interop/cover.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
-
-#include "fmt/format.h"
 
 namespace cairn::interop {
 namespace {

@@ -1,13 +1,14 @@
 // With an index: three passes over what the files hold. Without: numbers must be complete.
 #include "interop/data_set.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <unordered_map>
 
 #include "base/checked.hpp"
-#include "fmt/format.h"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
 
@@ -31,13 +32,17 @@ void check_whole(const std::string& file, const Reading& reading) {
     if (std::all_of(offsets.begin(), offsets.end(), [](std::uint64_t o) { return o == 0; })) continue;
     throw reading.error(ErrorKind::kFormat, file,
                         fmt::format("holds only a part of tensor {}, but an index lists the file; remove the index to "
-                                    "read the directory as shards", quoted(name)));
+                                    "read the directory as shards", in_quotes(name)));
   }
 }
 
-Error twice(const std::string& name, const std::string& first, const std::string& second, const Reading& reading) {
-  return reading.error(ErrorKind::kFormat, second,
-                       fmt::format("tensor {} is in this file and in {} as well", quoted(name), first));
+constexpr const char* kSplitParamHint = "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
+                                        "not where they belong: they cannot be read";
+
+Error twice(const Copy& first, const Copy& second, const Reading& reading, const char* hint = "") {
+  return reading.error(ErrorKind::kFormat, *second.file,
+                       fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
+                                   shown(*first.file), hint));
 }
 
 // ---- with an index
@@ -48,12 +53,12 @@ std::set<std::string> referenced_files(const DataSet& set, const Reading& readin
     if (!files.insert(file).second) continue;
     if (!file.ends_with(kDataSuffix)) {
       throw reading.error(ErrorKind::kFormat, set.index_file,
-                          fmt::format("says that tensor {} is in {}, which is no .safetensors file", quoted(tensor),
-                                      quoted(file)));
+                          fmt::format("says that tensor {} is in {}, which is no .safetensors file", in_quotes(tensor),
+                                      in_quotes(file)));
     }
     if (!reading.directory().safetensors.contains(file)) {
       throw Error(ErrorKind::kNotFound, fmt::format("{}: the file is missing; {} says that it holds tensor {}",
-                                                    reading.path_of(file), set.index_file, quoted(tensor)));
+                                                    reading.path_of(file), shown(set.index_file), in_quotes(tensor)));
     }
     check_whole(file, reading);
   }
@@ -65,7 +70,7 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
     if (referenced.contains(file)) continue;
     throw reading.error(ErrorKind::kFormat, file,
                         fmt::format("{} does not list this file: one of the two is a leftover of another save; move it "
-                                    "away", set.index_file));
+                                    "away", shown(set.index_file)));
   }
 }
 
@@ -110,10 +115,10 @@ void check_all_found(const DataSet& set, const Matched& matched, const Reading& 
     if (matched.listed.contains(tensor)) continue;
     std::string hint = "it is in no file of the set";
     for (const Copy& copy : matched.elsewhere) {
-      if (copy.entry->name == tensor) hint = fmt::format("it is in {}", *copy.file);
+      if (copy.entry->name == tensor) hint = fmt::format("it is in {}", shown(*copy.file));
     }
     throw reading.error(ErrorKind::kFormat, file, fmt::format("tensor {} is not in this file, as {} says; {}",
-                                                              quoted(tensor), set.index_file, hint));
+                                                              in_quotes(tensor), shown(set.index_file), hint));
   }
 }
 
@@ -127,7 +132,7 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
   // Paddle counts an accumulator that stands in two files twice.
   if (says(matched.listed_bytes) || says(matched.all_bytes)) return;
   constexpr std::size_t kShown = 40;
-  reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", set.index_file,
+  reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
                            found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, kShown),
                            matched.listed_bytes));
 }
@@ -135,17 +140,17 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
 /// Tensors that the index does not list: an error, except in Paddle's optimizer files.
 void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.unlisted) {
-    if (strictness == Strictness::kExact) {
+    if (strictness != Strictness::kPaddleOptimizer) {
       throw reading.error(ErrorKind::kFormat, *copy.file,
                           fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
-                                      "damaged", quoted(copy.entry->name), set.index_file));
+                                      "damaged", in_quotes(copy.entry->name), shown(set.index_file)));
     }
     const auto [place, added] = matched.listed.emplace(copy.entry->name, copy);
-    if (!added) throw twice(copy.entry->name, *place->second.file, *copy.file, reading);
+    if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
   }
   if (!matched.unlisted.empty()) {
     reading.warn(fmt::format("{}: {} tensors of the files are not listed, e.g. {}; they are taken as well",
-                             set.index_file, matched.unlisted.size(), quoted(matched.unlisted.front().entry->name)));
+                             shown(set.index_file), matched.unlisted.size(), in_quotes(matched.unlisted.front().entry->name)));
   }
 }
 
@@ -154,12 +159,13 @@ void settle_repeated(const DataSet& set, Strictness strictness, const Matched& m
   for (const Copy& copy : matched.elsewhere) {
     const Copy& listed = matched.listed.at(copy.entry->name);
     if (strictness == Strictness::kPaddleOptimizer && is_repeated_accumulator(copy, listed)) continue;
-    throw twice(copy.entry->name, *listed.file, *copy.file, reading);
+    throw twice(listed, copy, reading, strictness == Strictness::kExact ? "" : kSplitParamHint);
   }
   if (!matched.elsewhere.empty()) {
     const Copy& first = matched.elsewhere.front();
     reading.warn(fmt::format("{}: {} scalars stand in two files, e.g. {} also in {}; the file that the index names is used",
-                             set.index_file, matched.elsewhere.size(), quoted(first.entry->name), *first.file));
+                             shown(set.index_file), matched.elsewhere.size(), in_quotes(first.entry->name),
+                             shown(*first.file)));
   }
 }
 
@@ -189,7 +195,7 @@ void check_numbers(const DataSet& set, Reading& reading) {
     if (name.numbered != model.numbered || name.count != model.count) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("belongs to another save than {}, and there is no index; move the files of the "
-                                      "older save away", first));
+                                      "older save away", shown(first)));
     }
     if (!name.numbered) continue;
     if (name.number == 0 || name.number > name.count) {
@@ -197,7 +203,7 @@ void check_numbers(const DataSet& set, Reading& reading) {
     }
     const auto [known, added] = by_number.emplace(name.number, file);
     if (!added) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("bears the same number as {}", known->second));
+      throw reading.error(ErrorKind::kFormat, file, fmt::format("bears the same number as {}", shown(known->second)));
     }
   }
   if (!model.numbered || reading.directory().alone) return;
@@ -209,23 +215,24 @@ void check_numbers(const DataSet& set, Reading& reading) {
   if (next <= model.count) {
     throw Error(ErrorKind::kNotFound,
                 fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors)", reading.place(), next,
-                            model.count, quoted(set.name), set.name, next, model.count));
+                            model.count, in_quotes(set.name), shown(set.name), next, model.count));
   }
   if (model.count > 1) {
     reading.warn(fmt::format("{} files of {} have no index; all of them are taken together", model.count,
-                             quoted(set.name)));
+                             in_quotes(set.name)));
   }
 }
 
 std::vector<format::StoredTensor> read_unindexed(const DataSet& set, Reading& reading) {
   check_numbers(set, reading);
   std::vector<format::StoredTensor> tensors;
-  std::unordered_map<std::string_view, const std::string*> holder;
+  std::unordered_map<std::string_view, Copy> known;
   for (const std::string& file : set.files) {
     for (const auto& entry : reading.header(file).tensors) {
-      const auto [known, added] = holder.emplace(entry.name, &file);
-      if (!added) throw twice(entry.name, *known->second, file, reading);
-      tensors.push_back(stored(set.section, {&entry, &file}, reading));
+      const Copy copy{&entry, &file};
+      const auto [place, added] = known.emplace(entry.name, copy);
+      if (!added) throw twice(place->second, copy, reading);
+      tensors.push_back(stored(set.section, copy, reading));
     }
   }
   return tensors;

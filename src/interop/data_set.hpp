@@ -23,6 +23,7 @@ struct DataSet {
 
 enum class Strictness {
   kExact,            ///< index and files name the same tensors, each once
+  kPaddle,           ///< the same; messages may speak of Paddle's habits
   kPaddleOptimizer,  ///< unlisted tensors count too; scalar accumulators may stand in two files (the index decides)
 };
 

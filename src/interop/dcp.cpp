@@ -1,13 +1,14 @@
 // Boxes gathered by name over all files, then checked tensor by tensor.
 #include "interop/dcp.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
 
 #include "base/checked.hpp"
-#include "fmt/format.h"
 #include "interop/cover.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
@@ -40,7 +41,7 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
     if (!added && known->second.first != name.count) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("belongs to another save than {} (of {} files, not {}); move the files of the "
-                                      "older save away", known->second.second, name.count, known->second.first));
+                                      "older save away", shown(known->second.second), name.count, known->second.first));
     }
   }
   if (reading.directory().alone) return;
@@ -60,20 +61,20 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
 void check_same(const Gathered& known, const format::TensorEntry& entry, const SectionedName& target,
                 const std::string& file, const Reading& reading) {
   const auto& tensor = known.tensor;
-  const std::string both = fmt::format("tensor {} is ", quoted(entry.name));
+  const std::string both = fmt::format("tensor {} is ", in_quotes(entry.name));
   if (tensor.dtype != entry.dtype) {
     throw reading.error(ErrorKind::kFormat, file, both + fmt::format("{} here and {} in {}", name_of(entry.dtype),
-                                                                     name_of(tensor.dtype), known.first_file));
+                                                                     name_of(tensor.dtype), shown(known.first_file)));
   }
   if (tensor.shape.size() != entry.shape.size()) {
     throw reading.error(ErrorKind::kFormat, file, both + fmt::format("{}-dimensional here and {}-dimensional in {}",
                                                                      entry.shape.size(), tensor.shape.size(),
-                                                                     known.first_file));
+                                                                     shown(known.first_file)));
   }
   if (target != SectionedName{tensor.section, tensor.name}) {
     throw reading.error(ErrorKind::kFormat, file, both + fmt::format("in section {} here and in section {} in {}",
-                                                                     quoted(target.section), quoted(tensor.section),
-                                                                     known.first_file));
+                                                                     in_quotes(target.section), in_quotes(tensor.section),
+                                                                     shown(known.first_file)));
   }
 }
 
@@ -84,7 +85,7 @@ void add_box(Gathered& gathered, format::StoredBox stored, const std::string& fi
     const auto end = base::try_add(stored.box.offset[d], stored.box.shape[d]);
     if (!end) {
       throw reading.error(ErrorKind::kFormat, file, fmt::format("tensor {} ends beyond 2^64 in dimension {}",
-                                                                quoted(gathered.tensor.name), d));
+                                                                in_quotes(gathered.tensor.name), d));
     }
     shape[d] = std::max(shape[d], *end);
   }
@@ -146,7 +147,7 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
   if (has_zero(tensor.shape)) return;
   if (!base::try_product(tensor.shape)) {
     throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} of shape {} has more than 2^64 elements",
-                                                reading.path_of(files.front()), quoted(tensor.name),
+                                                reading.path_of(files.front()), in_quotes(tensor.name),
                                                 element_text(tensor.shape)));
   }
   const auto fault = find_cover_fault(tensor.boxes, tensor.shape);
@@ -158,7 +159,7 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
     const auto& b = tensor.boxes[fault->second];
     throw reading.error(ErrorKind::kFormat, names[b.file],
                         fmt::format("tensor {}: its box {} overlaps box {} of {}; move files of another save away",
-                                    quoted(tensor.name), to_text(b.box), to_text(a.box), names[a.file]));
+                                    in_quotes(tensor.name), to_text(b.box), to_text(a.box), shown(names[a.file])));
   }
   std::set<std::uint32_t> holders;
   for (const auto& stored : tensor.boxes) holders.insert(stored.file);
@@ -166,7 +167,7 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
   if (holders.empty()) held_by.push_back("no file: empty boxes only");
   for (const std::uint32_t file : holders) held_by.push_back(names[file]);
   throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} of shape {}: element {} is in no file (what there is of it is in {}); "
-                                              "a shard file is missing", reading.place(), quoted(tensor.name),
+                                              "a shard file is missing", reading.place(), in_quotes(tensor.name),
                                               element_text(tensor.shape), element_text(fault->element),
                                               list_some(held_by)));
 }

@@ -1,10 +1,11 @@
 // Words and numbers for the readers of dialects.
 #include "interop/reading.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/units.hpp"
-#include "fmt/format.h"
 
 namespace cairn::interop {
 namespace {
@@ -25,13 +26,16 @@ const format::SafetensorsHeader& Reading::header(const std::string& file) const 
 
 std::uint32_t Reading::number(const std::string& file) const { return numbers_.at(file); }
 
+std::string Reading::raw_path_of(std::string_view file) const {
+  return directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file);
+}
+
 std::string Reading::place() const {
   return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
 }
 
 std::string Reading::path_of(std::string_view file) const {
-  return base::printable(directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file),
-                         kLongestPath);
+  return base::printable(raw_path_of(file), kLongestPath);
 }
 
 Error Reading::error(ErrorKind kind, std::string_view file, const std::string& text) const {
@@ -48,7 +52,9 @@ format::StoredTensor whole_tensor(const std::string& section, const format::Tens
   return {section, entry.name, entry.dtype, entry.shape, {std::move(stored)}};
 }
 
-std::string quoted(std::string_view name) { return "\"" + base::printable(name) + "\""; }
+std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
+
+std::string shown(std::string_view name) { return base::printable(name); }
 
 std::string list_some(std::span<const std::string> names) {
   constexpr std::size_t kShown = 3;

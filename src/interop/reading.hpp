@@ -29,7 +29,8 @@ class Reading {
 
   /// The directory, made safe for a message.
   [[nodiscard]] std::string place() const;
-  /// "<directory>/<file>", made safe for a message.
+  /// "<directory>/<file>": as it is, for parsers that escape themselves; and made safe for a message.
+  [[nodiscard]] std::string raw_path_of(std::string_view file) const;
   [[nodiscard]] std::string path_of(std::string_view file) const;
   /// An error about a file: "<directory>/<file>: <text>".
   [[nodiscard]] Error error(ErrorKind kind, std::string_view file, const std::string& text) const;
@@ -47,8 +48,9 @@ class Reading {
 format::StoredTensor whole_tensor(const std::string& section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file);
 
-/// A name from a file in quotes: tensor "x".
-std::string quoted(std::string_view name);
+/// A name from a file, escaped, with quotes for tensors and without for files.
+std::string in_quotes(std::string_view name);
+std::string shown(std::string_view name);
 
 /// "a, b, c and 4 more".
 std::string list_some(std::span<const std::string> names);

@@ -1,35 +1,23 @@
 // Checked reading of the two JSON texts.
 #include "interop/sharding_info.hpp"
 
+#include <fmt/format.h>
+
 #include <set>
 #include <string_view>
 
-#include "fmt/format.h"
-#include "nlohmann/json.hpp"
+#include "format/json_text.hpp"
 
 namespace cairn::interop {
 namespace {
 
 using nlohmann::json;
 
-/// The object under a metadata key. A repeated key is refused: JSON parsers disagree on which one counts.
+/// The object under a metadata key.
 json parse_object(const std::string& text, const char* key, const std::string& file, const Reading& reading) {
-  std::set<std::string> seen;
-  std::string repeated;
-  const auto watch = [&](int depth, json::parse_event_t event, json& value) {
-    if (event == json::parse_event_t::key && depth == 1) {
-      const auto& name = value.get_ref<const std::string&>();
-      if (!seen.insert(name).second) repeated = name;
-    }
-    return true;
-  };
-  json object = json::parse(text, watch, /*allow_exceptions=*/false);
+  json object = format::parse_strict_json(text, fmt::format("{}: metadata {}", reading.raw_path_of(file), key));
   if (!object.is_object()) {
     throw reading.error(ErrorKind::kFormat, file, fmt::format("its metadata {} is no JSON object", key));
-  }
-  if (seen.size() != object.size() || !repeated.empty()) {
-    throw reading.error(ErrorKind::kFormat, file, fmt::format("its metadata {} names tensor {} twice", key,
-                                                              quoted(repeated)));
   }
   return object;
 }
@@ -45,14 +33,14 @@ std::vector<std::uint64_t> offsets_of(const json& info, const std::string& tenso
   const auto found = info.is_object() ? info.find("saved_offsets") : info.end();
   if (!info.is_object() || found == info.end() || !found->is_array()) {
     throw reading.error(ErrorKind::kFormat, file,
-                        fmt::format("{} has no list saved_offsets for tensor {}", kDcpShardingInfoKey, quoted(tensor)));
+                        fmt::format("{} has no list saved_offsets for tensor {}", kDcpShardingInfoKey, in_quotes(tensor)));
   }
   std::vector<std::uint64_t> offsets;
   for (const json& value : *found) {
     if (!value.is_number_unsigned()) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("{}: saved_offsets of tensor {} are not all whole numbers from 0",
-                                      kDcpShardingInfoKey, quoted(tensor)));
+                                      kDcpShardingInfoKey, in_quotes(tensor)));
     }
     offsets.push_back(value.get<std::uint64_t>());
   }
@@ -73,12 +61,12 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
     const auto found = object.find(entry.name);
     if (found == object.end()) {
       throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("tensor {} has no entry in {}", quoted(entry.name), kDcpShardingInfoKey));
+                          fmt::format("tensor {} has no entry in {}", in_quotes(entry.name), kDcpShardingInfoKey));
     }
     auto offsets = offsets_of(*found, entry.name, file, reading);
     if (offsets.size() != entry.shape.size()) {
       throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("tensor {} has {} dimensions, its saved_offsets {}", quoted(entry.name),
+                          fmt::format("tensor {} has {} dimensions, its saved_offsets {}", in_quotes(entry.name),
                                       entry.shape.size(), offsets.size()));
     }
     out.emplace(entry.name, std::move(offsets));
@@ -89,7 +77,7 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
       if (held.contains(item.key())) continue;
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("{} names tensor {}, which the file does not hold", kDcpShardingInfoKey,
-                                      quoted(item.key())));
+                                      in_quotes(item.key())));
     }
   }
   return out;
@@ -107,11 +95,11 @@ std::map<std::string, SectionedName> read_sections(const std::string& file, cons
     if (!value.is_array() || value.size() != 2 || !value[0].is_string() || !value[1].is_string() ||
         value[0].get_ref<const std::string&>().empty()) {
       throw reading.error(ErrorKind::kFormat, file, fmt::format("{} of tensor {} is no pair [section, name]",
-                                                                kCairnSectionsKey, quoted(item.key())));
+                                                                kCairnSectionsKey, in_quotes(item.key())));
     }
     if (!held.contains(item.key())) {
       throw reading.error(ErrorKind::kFormat, file, fmt::format("{} names tensor {}, which the file does not hold",
-                                                                kCairnSectionsKey, quoted(item.key())));
+                                                                kCairnSectionsKey, in_quotes(item.key())));
     }
     out.emplace(item.key(), SectionedName{value[0].get<std::string>(), value[1].get<std::string>()});
   }
