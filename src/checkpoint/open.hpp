@@ -32,7 +32,7 @@ OpenCheckpoint open_here(const std::filesystem::path& path);
 /// Collective: open_here on rank 0, shared.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path);
 
-/// Name of the tensor (or "header") that holds the byte of the file, for messages.
-std::string what_is_at(const format::StoredCheckpoint& stored, std::uint32_t file, std::uint64_t offset);
+/// Rank-local: reads and parses the header of one safetensors file.
+format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
 }  // namespace cairn::checkpoint

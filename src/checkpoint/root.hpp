@@ -30,6 +30,9 @@ struct RootEntry {
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
+/// Rank-local. Partial directories of any step under the root, complete or not.
+std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root);
+
 /// Rank-local. Newest complete step.
 std::optional<std::uint64_t> newest_complete(const std::filesystem::path& root);
 

@@ -12,7 +12,7 @@ namespace cairn::checkpoint {
 
 struct Fault {
   std::string file;
-  std::string tensor;              ///< first tensor touched; "header" or empty when none
+  std::vector<std::string> tensors;  ///< with bytes in the faulty block; none: only the header
   std::uint64_t block = 0;         ///< with has_block
   bool has_block = false;
   std::string message;             ///< one line, whole
@@ -32,6 +32,6 @@ struct VerifyResult {
 
 /// Collective. Never throws for a fault of the checkpoint: it is in the result. Throws kNotFound when there is no
 /// checkpoint at all, kIo when reading fails for other reasons.
-VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path, const ReadOptions& options);
+VerifyResult verify(comm::Communicator& communicator, const std::filesystem::path& path);
 
 }  // namespace cairn::checkpoint

@@ -20,14 +20,18 @@ struct Directory {
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
   std::map<std::string, std::string> json;                      ///< name -> text of *.json up to 1 GiB: indexes, config
   std::map<std::string, std::uint64_t> others;                  ///< every other file -> size
+  std::vector<std::string> folders;  ///< sub-directories: neither read nor carried along, named in a warning
+  bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
 };
 
 enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle };
+
+/// "Hugging Face", "torch DCP safetensors", "PaddlePaddle".
 const char* name_of(Dialect dialect);
 
 struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
-  format::StoredCheckpoint stored;
+  format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };

@@ -71,7 +71,7 @@ struct EngineOptions {
   Hints hints;
 };
 
-/// "mpiio", or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
+/// "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 

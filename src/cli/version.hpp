@@ -1,0 +1,14 @@
+// What this program is, for --version and reports.
+#pragma once
+
+#include <string>
+
+namespace cairn::cli {
+
+/// "0.1.0".
+std::string tool_version();
+
+/// Three lines: tool version, MPI library, build type and compiler.
+std::string version_text();
+
+}  // namespace cairn::cli
