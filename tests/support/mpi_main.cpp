@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "random.hpp"
 #include "rank_listener.hpp"
@@ -56,6 +57,25 @@ void agree_on_seed() {
   setenv("CAIRN_TEST_SEED", std::to_string(seed).c_str(), 1);
 }
 
+// Once for tests that all ranks skipped; by rank for those that only some did.
+void report_skips(MPI_Comm world) {
+  int rank = 0;
+  int size = 0;
+  MPI_Comm_rank(world, &rank);
+  MPI_Comm_size(world, &size);
+  const std::vector<std::string> lines = cairn::test::skipped_tests();
+  int bounds[2] = {static_cast<int>(lines.size()), -static_cast<int>(lines.size())};
+  MPI_Allreduce(MPI_IN_PLACE, bounds, 2, MPI_INT, MPI_MIN, world);
+  const bool all_alike = bounds[0] == -bounds[1];
+  if (all_alike && rank != 0) {
+    return;
+  }
+  for (const std::string& line : all_alike ? lines : cairn::test::skipped_tests(" on rank " + std::to_string(rank))) {
+    std::puts(line.c_str());
+  }
+  std::fflush(stdout);
+}
+
 int run_tests(int rank) {
   agree_on_seed();
   const std::unique_ptr<Watchdog> watchdog = start_watchdog(rank);
@@ -69,9 +89,7 @@ int run_tests(int rank) {
   listeners.Append(&listener);
   const int verdict = RUN_ALL_TESTS();
   listeners.Release(&listener);
-  if (rank == 0) {
-    cairn::test::report_skipped_tests();
-  }
+  report_skips(own);
   // Failures outside of tests (SetUpTestSuite, environments) are in `verdict` only.
   int failed = verdict != 0 || listener.failed_somewhere() || !cairn::test::ran_some_tests() ? 1 : 0;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, own);

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -10,7 +11,10 @@ namespace cairn::test {
 namespace {
 
 // How long a rank that failed waits for the others, which may be stuck in a collective that it left.
-constexpr std::chrono::seconds kPatience{15};
+std::chrono::seconds patience() {
+  const char* text = std::getenv("CAIRN_TEST_PATIENCE_S");
+  return std::chrono::seconds(text == nullptr ? 15 : std::strtol(text, nullptr, 10));
+}
 
 }  // namespace
 
@@ -29,8 +33,10 @@ void RankListener::OnTestPartResult(const testing::TestPartResult& result) {
   if (rank_ == 0 || result.passed()) {
     return;  // rank 0 has GoogleTest's own printer
   }
-  const char* what = result.skipped() ? "skipped" : "failed";
-  std::fprintf(stderr, "[rank %d] %s %s at %s:%d\n%s\n", rank_, test_.c_str(), what,
+  if (result.skipped()) {
+    return;  // skip_report.hpp
+  }
+  std::fprintf(stderr, "[rank %d] %s failed at %s:%d\n%s\n", rank_, test_.c_str(),
                result.file_name() == nullptr ? "?" : result.file_name(), result.line_number(), result.message());
   std::fflush(stderr);
 }
@@ -53,9 +59,9 @@ void RankListener::meet(bool failed_here) {
     if (done != 0) {
       break;
     }
-    if (failed_here && std::chrono::steady_clock::now() - start > kPatience) {
+    if (failed_here && std::chrono::steady_clock::now() - start > patience()) {
       std::fprintf(stderr, "[rank %d] failed %s alone; others are still in it after %lld s: aborting\n", rank_,
-                   test_.c_str(), static_cast<long long>(kPatience.count()));
+                   test_.c_str(), static_cast<long long>(patience().count()));
       std::fflush(stderr);
       MPI_Abort(world_, 1);
     }

@@ -23,18 +23,20 @@ std::string skip_reason(const testing::TestResult& result) {
 
 }  // namespace
 
-void report_skipped_tests() {
+std::vector<std::string> skipped_tests(const std::string& where) {
+  std::vector<std::string> lines;
   const testing::UnitTest& unit = *testing::UnitTest::GetInstance();
   for (int s = 0; s < unit.total_test_suite_count(); ++s) {
     const testing::TestSuite& suite = *unit.GetTestSuite(s);
     for (int t = 0; t < suite.total_test_count(); ++t) {
       const testing::TestInfo& test = *suite.GetTestInfo(t);
       if (test.result()->Skipped()) {
-        std::printf("[cairn] skipped %s.%s: %s\n", suite.name(), test.name(), skip_reason(*test.result()).c_str());
+        lines.push_back("[cairn] skipped " + std::string(suite.name()) + "." + test.name() + where + ": " +
+                        skip_reason(*test.result()));
       }
     }
   }
-  std::fflush(stdout);
+  return lines;
 }
 
 bool ran_some_tests() {

@@ -1,0 +1,219 @@
+"""Each check of this folder finds what it is there to find, and nothing in a good tree: small broken trees, one per rule."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+HEADER = "// What it is.\n#pragma once\n"
+README = """| folder | what it is | may include |
+|---|---|---|
+| `base` | errors | – |
+| `plan` | plans: pure | base |
+| `io` | engines | plan base |
+| `checkpoint` | joins | all above |
+| `cli` | options | checkpoint and below |
+"""
+
+
+class Tree(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir=".")
+        self.addCleanup(folder.cleanup)
+        self.root = pathlib.Path(folder.name).resolve()
+        # A repository of its own, or git would answer for the one around it.
+        subprocess.run(["git", "init", "-q"], cwd=self.root, check=True)
+
+    def write(self, name, text, mode=0o644):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(mode)
+
+    def run_check(self, script, *more):
+        done = subprocess.run([sys.executable, HERE / script, "--source", self.root, *more],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.stderr, "")
+        return done.returncode, done.stdout
+
+    def assert_clean(self, script, *more):
+        status, output = self.run_check(script, *more)
+        self.assertEqual((status, output.count("\n")), (0, 1), output)
+
+    def assert_finds(self, text, script, *more):
+        status, output = self.run_check(script, *more)
+        self.assertEqual(status, 1, output)
+        self.assertIn(text, output)
+
+
+class LayersCheck(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("src/README.md", README)
+        self.write("src/base/a.hpp", '#include <vector>\n#include "cairn/error.hpp"\n')
+        self.write("src/plan/b.hpp", '#include "base/a.hpp"\n#include "plan/c.hpp"\n')
+        self.write("src/io/d.cpp", '#include <mpi.h>\n#include "plan/b.hpp"\n')
+        self.write("src/cli/e.cpp", '#include "io/d.hpp"\n#include "base/a.hpp"\n')
+        self.write("include/cairn/error.hpp", '#include "cairn/box.hpp"\n')
+
+    def check(self, text):
+        self.assert_finds(text, "layers_check.py")
+
+    def test_good_tree(self):
+        self.assert_clean("layers_check.py")
+
+    def test_include_up(self):
+        self.write("src/base/a.hpp", '\n#include "io/d.hpp"\n')
+        self.check('src/base/a.hpp:2: "io/d.hpp": base may not include io (only nothing)')
+
+    def test_include_sideways(self):
+        self.write("src/README.md", README.replace("plan base", "base"))
+        self.check('"plan/b.hpp": io may not include plan')
+
+    def test_include_without_layer(self):
+        self.write("src/io/f.hpp", '#include "d.hpp"\n')
+        self.check("write the layer in front")
+
+    def test_include_by_relative_path(self):
+        self.write("src/base/f.hpp", '#  include "base/../io/d.hpp"\n')
+        self.check("write the layer in front")
+
+    def test_public_header_includes_source(self):
+        self.write("include/cairn/error.hpp", '#include "base/a.hpp"\n')
+        self.check('may include only "cairn/..."')
+
+    def test_pure_layer_opens_files(self):
+        self.write("src/plan/g.cpp", "#include <fstream>\n")
+        self.check("<fstream> in plan, which is pure")
+
+    def test_folder_without_row(self):
+        self.write("src/extra/g.cpp", "\n")
+        self.check("folder extra is not in the table")
+
+    def test_cmake_links_up(self):
+        self.write("src/plan/CMakeLists.txt", "cairn_layer(NAME plan SOURCES b.cpp LAYERS base io)\n")
+        self.check("LAYERS io: plan may not use io")
+
+    def test_no_table(self):
+        self.write("src/README.md", "nothing\n")
+        self.check("no table of layers")
+
+
+class RegistrationCheck(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write(".gitignore", "/build/\n")
+        self.write("tests/a_test.cpp", "")
+        self.write("tests/b_test.py", "")
+        self.write("build/bin/test_a", "#!/bin/sh\n", mode=0o755)
+        self.build(sources={"tests/a_test.cpp": "test_a"},
+                   commands=[["${ROOT}/build/bin/test_a"], ["python3", "${ROOT}/tests/b_test.py"]])
+
+    def build(self, sources, commands):
+        entries = [{"directory": str(self.root), "file": str(self.root / source), "command": "c++",
+                    "output": f"tests/CMakeFiles/{target}.dir/x.o"} for source, target in sources.items()]
+        self.write("build/compile_commands.json", json.dumps(entries))
+        lines = []
+        for number, words in enumerate(commands):
+            quoted = " ".join(f'"{word}"' for word in words).replace("${ROOT}", str(self.root))
+            lines.append(f'add_test(t{number} {quoted})\n')
+        self.write("build/CTestTestfile.cmake", "".join(lines))
+
+    def check(self, text):
+        self.assert_finds(text, "registration_check.py", "--build", self.root / "build")
+
+    def test_good_tree(self):
+        self.assert_clean("registration_check.py", "--build", self.root / "build")
+
+    def test_source_in_no_target(self):
+        self.write("tests/deep/c_test.cpp", "")
+        self.check("tests/deep/c_test.cpp: compiled into no target")
+
+    def test_target_that_no_test_starts(self):
+        self.build(sources={"tests/a_test.cpp": "test_a"}, commands=[["python3", "${ROOT}/tests/b_test.py"]])
+        self.check("tests/a_test.cpp: part of test_a, which no ctest entry starts")
+
+    def test_python_test_in_no_command(self):
+        self.write("tests/d_test.py", "")
+        self.check("tests/d_test.py: in the command of no ctest entry")
+
+
+class FilesCheck(Tree):
+    def test_good_tree(self):
+        self.write("src/a.hpp", HEADER)
+        self.assert_clean("files_check.py")
+
+    def test_too_long(self):
+        self.write("src/a.cpp", "\n" * 601)
+        self.assert_finds("src/a.cpp: 601 lines; split it", "files_check.py")
+
+    def test_long_is_named(self):
+        self.write("src/a.cpp", "\n" * 401)
+        status, output = self.run_check("files_check.py")
+        self.assertEqual(status, 0)
+        self.assertIn("src/a.cpp: 401 lines, over 400", output)
+
+    def test_header_without_comment(self):
+        self.write("src/a.hpp", "#pragma once\n")
+        self.assert_finds("does not begin with a comment", "files_check.py")
+
+    def test_header_without_guard(self):
+        self.write("src/a.hpp", "// What it is.\n")
+        self.assert_finds("no #pragma once", "files_check.py")
+
+    def test_empty_tree(self):
+        self.assert_finds("no source file found", "files_check.py")
+
+
+class WordsCheck(Tree):
+    def test_good_tree(self):
+        self.write("a.md", "A network/worker, ~/root and the form nowhere.\n")
+        self.assert_clean("words_check.py")
+
+    def test_each_word(self):
+        words = ["../sha" + "red/x", "/wo" + "rk/x", "(/ro" + "ot/x", "/ho" + "me/x", "TO" + "DO", "fix" + "me",
+                 "Not imple" + "mented", "place" + "holders", "for n" + "ow", "--index" + "-url"]
+        for word in words:
+            with self.subTest(word):
+                self.write("docs/a.md", f"one\ntwo {word} three\n")
+                self.assert_finds("docs/a.md:2: '", "words_check.py")
+
+    def test_data_may_hold_any_word_but_no_machine(self):
+        self.write("tests/data/a.json", "place" + "holder\n")
+        self.assert_clean("words_check.py")
+        self.write("tests/data/a.json", "/wo" + "rk/x\n")
+        self.assert_finds("tests/data/a.json:1", "words_check.py")
+
+
+class ScriptsCheck(Tree):
+    def setUp(self):
+        super().setUp()
+        for name in ("scripts/demo", "scripts/test", ".ci/run"):
+            self.write(name, "#!/usr/bin/env bash\ntrue\n", mode=0o755)
+        self.write("scripts/lib.sh", "true\n")
+
+    def test_good_tree(self):
+        self.assert_clean("scripts_check.py")
+
+    def test_not_executable(self):
+        self.write("scripts/demo", "#!/usr/bin/env bash\n")
+        self.assert_finds("scripts/demo: has a #! line but is not executable", "scripts_check.py")
+
+    def test_executable_without_interpreter(self):
+        self.write("scripts/lib.sh", "true\n", mode=0o755)
+        self.assert_finds("scripts/lib.sh: is executable without #!", "scripts_check.py")
+
+    def test_missing(self):
+        (self.root / ".ci/run").unlink()
+        self.assert_finds(".ci/run is missing", "scripts_check.py")
+
+    def test_syntax_error(self):
+        self.write("scripts/lib.sh", "if true; then\n")
+        self.assert_finds("syntax error", "scripts_check.py")
+
+
+if __name__ == "__main__":
+    unittest.main()
