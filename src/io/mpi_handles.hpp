@@ -40,6 +40,8 @@ class FileHandle {
   int open(MPI_Comm group, const std::string& path, int mode, MPI_Info info);
   /// Collective over the group that opened; nothing when not open. The return code says nothing (src/io/README.md).
   void close();
+  /// Forgets the file without a call: for a group of which some rank has none, so that close() would wait for ever.
+  void give_up() { file_ = MPI_FILE_NULL; }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
 

@@ -144,7 +144,20 @@ void MpiioEngine::open_handles(int mode) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error)));
     }
   }
-  comm::agree(communicator_, "open data files", [&] { failure.rethrow(); });
+  try {
+    comm::agree(communicator_, "open data files", [&] { failure.rethrow(); });
+  } catch (const Error&) {
+    give_up_half_open_files();
+    throw;
+  }
+}
+
+void MpiioEngine::give_up_half_open_files() {
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    FileHandle& handle = members_[m].handle;
+    const bool everywhere = groups_[m] ? groups_[m]->min(handle.is_open() ? 1 : 0) == 1 : handle.is_open();
+    if (!everywhere) handle.give_up();
+  }
 }
 
 void MpiioEngine::sync() {

@@ -60,6 +60,7 @@ class MpiioEngine final : public Engine {
   void open_own_descriptors();
   void check_files_to_read() const;
   void open_handles(int mode);
+  void give_up_half_open_files();
   template <class Op>
   void run_round(std::span<const Op> ops, const std::string& step);
   template <class Op>

@@ -110,6 +110,14 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to) 
   if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
 }
 
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const int error =
+      call_with_faults("rename", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
+  if (error == EINVAL || error == ENOSYS) return false;
+  if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
+  return true;
+}
+
 void sync_directory(const std::filesystem::path& path) {
   int descriptor = -1;
   int error = call_with_faults("open", path, [&] {

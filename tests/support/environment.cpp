@@ -12,7 +12,8 @@ namespace {
 std::filesystem::path below_variable(const char* variable, const std::filesystem::path& relative) {
   const char* base = std::getenv(variable);
   if (base == nullptr || *base == '\0') {
-    throw std::runtime_error(std::string("the environment variable ") + variable + " is not set; run the test by ctest");
+    throw std::runtime_error(std::string("the environment variable ") + variable +
+                             " is not set; run the test by ctest");
   }
   std::filesystem::path path = std::filesystem::path(base) / relative;
   if (!std::filesystem::exists(path)) {

@@ -1,0 +1,101 @@
+# What the scripts share: installing what is missing, configuring and building a preset, running ranks. Sourced by bash.
+# All paths are relative to the root of the repository, where sourcing this file goes.
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+
+# What a build needs, and what the tests need on top.
+build_packages=(g++ cmake ninja-build pkg-config git ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev
+  libfmt-dev libspdlog-dev libisal-dev libgtest-dev libgmock-dev libbenchmark-dev libhdf5-openmpi-dev liburing-dev)
+test_packages=(python3 python3-venv clang clang-format clang-tidy mpich libmpich-dev)
+
+jobs=$(nproc)
+
+# Open MPI asks twice before it runs as root, and counts cores before it starts more ranks than there are.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+
+headline() { printf '\n== %s\n' "$*"; }
+
+# Prints the command as a person would type it, and runs it.
+show() {
+  printf '$ %s\n' "$*"
+  "$@"
+}
+
+is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]; }
+
+# install_packages NAME...: installs those that are missing, as root or by sudo, and says so.
+install_packages() {
+  local missing=() package
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "This is no Debian or Ubuntu: nothing is installed. Needed is what Debian calls: $*"
+    return 0
+  fi
+  for package in "$@"; do
+    is_installed "$package" || missing+=("$package")
+  done
+  [ ${#missing[@]} -gt 0 ] || return 0
+  local as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+      as_root=(sudo)
+    else
+      echo "Packages are missing, and this user can neither be root nor use sudo without a password. Install them by:" >&2
+      echo "  apt-get install -y ${missing[*]}" >&2
+      exit 1
+    fi
+  fi
+  echo "Installing by apt-get: ${missing[*]}"
+  local install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends)
+  # Lists that are missing or old make the first attempt fail.
+  if ! "${install[@]}" "${missing[@]}" >/dev/null 2>&1; then
+    "${as_root[@]}" apt-get update -q >/dev/null || true
+    if ! "${install[@]}" "${missing[@]}" >/dev/null; then
+      echo "apt-get could not install them; see its message above." >&2
+      exit 1
+    fi
+  fi
+}
+
+# The sanitizer and fuzzer runtime of clang is a package of its own on some releases, named after clang's version.
+install_clang_runtime() {
+  local version package
+  command -v clang >/dev/null || return 0
+  version=$(clang -dumpversion | cut -d. -f1)
+  package="libclang-rt-$version-dev"
+  if apt-cache show "$package" >/dev/null 2>&1; then
+    install_packages "$package"
+  fi
+}
+
+# configure PRESET [CMAKE_ARGUMENT...]
+configure() {
+  local preset=$1
+  shift
+  # Warnings of a compiler that nobody has looked at are no reason not to build.
+  if [ "$(c++ -dumpversion | cut -d. -f1)" != 12 ]; then
+    set -- -DCAIRN_WERROR=OFF "$@"
+  fi
+  mkdir -p "build/$preset"
+  cmake --preset "$preset" "$@" >"build/$preset/configure.log" 2>&1 || {
+    cat "build/$preset/configure.log" >&2
+    return 1
+  }
+}
+
+# build FOLDER [TARGET...]: prints little unless it fails.
+build() {
+  local folder=$1
+  shift
+  local log="$folder/build.log"
+  cmake --build "$folder" -j "$jobs" ${1:+--target "$@"} >"$log" 2>&1 || {
+    grep -E -A 12 'FAILED|error|undefined' "$log" | head -100 >&2
+    echo "building $folder failed; all of it is in $log" >&2
+    return 1
+  }
+}
+
+# The launcher that belongs to the MPI a build folder uses.
+launcher_of() { sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$1/CMakeCache.txt"; }

@@ -1,0 +1,38 @@
+"""What `cairn convert --to shards` writes is a checkpoint for torch.distributed.checkpoint: its Hugging Face reader finds
+every tensor whole, though the files hold parts."""
+
+import warnings
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint import HuggingFaceStorageReader
+
+import support
+
+
+class TorchDcpLoad(support.TestCase):
+    def check(self, layout, ranks):
+        source = support.DATA / "dcp/hf_consolidated/ckpt"
+        shards = support.fresh(f"shards-{ranks}")
+        support.cairn("convert", source, shards, "--layout", layout, "--to", "shards", "--max-file-size", "20KB",
+                      ranks=ranks)
+        truth = support.read_file(support.DATA / "dcp/hf_consolidated/truth.safetensors")
+        # At least one tensor must be in parts, or the reader has nothing to put together.
+        held = [name for file in support.data_files(shards) for name in support.read_file(file)]
+        self.assertGreater(len(held), len(truth))
+        # Filled with what no tensor holds everywhere, so that an element that is not read shows.
+        state = {name: torch.full(tensor.shape, -77.0, dtype=torch.bfloat16) for name, tensor in truth.items()}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that there is no process group
+            dcp.load(state, storage_reader=HuggingFaceStorageReader(str(shards)), no_dist=True)
+        self.assert_same_tensors({name: support.in_memory(tensor) for name, tensor in state.items()}, truth)
+
+    def test_cut_in_four(self):
+        self.check("fsdp=4", 4)
+
+    def test_cut_in_three_by_two_ranks(self):
+        self.check("fsdp=3", 2)
+
+
+if __name__ == "__main__":
+    support.main()
