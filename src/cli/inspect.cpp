@@ -7,30 +7,16 @@
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
-#include "os/file.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
 namespace {
 
-constexpr std::size_t kPrefixReadBytes = 64;  // enough for header_length() to recognise a git-lfs pointer
-
-format::SafetensorsHeader read_header(const std::filesystem::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t file_bytes = file.size_bytes();
-  base::Bytes prefix(std::min<std::uint64_t>(kPrefixReadBytes, file_bytes));
-  file.read_at(prefix, 0);
-  std::string json(format::header_length(prefix, file_bytes, path.string()), ' ');
-  file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
-  return format::parse_header(json, file_bytes, path.string());
-}
-
 std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
-  const bool is_single_file = std::filesystem::is_regular_file(opened.directory);
   std::vector<InspectFile> out;
   for (const format::StoredFile& stored : opened.stored.files) {
     InspectFile file{stored.name, stored.size_bytes, 0, {}};
-    file.metadata = read_header(is_single_file ? opened.directory : opened.directory / stored.name).metadata;
+    file.metadata = checkpoint::read_header(opened.directory / stored.name).metadata;
     out.push_back(std::move(file));
   }
   return out;
@@ -71,6 +57,7 @@ Inspection inspect_here(const std::filesystem::path& path) {
   Inspection out;
   ResolvedPath resolved = resolve_here(path);
   out.checkpoint = checkpoint::open_here(resolved.path);
+  out.path = resolved.path;
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
   out.files = files_of(out.checkpoint);
