@@ -11,6 +11,7 @@
 #include "format/blocks_layout.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
+#include "format/message.hpp"
 #include "format/utf8.hpp"
 
 namespace cairn::format {
@@ -36,7 +37,7 @@ class BlocksReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kFormat, fmt::format("{}: block checksums: {}", base::printable(path_, 1000), what));
+    throw Error(ErrorKind::kFormat, fmt::format("{}: block checksums: {}", one_line(path_), what));
   }
 
   std::span<const std::byte> take(std::uint64_t count, const char* what) {
@@ -89,7 +90,7 @@ class BlocksReader {
     if (rest_.size() < layout::kTrailerBytes) fail("cut off within its own checksum");
     const auto fields = std::exchange(rest_, all_.last(layout::kTrailerBytes));
     const std::uint32_t stored = u32("its own checksum");
-    const std::uint32_t found = crc32c(all_.first(all_.size() - layout::kTrailerBytes));
+    const std::uint32_t found = layout::masked(crc32c(all_.first(all_.size() - layout::kTrailerBytes)));
     if (stored != found) {
       fail(fmt::format("its own checksum is {:08x} and its bytes give {:08x}; it is damaged", stored, found));
     }

@@ -102,7 +102,7 @@ base::Bytes encode_blocks(const BlockTable& table) {
     for (const std::uint32_t crc : file.crcs) writer.u32(crc);
     writer.pad();
   }
-  writer.u32(crc32c(out));
+  writer.u32(layout::masked(crc32c(out)));
   return out;
 }
 

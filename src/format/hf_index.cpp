@@ -7,6 +7,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "format/json_text.hpp"
+#include "format/message.hpp"
 #include "format/utf8.hpp"
 
 namespace cairn::format {

@@ -7,6 +7,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "format/message.hpp"
 #include "format/utf8.hpp"
 
 namespace cairn::format {
@@ -55,10 +56,6 @@ class StructureCheck {
 };
 
 }  // namespace
-
-void fail_format(std::string_view path, const std::string& what) {
-  throw Error(ErrorKind::kFormat, fmt::format("{}: {}", base::printable(path, 1000), what));
-}
 
 json parse_strict_json(std::string_view text, std::string_view path) {
   check_text(text, path);

@@ -21,7 +21,4 @@ nlohmann::json parse_strict_json(std::string_view text, std::string_view path);
 /// json.dumps(value, indent=2, sort_keys=True) + "\n" gives. Throws Error(kUsage) for a string that is not UTF-8.
 std::string dump_json(const nlohmann::json& value);
 
-/// Error(kFormat): "<path>: <what>", the path made printable.
-[[noreturn]] void fail_format(std::string_view path, const std::string& what);
-
 }  // namespace cairn::format

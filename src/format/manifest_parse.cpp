@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 #include <utility>
 
 #include "base/units.hpp"
@@ -11,6 +10,7 @@
 #include "format/json_text.hpp"
 #include "format/manifest.hpp"
 #include "format/manifest_keys.hpp"
+#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {

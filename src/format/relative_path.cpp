@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "base/units.hpp"
-#include "cairn/error.hpp"
 #include "format/hf_index.hpp"
+#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
@@ -32,9 +32,8 @@ const char* problem_of(std::string_view name) {
 
 void check_relative_path(std::string_view name, std::string_view context) {
   if (const char* problem = problem_of(name)) {
-    throw Error(ErrorKind::kFormat,
-                fmt::format("{}: file name '{}' {}; it must be a relative path inside the checkpoint directory",
-                            base::printable(context, 1000), base::printable(name), problem));
+    fail_format(context, fmt::format("file name '{}' {}; it must be a relative path inside the checkpoint directory",
+                                     base::printable(name), problem));
   }
 }
 

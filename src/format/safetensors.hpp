@@ -64,7 +64,8 @@ struct EncodedHeader {
 EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
-/// Bytes of a tensor, or nothing on overflow or when it is no whole number of bytes.
+/// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a sub-byte
+/// tensor is no whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
 }  // namespace cairn::format

@@ -51,21 +51,29 @@ std::vector<std::size_t> file_order(std::span<const TensorToStore> tensors) {
 }
 
 /// As serde_json escapes: short forms where there are, \u00xx below 0x20, everything else raw.
-void append_string(std::string& out, std::string_view text) {
+void append_escaped(std::string& out, char c) {
   constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
   constexpr std::string_view kLetters = "\"\\bfnrt";
-  out += '"';
-  for (const char c : text) {
-    const std::size_t at = kEscaped.find(c);
-    if (at != std::string_view::npos) {
-      out += '\\';
-      out += kLetters[at];
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      out += c;
-    }
+  const std::size_t at = kEscaped.find(c);
+  if (at != std::string_view::npos) {
+    out += '\\';
+    out += kLetters[at];
+  } else {
+    fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
   }
+}
+
+void append_string(std::string& out, std::string_view text) {
+  out += '"';
+  std::size_t plain = 0;  // start of what needs no escape
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\') continue;
+    out += text.substr(plain, at - plain);
+    append_escaped(out, c);
+    plain = at + 1;
+  }
+  out += text.substr(plain);
   out += '"';
 }
 
