@@ -76,11 +76,11 @@ class SimulatedRequest final : public Request {
 
   void post_send(std::span<const std::byte> data) {
     post_->from = data;
-    enqueue(channel().sends);
+    enqueue(&Channel::sends);
   }
   void post_receive(std::span<std::byte> data) {
     post_->into = data;
-    enqueue(channel().receives);
+    enqueue(&Channel::receives);
   }
 
   bool test() override {
@@ -111,10 +111,10 @@ class SimulatedRequest final : public Request {
                        is_send_ ? post_->from.size() : post_->into.size(), route_.from, route_.to, route_.tag);
   }
 
-  void enqueue(std::deque<std::shared_ptr<Post>>& queue) {
+  void enqueue(std::deque<std::shared_ptr<Post>> Channel::*queue) {
     const std::lock_guard lock(world_->mutex);
-    queue.push_back(post_);
-    Channel& both = channel();
+    Channel& both = channel();  // may insert into the group's map: only with the mutex held
+    (both.*queue).push_back(post_);
     while (!both.sends.empty() && !both.receives.empty()) {
       Post& send = *both.sends.front();
       Post& receive = *both.receives.front();
