@@ -4,8 +4,9 @@
 //   ninja -C build/fuzz fuzz_format
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the small files of the test data and format.dict, and from any corpus folders that are given. A crash leaves
-// crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_replay crash-<hash>` of an ordinary build.
+// Starts from the small files of the test data and format.dict, and from any corpus folders that are given. A crash
+// leaves crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_replay crash-<hash>` of an ordinary
+// build.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -38,7 +39,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   static std::vector<std::string> own;
   static std::vector<char*> all(*argv, *argv + *argc);
   const auto given = [&](std::string_view start) {
-    return std::any_of(all.begin() + 1, all.end(), [&](const char* arg) { return std::string_view(arg).starts_with(start); });
+    return std::any_of(all.begin() + 1, all.end(),
+                       [&](const char* arg) { return std::string_view(arg).starts_with(start); });
   };
   const bool runs_one_file =
       std::any_of(all.begin() + 1, all.end(), [](const char* arg) { return std::filesystem::is_regular_file(arg); });
