@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
@@ -159,6 +160,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+    report_progress("reading", extents.total_bytes() * round / exchange.rounds(), extents.total_bytes());
     const io::WindowBuffer window = window_of(exchange.windows(), round, buffer);
     clock_.begin("read");
     engine->read_round(read_ops(window));
