@@ -65,9 +65,9 @@ JsonBinder::JsonBinder(const LayoutRules& rules, const Model& model) : rules_(ru
 }
 
 TensorRule JsonBinder::bind(const TensorToBind& tensor) {
-  for (const std::string_view name : {std::string_view(tensor.spec.name), tensor.facts.parameter}) {
-    for (const NameRule& rule : rules_.rules) {
-      if (!rule.section.match(tensor.section)) continue;
+  for (const NameRule& rule : rules_.rules) {
+    if (!rule.section.match(tensor.section)) continue;
+    for (const std::string_view name : {std::string_view(tensor.spec.name), tensor.facts.parameter}) {
       for (const NamePattern& pattern : rule.match) {
         if (const auto captures = pattern.match(name)) return apply(rule, *captures, tensor);
       }

@@ -271,7 +271,7 @@ NameRule read_rule(const LayoutRules& rules, const JsonReader& value) {
   }
   if (const auto flat = value.find("flat")) rule.flat = read_flat(rules, *flat);
   if (const auto boxes = value.find("boxes")) {
-    if (rule.flat || !rule.cuts.empty()) value.fail("'boxes' stands alone: no 'cuts', no 'flat'");
+    if (value.has("flat") || value.has("cuts")) value.fail("'boxes' stands alone: no 'cuts', no 'flat'");
     rule.boxes = read_boxes(rules, *boxes);
   }
   if (const auto replicate = value.find("replicate")) check_replicate(rules, *replicate, rule);
