@@ -18,13 +18,20 @@ namespace cairn::comm {
 
 enum class ReduceOp { kSum, kMin, kMax, kXor, kOr };
 
-/// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort).
+/// Tags of point-to-point messages are 0 to kMaxTag: what every MPI has, less one that the collectives use.
+constexpr int kMaxTag = 32766;
+/// Largest point-to-point message.
+constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
+
+/// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort): MPI would
+/// go on using the buffer. The communicator must outlive it.
 class Request {
  public:
   virtual ~Request() = default;
   /// Rank-local; true once the message is complete (buffer reusable, or filled).
   virtual bool test() = 0;
-  /// Blocks until complete. A message of another size than the buffer is Error(kInternal).
+  /// Blocks until complete. A message of another size than the buffer is Error(kInternal) (except that Open MPI cuts a
+  /// larger one of a rank to itself silently).
   virtual void wait() = 0;
 };
 
@@ -58,13 +65,21 @@ class Communicator {
   /// Collective over the ranks [first, last] only (others must not call): a communicator of just them.
   virtual std::unique_ptr<Communicator> subgroup(int first, int last, int tag) = 0;
 
-  // Conveniences on top of the above.
+  // Conveniences on top of the above. Collective.
   std::uint64_t sum(std::uint64_t value);
   std::uint64_t max(std::uint64_t value);
   std::uint64_t min(std::uint64_t value);
   /// Collective: the root's bytes (any size, known to the root only) on every rank.
   void share(base::Bytes& data, int root);
   void share(std::string& text, int root);
+
+ protected:
+  // What every implementation checks of its arguments; Error(kInternal).
+  void check_message(std::uint64_t bytes, int peer, int tag) const;
+  void check_root(int root) const;
+  void check_subgroup(int first, int last, int tag) const;
+  void check_outgoing(std::size_t parts) const;
+  static void check_real_reduction(ReduceOp op);
 };
 
 }  // namespace cairn::comm

@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <memory>
+#include <string>
 
 #include "comm/communicator.hpp"
 
@@ -17,20 +18,39 @@ std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 MPI_Comm native_handle(Communicator& communicator);
 
 /// MPI_Init_thread/MPI_Finalize for programs of ours; sets the environment that makes MPI-IO safe before (only what is
-/// unset): OMPI_MCA_io, OMPI_MCA_sharedfp. Finalizing after an exception elsewhere is not attempted: MPI_Abort.
+/// unset): OMPI_MCA_io, OMPI_MCA_sharedfp. Finalizing after an exception elsewhere is not attempted: MPI_Abort. Where
+/// MPI is up already it is left alone, at both ends.
 class MpiSession {
  public:
   MpiSession(int& argc, char**& argv);
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
+
+  /// What MPI_Init_thread granted (MPI_THREAD_MULTIPLE is asked for).
+  [[nodiscard]] int thread_level() const { return thread_level_; }
+
+ private:
+  bool owned_ = false;
+  int thread_level_ = 0;
 };
 
-/// Sets, where unset, the environment that makes Open MPI's MPI-IO use ROMIO. Takes effect until the first MPI file is
-/// opened in the process.
+/// Ends the whole job from any thread: MPI_Abort while MPI is up, else exit without clean-up.
+[[noreturn]] void abort_job(int exit_code);
+
+/// Rank-local. The warning for a program that a launcher started N times as N jobs of one rank (mpirun of another MPI,
+/// srun without the right --mpi): empty when all is well. `world_size` is the size of MPI_COMM_WORLD.
+std::string wrong_launcher_warning(int world_size);
+
+/// First line of MPI_Get_library_version; may be called before MPI_Init.
+std::string mpi_library();
+
+/// Sets, where unset, the environment that makes Open MPI's MPI-IO use ROMIO, before or after MPI_Init. Takes effect until
+/// the first MPI file is opened in the process; mpi_io_implementation() tells whether it did. Not thread-safe (setenv).
 void prefer_romio();
 
-/// What MPI-IO implementation this process will use, as far as can be told, for warnings and `cairn doctor`.
+/// What MPI-IO implementation this process will use, as far as can be told, for warnings and `cairn doctor`. May cost
+/// 0.2 s (MPI_T loads all of MPI's components) where the environment leaves it open.
 struct MpiIoImplementation {
   std::string library;      ///< first line of MPI_Get_library_version
   std::string io_component;  ///< "romio321", "ompio", "romio (MPICH)" ...

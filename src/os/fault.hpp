@@ -1,12 +1,14 @@
 // Fault hooks: make the n-th operation of a kind fail, on a chosen rank, for tests of everything that can go wrong.
 //
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
-//   op      open write read fsync close rename mkdir unlink truncate (file operations), or the name of a step of the
-//           commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them)
+//   op      open write read fsync close rename mkdir unlink truncate (file operations; truncate is reserve() too), or the
+//           name of a step of the commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES, EINTR
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
-//   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP
+//   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP, then go on without failing
+// times is 1 unless given for short, and for EINTR, which is tried again. A rename has the path of its target. Every rule
+// counts the operations that match it, on all threads together; the first rule that applies wins.
 // Nothing happens, at the cost of one relaxed atomic load, when no rule is set.
 #pragma once
 
@@ -19,7 +21,8 @@
 
 namespace cairn::os {
 
-/// Which rank this process (or, with simulated ranks, this thread) is, for rank=R.
+/// Which rank this process (or, with simulated ranks, this thread) is, for rank=R. Threads that never said so take what
+/// was said last in the process; 0 before.
 void set_fault_rank(int rank);
 
 /// Replaces all rules; "" removes them. Throws Error(kUsage) for a rule that it cannot read. Read once from CAIRN_FAULT

@@ -48,28 +48,34 @@ class File {
 /// Whole file. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Writes path + ".tmp", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never half.
+/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never half.
+/// The temporary file is removed on failure (not by a kill).
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 /// Creates a new file with the content and fsyncs it; no temporary name (for files in a directory that is itself
-/// committed by rename).
+/// committed by rename). On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 void make_directory(const std::filesystem::path& path);          ///< with parents; existing is fine
 void make_new_directory(const std::filesystem::path& path);      ///< Error(kIo) when it exists
+/// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
+/// Swaps two existing names in one step. False where the file system cannot.
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 void sync_directory(const std::filesystem::path& path);
-void remove_tree(const std::filesystem::path& path);             ///< never follows symbolic links
-bool exists(const std::filesystem::path& path);
-std::uint64_t file_size(const std::filesystem::path& path);
+void remove_file(const std::filesystem::path& path);             ///< a link itself, not its target; missing is an error
+void remove_tree(const std::filesystem::path& path);             ///< never follows symbolic links; missing is fine
+bool exists(const std::filesystem::path& path);                  ///< after following; a dangling link does not
+std::uint64_t file_size(const std::filesystem::path& path);      ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
   std::string name;
-  bool is_directory = false;
-  bool is_regular = false;  ///< after following a symbolic link
+  bool is_directory = false;  ///< after following a symbolic link; a dangling one is neither
+  bool is_regular = false;
   std::uint64_t size_bytes = 0;
 };
-/// Entries sorted by name, without "." and "..".
+/// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
 
 /// Type of the file system that holds `path` ("ext4", "tmpfs", "lustre", "gpfs", "nfs", "beegfs", "xfs", "0x1234"), and

@@ -26,6 +26,20 @@ struct Provision {
   Box part;
 };
 
+/// Ranks that hold one and the same box: ascending, each once, with the lowest of its local numbers.
+struct ReplicaGroup {
+  struct Holder {
+    int rank = 0;
+    std::uint32_t local = 0;
+  };
+  Box box;
+  std::vector<Holder> holders;
+};
+
+/// The distinct boxes that are not empty, ascending by (offset, shape): disjoint, and together the whole tensor. Throws as
+/// provide() does.
+std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Claim> claims);
+
 /// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut in equal parts along
 /// its first dimension that is long enough, smaller ones go whole to one holder chosen by `salt` (so that many small
 /// tensors spread over the holders). A holder that claims the same box twice counts once. Empty boxes are ignored.

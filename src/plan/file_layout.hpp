@@ -34,7 +34,8 @@ struct FileLayout {
 };
 
 /// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index, where the stem of
-/// section "model" is "model", of "adapter" "adapter_model", of every other section its name.
+/// section "model" is "model", of "adapter" "adapter_model", of every other section its name. Throws Error(kUsage) for a
+/// section that cannot name a file, and what format::encode_header throws.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
 /// A box of a catalog tensor as one virtual rank holds it.
@@ -44,8 +45,11 @@ struct HeldBox {
 };
 
 /// torch DCP's sharded safetensors: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
-/// per tensor and file; a box held by several ranks is written once, to the holder with the fewest bytes so far.
-/// Tensors of other sections are stored under the name "<section>.<name>"; an empty box is not stored.
+/// per tensor and file (the k-th box of a tensor goes to file k, max_file_bytes has no say); a box held by several ranks
+/// is written once, to the holder with the fewest bytes so far. A rank that stores nothing has no file. Tensors of other
+/// sections are stored under the name "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an empty box is not stored, but a tensor without elements that
+/// somebody holds is, once and whole. All files have section "model". Throws Error(kState) as provide() does when the
+/// boxes are not disjoint or leave a hole, Error(kUsage) when two tensors would get one name.
 FileLayout lay_out_shards(const Catalog& catalog, const std::vector<std::vector<HeldBox>>& held_by_rank,
                           const LayoutOptions& options);
 

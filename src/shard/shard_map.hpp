@@ -2,31 +2,26 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cairn/box.hpp"
+#include "shard/flat_layout.hpp"
 #include "shard/layout.hpp"
 #include "shard/model.hpp"
 
 namespace cairn::shard {
 
 /// What a rank holds of a tensor. The boxes lie end to end in the rank's memory, each row-major; adjacent boxes that
-/// form one box are merged. Empty `boxes`: the rank has an empty shard; a tensor that is absent on the rank is not
-/// listed at all.
+/// form one box are merged. Empty `boxes`: the rank has an empty shard; a tensor that is absent on the rank, or of whose
+/// flat buffer (ZeRO and its like) the rank's part has nothing, is not listed at all.
 struct HeldTensor {
   std::uint32_t tensor = 0;  ///< index into the tensors of the map
   std::vector<Box> boxes;
 };
 
-/// Where the pieces of a flat buffer (ZeRO, FSDP1, Megatron) lie in it.
-struct FlatPiece {
-  std::uint32_t tensor = 0;
-  std::uint64_t begin = 0;  ///< flat elements of the tensor (of the TP shard of it, when it is cut by tp too)
-  std::uint64_t end = 0;
-  std::uint64_t at = 0;  ///< element of the rank's local buffer
-};
+class BoundMap;  // bound_map.hpp: for this folder only
 
 class ShardMap {
  public:
@@ -37,7 +32,7 @@ class ShardMap {
   [[nodiscard]] const Layout& layout() const { return layout_; }
   [[nodiscard]] const std::vector<TensorSpec>& tensors() const { return tensors_; }
 
-  /// Ascending by tensor.
+  /// Ascending by tensor. Throws Error(kInternal) for a rank outside the world. Safe to call from several threads.
   [[nodiscard]] std::vector<HeldTensor> held_by(int rank) const;
 
   /// Things a user should know, one line each ("unknown model: every tensor is cut on dimension 0 over 4 ranks").
@@ -49,6 +44,7 @@ class ShardMap {
   std::vector<std::string> sections_;
   std::vector<TensorSpec> tensors_;
   std::vector<std::string> notes_;
+  std::shared_ptr<const BoundMap> bound_;
 };
 
 }  // namespace cairn::shard

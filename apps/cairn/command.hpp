@@ -1,0 +1,35 @@
+// The subcommands of `cairn`: each adds itself to the parser and says what is to run when it is chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "cairn/checkpoint.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::app {
+
+/// Collective: does the work and gives the exit code.
+using Command = std::function<int(cli::Context&)>;
+
+void add_inspect(CLI::App& app, Command& chosen);
+void add_verify(CLI::App& app, Command& chosen);
+void add_convert(CLI::App& app, Command& chosen);
+void add_diff(CLI::App& app, Command& chosen);
+void add_list(CLI::App& app, Command& chosen);
+void add_demo(CLI::App& app, Command& chosen);
+/// `user_mpi_io`: OMPI_MCA_io as the user set it.
+void add_doctor(CLI::App& app, Command& chosen, const std::optional<std::string>& user_mpi_io);
+
+/// Adds an option that takes a size ("4096", "5GB", "4MiB") and stores bytes.
+CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help);
+
+/// Adds --engine, and --memory.
+void add_engine(CLI::App& command, std::string& engine);
+void add_memory(CLI::App& command, std::uint64_t& bytes);
+
+}  // namespace cairn::app

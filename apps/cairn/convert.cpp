@@ -1,0 +1,42 @@
+// Wiring of `cairn convert`.
+#include "cli/convert.hpp"
+
+#include <memory>
+
+#include "command.hpp"
+
+namespace cairn::app {
+
+void add_convert(CLI::App& app, Command& chosen) {
+  CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint as Hugging Face files or as shards");
+  const auto options = std::make_shared<cli::ConvertCommand>();
+  command->add_option("source", options->source, "A checkpoint of any dialect, or a root of checkpoints (its newest)")
+      ->required();
+  command->add_option("destination", options->destination, "A directory that does not exist")->required();
+  command->add_option("--to", options->to, "hf: Hugging Face files; shards: sharded safetensors of torch DCP [hf]")
+      ->check(CLI::IsMember({"hf", "shards"}))
+      ->type_name("FORM");
+  command->add_option("--layout", options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
+      ->type_name("LAYOUT");
+  add_size(*command, "--max-file-size", options->write.max_file_bytes, "Tensor bytes per file");
+  add_engine(*command, options->write.engine);
+  add_size(*command, "--align", options->write.align_bytes, "Data sections begin on multiples of this");
+  add_size(*command, "--block-size", options->write.block_bytes, "Checksum unit");
+  add_memory(*command, options->write.memory_budget_bytes);
+  command->add_option("--hint", options->hints, "A hint for MPI-IO, as key=value; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
+  command->add_flag("--json", options->json, "The report as JSON");
+  command->footer(
+      "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
+      "Examples:\n"
+      "  cairn convert runs/a/checkpoint-1000 export\n"
+      "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
+      "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2");
+  command->callback([options, &chosen] {
+    chosen = [options](cli::Context& context) { return cli::run_convert(context, *options); };
+  });
+}
+
+}  // namespace cairn::app

@@ -1,0 +1,29 @@
+// Options that several subcommands have.
+#include "base/units.hpp"
+#include "command.hpp"
+
+namespace cairn::app {
+
+CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
+  const auto parse = [&bytes, name](const std::string& text) {
+    try {
+      bytes = base::parse_size(text);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+  };
+  return command.add_option_function<std::string>(name, parse, help + " [" + base::format_size(bytes) + "]")
+      ->type_name("SIZE");
+}
+
+void add_engine(CLI::App& command, std::string& engine) {
+  command.add_option("--engine", engine, "How bytes reach storage: auto, mpiio or posix [auto]")
+      ->check(CLI::IsMember({"auto", "mpiio", "posix"}))
+      ->type_name("ENGINE");
+}
+
+void add_memory(CLI::App& command, std::uint64_t& bytes) {
+  add_size(command, "--memory", bytes, "Memory per rank for moving data");
+}
+
+}  // namespace cairn::app

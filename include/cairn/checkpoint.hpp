@@ -1,0 +1,129 @@
+// Save and load sharded training states: the C++ interface of Cairn.
+//
+// Every rank describes what it holds (or wants) of each global tensor: boxes in elements, and a pointer. Cairn plans,
+// moves and writes the bytes. Calls say whether they are collective over the Checkpointer's communicator; collective
+// calls throw the same cairn::Error (error.hpp) on every rank, and a failed save leaves every committed checkpoint whole.
+// The table of calls is in README.md beside this file.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "cairn/dtype.hpp"
+#include "cairn/error.hpp"
+
+namespace cairn {
+
+/// Where a pointer points. Device memory needs a build with CUDA.
+enum class Memory { kHost, kDevice };
+
+/// A global tensor and the boxes of it that this rank holds or wants.
+struct Shard {
+  std::string section = "model";     ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
+  std::string name;                  ///< UTF-8; unique in its section
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
+  std::vector<Box> boxes;            ///< lie end to end in memory, each row-major; none: an empty shard
+};
+
+/// A shard to save. `data` must stay valid and unchanged until save() returns.
+struct Source : Shard {
+  const void* data = nullptr;
+  Memory memory = Memory::kHost;
+};
+
+/// A shard to load into. dtype and shape must be those of the checkpoint.
+struct Target : Shard {
+  void* data = nullptr;
+  Memory memory = Memory::kHost;
+};
+
+struct Options {
+  std::string engine = "auto";                            ///< "auto", "mpiio" or "posix"
+  std::uint64_t max_file_bytes = 5'000'000'000;           ///< tensor bytes per file before the next one begins
+  std::uint64_t align_bytes = 4096;                       ///< data sections begin on multiples of this
+  std::uint64_t block_bytes = 4ULL << 20;                 ///< checksum unit
+  std::uint64_t memory_budget_bytes = 256ULL << 20;       ///< extra host memory per rank during save and load
+  std::map<std::string, std::string> hints;               ///< passed to MPI-IO and recorded
+  std::map<std::string, std::string> file_metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
+  std::string run_id;                                     ///< recorded in every manifest
+  bool overwrite = false;                                 ///< replace an existing checkpoint of the same step
+};
+
+/// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
+struct Extras {
+  std::map<std::string, std::string> metadata;         ///< your own key-value pairs
+  std::vector<std::filesystem::path> carry_files;      ///< config.json, tokenizer files ...: copied untouched
+  std::map<std::string, std::string> carry_texts;      ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
+  std::vector<std::byte> rank_blob;                    ///< this rank's RNG state or the like
+  std::string layout;                                  ///< recorded; informative
+};
+
+/// One phase of a save or load. Seconds are of the slowest and the fastest rank, bytes of all ranks together.
+struct Phase {
+  std::string name;
+  double seconds_max = 0;
+  double seconds_min = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Report {
+  std::filesystem::path directory;
+  std::uint64_t bytes = 0;  ///< of tensors
+  std::uint64_t tensors = 0;
+  std::uint64_t files = 0;
+  std::string engine;
+  double seconds = 0;        ///< whole call, slowest rank
+  bool plan_reused = false;
+  std::vector<Phase> phases;
+  std::vector<std::string> warnings;
+};
+
+/// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
+/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize.
+class Checkpointer {
+ public:
+  /// Collective. The root is created when missing.
+  Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
+  ~Checkpointer();
+  Checkpointer(Checkpointer&&) noexcept;
+  Checkpointer& operator=(Checkpointer&&) noexcept;
+
+  /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
+  /// written once. Throws kState for a hole, an overlap or a contradiction, kUsage for a wrong argument (also when the
+  /// step exists and Options::overwrite is off), kIo when writing fails; nothing becomes visible then.
+  Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
+
+  /// Collective. Step of the newest complete checkpoint under the root, or nothing.
+  [[nodiscard]] std::optional<std::uint64_t> latest();
+
+  /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
+  /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not what
+  /// was written. Targets are unspecified after an error.
+  Report load(std::uint64_t step, std::span<const Target> targets);
+
+  /// Collective. What travelled with checkpoint-<step>; rank_blobs[r] is the blob of saving rank r, on every rank.
+  struct LoadedExtras {
+    std::map<std::string, std::string> metadata;
+    std::map<std::string, std::string> carried;  ///< file name -> content, files up to 64 MiB
+    std::vector<std::vector<std::byte>> rank_blobs;
+    std::string layout;
+  };
+  LoadedExtras load_extras(std::uint64_t step);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn

@@ -1,0 +1,34 @@
+// Uninitialised memory on a 4 KiB boundary, as O_DIRECT and page-sized copies want it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace cairn::base {
+
+class AlignedBuffer {
+ public:
+  AlignedBuffer() = default;
+  explicit AlignedBuffer(std::uint64_t bytes) : size_(bytes) {
+    if (bytes == 0) return;
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+    if (!data_) throw std::bad_alloc();
+  }
+  [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }
+  [[nodiscard]] std::span<const std::byte> span() const { return {data_.get(), size_}; }
+  [[nodiscard]] std::uint64_t size() const { return size_; }
+
+ private:
+  static constexpr std::size_t kAlignment = 4096;
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte[], Free> data_;
+  std::uint64_t size_ = 0;
+};
+
+}  // namespace cairn::base

@@ -1,0 +1,180 @@
+// The public Checkpointer on top of Saver and Loader.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/describe.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/save.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+#include "os/fault.hpp"
+#include "os/file.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn {
+namespace {
+
+using checkpoint::OpenCheckpoint;
+
+constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
+
+std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened) {
+  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
+  for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
+    numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
+  }
+  return numbers;
+}
+
+/// The targets' boxes as wanted boxes. Throws kNotFound or kState where the checkpoint has something else.
+std::vector<checkpoint::WantedBox> wanted_boxes(const OpenCheckpoint& opened, std::span<const Target> targets) {
+  const auto numbers = tensor_numbers(opened);
+  const std::string shown = base::printable(opened.directory.string());
+  std::vector<std::uint32_t> number_of_target;
+  for (const Target& target : targets) {
+    const auto at = numbers.find({target.section, target.name});
+    if (at == numbers.end()) {
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no tensor '{}' in section {}", shown,
+                                                    base::printable(target.name), base::printable(target.section)));
+    }
+    const auto& stored = opened.stored.tensors[at->second];
+    if (stored.dtype != target.dtype || stored.shape != target.shape) {
+      throw Error(ErrorKind::kState,
+                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], wanted is {} [{}]", shown,
+                              base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
+                              fmt::join(stored.shape, ", "), name_of(target.dtype), fmt::join(target.shape, ", ")));
+    }
+    number_of_target.push_back(at->second);
+  }
+  std::vector<checkpoint::WantedBox> wanted;
+  for (checkpoint::LocalBox& local : checkpoint::local_boxes(targets)) {
+    wanted.push_back({number_of_target[local.shard], std::move(local.box), {local.data, local.bytes}});
+  }
+  return wanted;
+}
+
+}  // namespace
+
+struct Checkpointer::State {
+  State(MPI_Comm given, std::filesystem::path root_path, Options given_options)
+      : communicator(comm::duplicate_mpi(given)),
+        root(std::move(root_path)),
+        options(std::move(given_options)),
+        saver(*communicator, options) {}
+
+  [[nodiscard]] checkpoint::ReadOptions read_options() const {
+    return {options.engine, options.memory_budget_bytes, options.hints};
+  }
+  OpenCheckpoint open(std::uint64_t step) {
+    return checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
+  }
+
+  std::unique_ptr<comm::Communicator> communicator;
+  std::filesystem::path root;
+  Options options;
+  checkpoint::Saver saver;
+};
+
+Checkpointer::Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options) {
+  comm::prefer_romio();
+  state_ = std::make_unique<State>(communicator, std::move(root), std::move(options));
+  os::set_fault_rank(state_->communicator->rank());
+  base::set_log_rank(state_->communicator->rank(), state_->communicator->size());
+  comm::agree_on_root(*state_->communicator, "create the root directory", 0, [&] { os::make_directory(state_->root); });
+}
+
+Checkpointer::~Checkpointer() = default;
+Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
+Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
+
+Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
+  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, true);
+}
+
+std::optional<std::uint64_t> Checkpointer::latest() {
+  std::uint64_t found[] = {0, 0};
+  comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
+    if (const auto step = checkpoint::newest_complete(state_->root)) {
+      found[0] = 1;
+      found[1] = *step;
+    }
+  });
+  state_->communicator->broadcast(std::as_writable_bytes(std::span(found)), 0);
+  if (found[0] == 0) return std::nullopt;
+  return found[1];
+}
+
+Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
+  checkpoint::PhaseClock whole;
+  comm::Communicator& communicator = *state_->communicator;
+  const OpenCheckpoint opened = state_->open(step);
+  checkpoint::Loader loader(communicator, opened, state_->read_options());
+  std::vector<checkpoint::WantedBox> wanted;
+  comm::agree(communicator, "describe what to load", [&] { wanted = wanted_boxes(opened, targets); });
+  loader.load(wanted);
+
+  Report report;
+  report.directory = opened.directory;
+  report.engine = loader.engine_name();
+  report.files = opened.stored.files.size();
+  report.tensors = communicator.max(targets.size());
+  std::uint64_t bytes = 0;
+  for (const auto& box : wanted) bytes += box.memory.size();
+  report.bytes = communicator.sum(bytes);
+  report.phases = loader.clock().reduce(communicator);
+  report.warnings = opened.warnings;
+  double seconds[] = {whole.seconds()};
+  communicator.all_reduce(seconds, comm::ReduceOp::kMax);
+  report.seconds = seconds[0];
+  return report;
+}
+
+Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
+  comm::Communicator& communicator = *state_->communicator;
+  const OpenCheckpoint opened = state_->open(step);
+  LoadedExtras extras;
+  if (opened.manifest) {
+    extras.metadata = opened.manifest->user_metadata;
+    extras.layout = opened.manifest->layout;
+  }
+  base::Bytes texts;
+  comm::agree_on_root(communicator, "read the carried files", 0, [&] {
+    base::ByteWriter out;
+    for (const std::string& name : opened.carried) {
+      const auto path = opened.directory / name;
+      if (os::file_size(path) > kMaxReturnedBytes) continue;
+      out.text(name);
+      out.text(os::read_text(path, kMaxReturnedBytes));
+    }
+    texts = out.take();
+  });
+  communicator.share(texts, 0);
+  base::ByteReader in(texts);
+  while (!in.done()) {
+    std::string name = in.text();
+    extras.carried[std::move(name)] = in.text();
+  }
+
+  std::vector<checkpoint::WantedBox> wanted;
+  const auto numbers = tensor_numbers(opened);
+  for (int rank = 0;; ++rank) {
+    const auto at = numbers.find({std::string(checkpoint::kRankSection), checkpoint::rank_blob_name(rank)});
+    if (at == numbers.end()) break;
+    extras.rank_blobs.emplace_back(opened.stored.tensors[at->second].shape.at(0));
+  }
+  for (std::size_t rank = 0; rank < extras.rank_blobs.size(); ++rank) {
+    const auto name = checkpoint::rank_blob_name(static_cast<int>(rank));
+    const std::uint32_t number = numbers.at({std::string(checkpoint::kRankSection), name});
+    wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
+  }
+  checkpoint::Loader(communicator, opened, state_->read_options()).load(wanted);
+  return extras;
+}
+
+}  // namespace cairn

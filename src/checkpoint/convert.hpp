@@ -1,0 +1,33 @@
+// Rewrites a checkpoint of any dialect as a Hugging Face file set or as sharded safetensors, streaming: memory is bounded
+// by the budget, never by the checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/load.hpp"
+
+namespace cairn::checkpoint {
+
+struct ConvertOptions {
+  ReadOptions read;
+  Options write;                      ///< engine, max_file_bytes, align_bytes, block_bytes, hints
+  bool shards = false;                ///< false: Hugging Face files; true: torch DCP's sharded safetensors
+  std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for shards
+};
+
+struct ConvertReport {
+  Report report;
+  std::vector<std::string> notes;  ///< from the layout ("unknown model: ..."), and warnings of the source
+};
+
+/// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks, and
+/// files carried along. The family comes from the source's config.json. The ranks at work have nothing to do with the
+/// layout's ranks.
+ConvertReport convert(comm::Communicator& communicator, const std::filesystem::path& source,
+                      const std::filesystem::path& destination, const ConvertOptions& options);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,107 @@
+#include "checkpoint/data_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/aligned_buffer.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Bytes of the window that are tensor data; the others are headers.
+std::uint64_t data_bytes(const plan::FileLayout& layout, const plan::Window& window) {
+  std::uint64_t bytes = 0;
+  for (const plan::Extent& part : window.parts) {
+    const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
+    if (begin < part.end) bytes += part.end - begin;
+  }
+  return bytes;
+}
+
+/// Writes of the window without the header bytes in front of its parts.
+std::vector<io::WriteOp> data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window) {
+  std::vector<io::WriteOp> ops;
+  if (window.window == nullptr) return ops;
+  std::uint64_t at = 0;
+  for (const plan::Extent& part : window.window->parts) {
+    const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
+    if (begin < part.end) {
+      ops.push_back({part.file, begin, window.buffer.subspan(at + begin - part.begin, part.end - begin)});
+    }
+    at += part.end - part.begin;
+  }
+  return ops;
+}
+
+/// This rank's share of the headers.
+std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<const plan::Extent> extents) {
+  std::vector<io::WriteOp> ops;
+  for (const plan::Extent& extent : extents) {
+    const std::string& header = layout.files[extent.file].header;
+    if (extent.begin >= header.size()) continue;
+    const std::uint64_t end = std::min<std::uint64_t>(extent.end, header.size());
+    ops.push_back({extent.file, extent.begin, base::as_bytes(header).subspan(extent.begin, end - extent.begin)});
+  }
+  return ops;
+}
+
+}  // namespace
+
+format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine, const std::filesystem::path& directory,
+                              const WriteJob& job, const FillWindow& fill, PhaseClock& clock) {
+  clock.begin("open");
+  base::AlignedBuffer buffer;
+  comm::agree(communicator, "allocate the save's window", [&] { buffer = base::AlignedBuffer(largest(job.windows)); });
+  engine.open_for_write(engine_files(directory, job.layout.stored), job.extents);
+
+  const std::vector<std::uint64_t> sizes = file_sizes(job.layout.stored);
+  format::BlockAccumulator checksums(sizes, job.extents.grain_bytes());
+  const auto add = [&](const std::vector<io::WriteOp>& ops) {
+    for (const io::WriteOp& op : ops) {
+      checksums.add(op.file, op.offset, op.data);
+      clock.add_bytes(op.data.size());
+    }
+  };
+  for (std::uint64_t round = 0; round < job.rounds; ++round) {
+    const io::WindowBuffer window = window_of(job.windows, round, buffer);
+    clock.begin("exchange");
+    const std::uint64_t arrived = fill(round, window);
+    clock.add_bytes(arrived);
+    comm::agree(communicator, "exchange", [&] {
+      const std::uint64_t expected = window.window == nullptr ? 0 : data_bytes(job.layout, *window.window);
+      if (arrived != expected) {
+        throw Error(ErrorKind::kInternal, fmt::format("{} bytes arrived for a window of {} data bytes", arrived, expected));
+      }
+    });
+    const std::vector<io::WriteOp> ops = data_ops(job.layout, window);
+    clock.begin("checksum");
+    add(ops);
+    clock.begin("write");
+    engine.write_round(ops);
+    for (const io::WriteOp& op : ops) clock.add_bytes(op.data.size());
+  }
+  const std::vector<io::WriteOp> headers = header_ops(job.layout, job.extents.of(communicator.rank()));
+  clock.begin("checksum");
+  add(headers);
+  clock.begin("write");
+  engine.write_round(headers);
+  clock.begin("fsync");
+  engine.sync();
+  engine.close();
+
+  clock.begin("checksum");
+  communicator.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
+  std::vector<std::string> names;
+  for (const auto& file : job.layout.files) names.push_back(file.name);
+  format::BlockTable table = checksums.finish(names);
+  clock.stop();
+  return table;
+}
+
+}  // namespace cairn::checkpoint

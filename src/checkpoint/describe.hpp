@@ -1,0 +1,37 @@
+// What this rank brings to a save or wants from a load, checked and flattened to numbered memory boxes.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/checkpoint.hpp"
+
+namespace cairn::checkpoint {
+
+/// One box in memory: box `box` of shard number `shard`.
+struct LocalBox {
+  std::uint32_t shard = 0;
+  Box box;
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+/// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
+inline constexpr std::string_view kRankSection = "rank_state";
+std::string rank_blob_name(int rank);
+
+/// Checks a shard and numbers its boxes. Throws Error(kUsage), naming the tensor, for: a section that is no file name, a
+/// name that is not UTF-8 or is "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit, a
+/// sub-byte tensor cut inside a byte, a null pointer, device memory in a build without CUDA.
+void check_shard(const Shard& shard, const void* data, Memory memory);
+std::vector<LocalBox> local_boxes(std::span<const Source> state);
+std::vector<LocalBox> local_boxes(std::span<const Target> targets);
+
+/// Everything a plan depends on, as bytes: equal bytes on all ranks mean that the last plan still holds.
+base::Bytes describe(std::span<const Source> state, const Options& options);
+
+}  // namespace cairn::checkpoint

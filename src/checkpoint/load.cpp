@@ -1,0 +1,179 @@
+#include "checkpoint/load.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/aligned_buffer.hpp"
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+#include "format/crc32c.hpp"
+#include "io/exchange.hpp"
+#include "plan/extents.hpp"
+#include "plan/transfer.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Grid cells of all files, numbered through: which of them somebody wants.
+class CellMap {
+ public:
+  CellMap(std::span<const std::uint64_t> sizes, std::uint64_t grain) : sizes_(sizes), grain_(grain) {
+    std::uint64_t cells = 0;
+    for (const std::uint64_t size : sizes) {
+      first_.push_back(cells);
+      cells += base::ceil_div(size, grain);
+    }
+    first_.push_back(cells);
+    words_.assign(base::ceil_div(cells, 64), 0);
+  }
+
+  void mark(std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
+    if (begin == end) return;
+    const std::uint64_t last = first_[file] + (end - 1) / grain_;
+    for (std::uint64_t cell = first_[file] + begin / grain_; cell <= last; ++cell) words_[cell / 64] |= 1ULL << cell % 64;
+  }
+
+  std::span<std::uint64_t> words() { return words_; }
+
+  [[nodiscard]] std::vector<plan::FileRange> ranges() const {
+    std::vector<plan::FileRange> ranges;
+    for (std::uint32_t file = 0; file < sizes_.size(); ++file) {
+      for (std::uint64_t cell = first_[file]; cell < first_[file + 1]; ++cell) {
+        if ((words_[cell / 64] >> cell % 64 & 1) == 0) continue;
+        const std::uint64_t begin = (cell - first_[file]) * grain_;
+        const std::uint64_t end = std::min(begin + grain_, sizes_[file]);
+        if (!ranges.empty() && ranges.back().file == file && ranges.back().end == begin) {
+          ranges.back().end = end;
+        } else {
+          ranges.push_back({file, begin, end});
+        }
+      }
+    }
+    return ranges;
+  }
+
+ private:
+  std::span<const std::uint64_t> sizes_;
+  std::uint64_t grain_;
+  std::vector<std::uint64_t> first_;
+  std::vector<std::uint64_t> words_;
+};
+
+void check_wanted(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted) {
+  for (const WantedBox& want : wanted) {
+    const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
+    const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
+    if (!shard::fits(want.box, tensor.shape) || bits % 8 != 0 || bits / 8 != want.memory.size()) {
+      throw Error(ErrorKind::kInternal, fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
+                                                    shard::to_string(want.box), base::printable(tensor.name),
+                                                    want.memory.size()));
+    }
+  }
+}
+
+CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
+                     std::span<const std::uint64_t> sizes, std::uint64_t grain) {
+  CellMap cells(sizes, grain);
+  for (const WantedBox& want : wanted) {
+    const auto& tensor = checkpoint.stored.tensors[want.tensor];
+    for (const auto& stored : tensor.boxes) {
+      const auto region = shard::intersect(want.box, stored.box);
+      if (!region) continue;
+      const plan::ByteRange span =
+          plan::file_span({tensor.dtype, stored.box, stored.offset_bytes, want.box, *region});
+      cells.mark(stored.file, span.begin, span.end);
+    }
+  }
+  return cells;
+}
+
+/// Compares the blocks of a window with the table. Windows begin and end on block boundaries (or the file's end).
+void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::FileBlocks* const> rows,
+                  const plan::Window& window, std::span<const std::byte> buffer) {
+  const std::uint64_t block_bytes = checkpoint.blocks->block_bytes;
+  std::uint64_t at = 0;
+  for (const plan::Extent& part : window.parts) {
+    for (std::uint64_t begin = part.begin; begin < part.end;) {
+      const std::uint64_t block = begin / block_bytes;
+      const std::uint64_t end = std::min((block + 1) * block_bytes, part.end);
+      const std::uint32_t found = format::crc32c(buffer.subspan(at, end - begin));
+      const format::FileBlocks& row = *rows[part.file];
+      if (found != row.crcs.at(block)) {
+        const BlockFault fault{checkpoint.directory / checkpoint.stored.files[part.file].name, block, {begin, end}, found,
+                               row.crcs[block], tensors_in(checkpoint.stored, part.file, {begin, end})};
+        throw Error(ErrorKind::kIntegrity, message_of(fault));
+      }
+      at += end - begin;
+      begin = end;
+    }
+  }
+}
+
+}  // namespace
+
+Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
+    : communicator_(communicator),
+      checkpoint_(checkpoint),
+      options_(std::move(options)),
+      engine_(choose_engine(communicator, options_.engine)) {}
+
+void Loader::load(std::span<const WantedBox> wanted) {
+  clock_.begin("plan");
+  const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
+  const std::vector<std::uint64_t> sizes = file_sizes(checkpoint_.stored);
+  CellMap cells(sizes, grain);
+  std::vector<plan::MemoryPart> parts;
+  std::vector<std::span<std::byte>> memory;
+  MemorySplit budget;
+  comm::agree(communicator_, "plan the load", [&] {
+    check_wanted(checkpoint_, wanted);
+    budget = split_budget(options_.memory_budget_bytes, grain);
+    cells = wanted_cells(checkpoint_, wanted, sizes, grain);
+    for (std::uint32_t i = 0; i < wanted.size(); ++i) {
+      parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});
+      memory.push_back(wanted[i].memory);
+    }
+  });
+  communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
+  const plan::ExtentMap extents(cells.ranges(), communicator_.size(), grain);
+  if (extents.total_bytes() == 0) return clock_.stop();
+
+  std::vector<plan::Transfer> transfers;
+  base::AlignedBuffer buffer;
+  comm::agree(communicator_, "plan the load", [&] {
+    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents);
+  });
+  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, std::move(transfers),
+                        {budget.exchange_bytes});
+  comm::agree(communicator_, "allocate the load's window", [&] { buffer = base::AlignedBuffer(largest(exchange.windows())); });
+
+  clock_.begin("open");
+  const auto engine = io::make_engine(engine_, communicator_, {options_.hints});
+  engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
+  const auto rows = block_rows(checkpoint_);
+  for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+    const io::WindowBuffer window = window_of(exchange.windows(), round, buffer);
+    clock_.begin("read");
+    engine->read_round(read_ops(window));
+    clock_.add_bytes(window.buffer.size());
+    clock_.begin("verify");
+    comm::agree(communicator_, "verify", [&] {
+      if (window.window != nullptr && checkpoint_.blocks) check_blocks(checkpoint_, rows, *window.window, window.buffer);
+    });
+    if (checkpoint_.blocks) clock_.add_bytes(window.buffer.size());
+    clock_.begin("scatter");
+    clock_.add_bytes(exchange.scatter(round, window, memory));
+  }
+  clock_.begin("open");
+  engine->close();
+  clock_.stop();
+}
+
+}  // namespace cairn::checkpoint

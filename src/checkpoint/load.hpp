@@ -1,0 +1,50 @@
+// Reads boxes of tensors from an open checkpoint into memory, in any layout, with every block checked.
+//
+// Balanced (default): each byte is read from storage once by one rank, in whole blocks, checked against the block table,
+// and exchanged. Independent: each rank reads what it wants, by the same code on a communicator of itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "checkpoint/open.hpp"
+#include "checkpoint/phases.hpp"
+#include "io/engine.hpp"
+
+namespace cairn::checkpoint {
+
+struct ReadOptions {
+  std::string engine = "auto";
+  std::uint64_t memory_budget_bytes = 256ULL << 20;
+  io::Hints hints;
+};
+
+/// `memory`: the box row-major, exactly its bytes.
+struct WantedBox {
+  std::uint32_t tensor = 0;  ///< index into OpenCheckpoint::stored.tensors
+  Box box;
+  std::span<std::byte> memory;
+};
+
+/// May be called many times with one Loader. `communicator` and `checkpoint` must outlive it.
+class Loader {
+ public:
+  Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options);
+
+  /// Collective over the communicator; a rank may want nothing. Boxes of one rank may overlap.
+  void load(std::span<const WantedBox> wanted);
+
+  /// "read", "verify", "scatter" of all loads so far.
+  PhaseClock& clock() { return clock_; }
+  [[nodiscard]] const std::string& engine_name() const { return engine_; }
+
+ private:
+  comm::Communicator& communicator_;
+  const OpenCheckpoint& checkpoint_;
+  ReadOptions options_;
+  std::string engine_;
+  PhaseClock clock_;
+};
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,38 @@
+// Opens a checkpoint directory of any dialect: rank 0 reads manifest, indexes and headers once and shares them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "format/blocks.hpp"
+#include "format/manifest.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "interop/directory.hpp"
+
+namespace cairn::checkpoint {
+
+struct OpenCheckpoint {
+  std::filesystem::path directory;
+  interop::Dialect dialect = interop::Dialect::kHuggingFace;
+  format::StoredCheckpoint stored;
+  std::vector<std::string> carried;   ///< small files that belong to it
+  std::vector<std::string> warnings;
+  std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
+  std::optional<format::BlockTable> blocks;
+};
+
+/// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not exist
+/// or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial" directory is
+/// refused. `path` may also be a single safetensors file.
+OpenCheckpoint open_here(const std::filesystem::path& path);
+
+/// Collective: open_here on rank 0, shared.
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path);
+
+/// Rank-local: reads and parses the header of one safetensors file.
+format::SafetensorsHeader read_header(const std::filesystem::path& path);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,111 @@
+#include "checkpoint/open_wire.hpp"
+
+#include <fmt/format.h>
+
+#include "base/checked.hpp"
+#include "checkpoint/root.hpp"
+#include "format/crc32c.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+void put_strings(base::ByteWriter& out, const std::vector<std::string>& values) {
+  out.u64(values.size());
+  for (const std::string& value : values) out.text(value);
+}
+
+std::vector<std::string> get_strings(base::ByteReader& in) {
+  std::vector<std::string> values;
+  for (std::uint64_t left = in.u64(); left > 0; --left) values.push_back(in.text());
+  return values;
+}
+
+void put_stored(base::ByteWriter& out, const format::StoredCheckpoint& stored) {
+  out.u64(stored.files.size());
+  for (const auto& file : stored.files) {
+    out.text(file.name);
+    out.u64(file.size_bytes);
+  }
+  out.u64(stored.tensors.size());
+  for (const auto& tensor : stored.tensors) {
+    out.text(tensor.section);
+    out.text(tensor.name);
+    out.u64(static_cast<std::uint64_t>(tensor.dtype));
+    out.u64s(tensor.shape);
+    out.u64(tensor.boxes.size());
+    for (const auto& box : tensor.boxes) {
+      out.u64(box.file);
+      out.u64(box.offset_bytes);
+      out.u64s(box.box.offset);
+      out.u64s(box.box.shape);
+    }
+  }
+}
+
+format::StoredCheckpoint get_stored(base::ByteReader& in) {
+  format::StoredCheckpoint stored;
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string name = in.text();
+    stored.files.push_back({std::move(name), in.u64()});
+  }
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    format::StoredTensor tensor;
+    tensor.section = in.text();
+    tensor.name = in.text();
+    tensor.dtype = static_cast<DType>(in.u64());
+    tensor.shape = in.u64s();
+    for (std::uint64_t boxes = in.u64(); boxes > 0; --boxes) {
+      format::StoredBox box;
+      box.file = base::narrow<std::uint32_t>(in.u64(), "file number");
+      box.offset_bytes = in.u64();
+      box.box.offset = in.u64s();
+      box.box.shape = in.u64s();
+      tensor.boxes.push_back(std::move(box));
+    }
+    stored.tensors.push_back(std::move(tensor));
+  }
+  return stored;
+}
+
+}  // namespace
+
+base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+  base::ByteWriter out;
+  out.text(checkpoint.directory.string());
+  out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
+  put_stored(out, checkpoint.stored);
+  put_strings(out, checkpoint.carried);
+  put_strings(out, checkpoint.warnings);
+  out.text(texts.manifest);
+  out.blob(texts.blocks);
+  return out.take();
+}
+
+OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  OpenCheckpoint checkpoint;
+  checkpoint.directory = in.text();
+  checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
+  checkpoint.stored = get_stored(in);
+  checkpoint.carried = get_strings(in);
+  checkpoint.warnings = get_strings(in);
+  OpenedTexts texts;
+  texts.manifest = in.text();
+  texts.blocks = in.blob();
+  attach_texts(checkpoint, texts);
+  return checkpoint;
+}
+
+void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+  if (texts.manifest.empty()) return;
+  const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
+  checkpoint.manifest = format::parse_manifest(texts.manifest, (checkpoint.directory / kManifestFile).string());
+  const std::uint32_t found = format::crc32c(texts.blocks);
+  if (found != checkpoint.manifest->blocks_crc32c) {
+    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged",
+                                                   blocks_path, found, kManifestFile, checkpoint.manifest->blocks_crc32c));
+  }
+  checkpoint.blocks = format::decode_blocks(texts.blocks, blocks_path);
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,41 @@
+// Time and bytes per phase, reduced over ranks at the end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::checkpoint {
+
+/// Rank-local stopwatch with named phases in the order of their first use. Every rank must use the same names in the same
+/// order.
+class PhaseClock {
+ public:
+  PhaseClock();
+  /// Ends the running phase and begins (or continues) `name`.
+  void begin(const std::string& name);
+  void add_bytes(std::uint64_t bytes);
+  void stop();
+  [[nodiscard]] double seconds() const;  ///< since construction
+
+  /// Collective.
+  std::vector<Phase> reduce(comm::Communicator& communicator) const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Row {
+    std::string name;
+    double seconds = 0;
+    std::uint64_t bytes = 0;
+  };
+  Clock::time_point start_;
+  Clock::time_point phase_start_;
+  std::vector<Row> rows_;
+  std::size_t current_;
+};
+
+}  // namespace cairn::checkpoint

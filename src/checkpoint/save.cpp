@@ -1,0 +1,141 @@
+#include "checkpoint/save.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/commit.hpp"
+#include "checkpoint/data_writer.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/save_plan.hpp"
+#include "comm/agree.hpp"
+#include "format/hf_index.hpp"
+#include "os/file.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
+
+bool is_reserved(const std::string& name, const plan::FileLayout& layout) {
+  if (name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors")) return true;
+  return layout.index_files.contains(name);
+}
+
+/// Rank 0's files to carry, checked and read before anything is written; indexes of the layout are among them.
+std::map<std::string, base::Bytes> carried_content(const Extras& extras, const plan::FileLayout& layout) {
+  std::map<std::string, base::Bytes> carried;
+  const auto put = [&](const std::string& name, base::Bytes bytes) {
+    format::check_relative_path(name, "a file to carry along");
+    if (name.find('/') != std::string::npos || is_reserved(name, layout)) {
+      throw Error(ErrorKind::kUsage, fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder",
+                                                 base::printable(name)));
+    }
+    if (!carried.emplace(name, std::move(bytes)).second) {
+      throw Error(ErrorKind::kUsage, fmt::format("'{}' is given twice to be carried along", base::printable(name)));
+    }
+  };
+  for (const fs::path& path : extras.carry_files) {
+    const std::string text = os::read_text(path, kMaxCarriedBytes);
+    const auto bytes = base::as_bytes(text);
+    put(path.filename().string(), {bytes.begin(), bytes.end()});
+  }
+  for (const auto& [name, text] : extras.carry_texts) {
+    const auto bytes = base::as_bytes(text);
+    put(name, {bytes.begin(), bytes.end()});
+  }
+  for (const auto& [name, text] : layout.index_files) {
+    const auto bytes = base::as_bytes(text);
+    carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
+  }
+  return carried;
+}
+
+/// The state with this rank's blob as one more tensor, when any rank has a blob.
+std::vector<Source> with_blob(comm::Communicator& communicator, std::span<const Source> state, const Extras& extras) {
+  std::vector<Source> all(state.begin(), state.end());
+  if (communicator.max(extras.rank_blob.size()) == 0) return all;
+  Source blob;
+  blob.section = kRankSection;
+  blob.name = rank_blob_name(communicator.rank());
+  blob.dtype = DType::kU8;
+  blob.shape = {extras.rank_blob.size()};
+  blob.boxes = {{{0}, {extras.rank_blob.size()}}};
+  blob.data = extras.rank_blob.data();
+  all.push_back(std::move(blob));
+  return all;
+}
+
+}  // namespace
+
+Saver::Saver(comm::Communicator& communicator, Options options)
+    : communicator_(communicator), options_(std::move(options)) {}
+
+Saver::~Saver() = default;
+
+Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
+                   bool update_latest) {
+  PhaseClock clock;
+  clock.begin("plan");
+  const std::vector<Source> state = with_blob(communicator_, given, extras);
+  std::vector<LocalBox> boxes;
+  std::uint64_t changed = 0;
+  comm::agree(communicator_, "describe the state", [&] {
+    boxes = local_boxes(std::span<const Source>(state));
+    changed = plan_ && plan_->description == describe(state, options_) ? 0 : 1;
+  });
+  Report report;
+  report.plan_reused = communicator_.max(changed) == 0;
+  if (!report.plan_reused) {
+    plan_.reset();
+    plan_ = make_save_plan(communicator_, state, boxes, options_);
+  }
+  CommitContent content = make_content(plan_->layout);
+  comm::agree_on_root(communicator_, "read the files to carry along", 0,
+                      [&] { content.carried = carried_content(extras, plan_->layout); });
+  std::vector<std::span<const std::byte>> memory;
+  for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
+
+  const CommitTarget target{directory, options_.overwrite, update_latest};
+  report.engine = choose_engine(communicator_, options_.engine);
+  clock.begin("commit");
+  begin_commit(communicator_, target);
+  try {
+    const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
+    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), plan_->exchange->rounds()};
+    content.blocks = write_data(communicator_, *engine, partial_directory(directory), job,
+                                [&](std::uint64_t round, io::WindowBuffer window) {
+                                  return plan_->exchange->gather(round, memory, window);
+                                },
+                                clock);
+    clock.begin("commit");
+    content.manifest.has_step = true;
+    content.manifest.step = step;
+    content.manifest.run_id = options_.run_id;
+    content.manifest.layout = extras.layout;
+    content.manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
+    content.manifest.user_metadata = extras.metadata;
+    content.manifest.extra["engine"] = report.engine;
+    content.manifest.extra["hints"] = options_.hints;
+    finish_commit(communicator_, target, std::move(content));
+  } catch (...) {
+    if (communicator_.rank() == 0) abandon(target);
+    throw;
+  }
+  clock.stop();
+  report.directory = directory;
+  report.bytes = plan_->tensor_bytes;
+  report.tensors = plan_->catalog.tensors.size();
+  report.files = plan_->layout.files.size();
+  report.phases = clock.reduce(communicator_);
+  double seconds[] = {clock.seconds()};
+  communicator_.all_reduce(seconds, comm::ReduceOp::kMax);
+  report.seconds = seconds[0];
+  return report;
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,35 @@
+// Saving: describe, catalog, lay out, own, exchange, write, commit (src/checkpoint/README.md walks through it).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::checkpoint {
+
+struct SavePlan;
+
+/// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
+class Saver {
+ public:
+  /// `communicator` must outlive the object.
+  Saver(comm::Communicator& communicator, Options options);
+  ~Saver();
+
+  /// Collective. Writes `directory` + ".partial" and commits it as `directory`; `step` is recorded. With `update_latest`
+  /// the parent's latest file is replaced afterwards.
+  Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
+              const Extras& extras, bool update_latest);
+
+ private:
+  comm::Communicator& communicator_;
+  Options options_;
+  std::unique_ptr<SavePlan> plan_;
+};
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,31 @@
+// The plan of a save: everything between the ranks' descriptions and the first byte. Kept for the next save.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "checkpoint/describe.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "comm/communicator.hpp"
+#include "io/exchange.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
+
+namespace cairn::checkpoint {
+
+struct SavePlan {
+  base::Bytes description;  ///< of this rank, for the comparison with the next save
+  plan::Catalog catalog;
+  plan::FileLayout layout;
+  std::unique_ptr<plan::ExtentMap> extents;
+  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout and extents
+  std::uint64_t tensor_bytes = 0;          ///< of all tensors
+};
+
+/// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
+/// contradictions, kUsage for options that cannot work.
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
+                                         std::span<const LocalBox> boxes, const Options& options);
+
+}  // namespace cairn::checkpoint

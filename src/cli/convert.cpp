@@ -1,0 +1,84 @@
+// Checks the arguments of a conversion, runs it and tells what came out.
+#include "cli/convert.hpp"
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/convert.hpp"
+#include "cli/arguments.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/json_output.hpp"
+#include "cli/progress.hpp"
+#include "cli/resolve.hpp"
+#include "cli/table.hpp"
+#include "cli/timings.hpp"
+
+namespace cairn::cli {
+namespace {
+
+checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
+  check_alignment(command.write.align_bytes);
+  check_positive(command.write.max_file_bytes, "--max-file-size");
+  check_positive(command.write.block_bytes, "--block-size");
+  check_positive(command.write.memory_budget_bytes, "--memory");
+  if (command.to == "shards" && command.layout.empty()) {
+    throw Error(ErrorKind::kUsage, "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
+  }
+  checkpoint::ConvertOptions options;
+  options.write = command.write;
+  options.write.hints = parse_hints(command.hints);
+  options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints};
+  options.shards = command.to == "shards";
+  if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
+  return options;
+}
+
+checkpoint::ConvertReport convert_with_progress(Context& context, const std::filesystem::path& source,
+                                                const std::filesystem::path& destination,
+                                                const checkpoint::ConvertOptions& options) {
+  const ProgressLine progress(context.output);
+  return checkpoint::convert(context.communicator, source, destination, options);
+}
+
+void print_document(Output& output, const ResolvedPath& source, const checkpoint::ConvertReport& converted) {
+  const Report& report = converted.report;
+  nlohmann::ordered_json document = json_document("convert");
+  document["source"] = source.path.string();
+  document["destination"] = report.directory.string();
+  document["tensors"] = report.tensors;
+  document["files"] = report.files;
+  document["size_bytes"] = report.bytes;
+  document["engine"] = report.engine;
+  document["seconds_max"] = report.seconds;
+  std::vector<std::string> notes = source.notes;
+  notes.insert(notes.end(), converted.notes.begin(), converted.notes.end());
+  notes.insert(notes.end(), report.warnings.begin(), report.warnings.end());
+  document["notes"] = notes;
+  document["phases"] = phases_json(report.phases);
+  print_json(output, document);
+}
+
+}  // namespace
+
+int run_convert(Context& context, const ConvertCommand& command) {
+  const checkpoint::ConvertOptions options = options_of(context, command);
+  const ResolvedPath source = resolve(context.communicator, command.source);
+  const auto converted = convert_with_progress(context, source.path, command.destination, options);
+  if (command.json) {
+    print_document(context.output, source, converted);
+    return kExitGood;
+  }
+  const Report& report = converted.report;
+  for (const std::string& note : source.notes) context.output.line("note: " + one_line(note));
+  for (const std::string& note : converted.notes) context.output.line("note: " + one_line(note));
+  for (const std::string& warning : report.warnings) base::warn_once(warning);
+  context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {} (engine {})", group_digits(report.tensors),
+                                  base::format_size(report.bytes), report.files,
+                                  base::printable(report.directory.string()), report.engine));
+  return kExitGood;
+}
+
+}  // namespace cairn::cli

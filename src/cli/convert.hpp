@@ -1,0 +1,27 @@
+// `cairn convert`: rewrites a checkpoint of any dialect, in bounded memory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct ConvertCommand {
+  std::filesystem::path source;
+  std::filesystem::path destination;
+  std::string layout;              ///< empty: none; a short form or "@file.json"
+  std::string to = "hf";           ///< "hf" or "shards"
+  std::vector<std::string> hints;  ///< key=value
+  Options write;                   ///< engine, sizes and memory budget, for reading as well
+  bool json = false;
+};
+
+/// Collective. Nothing is left at the destination when it fails.
+int run_convert(Context& context, const ConvertCommand& command);
+
+}  // namespace cairn::cli

@@ -1,0 +1,33 @@
+// `cairn demo`: saves the training state of a real model and loads it in another layout, checking every byte.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct DemoOptions {
+  std::filesystem::path directory;          ///< root of checkpoints
+  std::string model;                        ///< empty: smollm2-135m to save, the checkpoint's own config.json to load
+  std::string layout;                       ///< empty (save only): tp=2,pp=2 on four ranks, fsdp=N on others
+  std::optional<std::uint64_t> layers;      ///< of the model; its own number by default
+  std::uint64_t step = 100;                 ///< save only
+  std::vector<std::string> hints;           ///< key=value
+  bool json = false;
+  Options checkpointer;
+};
+
+/// Collective. Each rank makes the boxes it holds under the layout and they are saved as one checkpoint.
+int run_demo_save(Context& context, const DemoOptions& options);
+
+/// Collective. Loads the newest checkpoint in the layout and compares every byte of every box with what was saved.
+/// kExitFailed, naming the first element, when one differs.
+int run_demo_load(Context& context, const DemoOptions& options);
+
+}  // namespace cairn::cli

@@ -1,0 +1,110 @@
+// The saving half of the demonstration.
+#include <fmt/format.h>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/phases.hpp"
+#include "cli/arguments.hpp"
+#include "cli/demo.hpp"
+#include "cli/demo_layout.hpp"
+#include "cli/demo_state.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/json_output.hpp"
+#include "cli/progress.hpp"
+#include "cli/table.hpp"
+#include "cli/timings.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+
+namespace cairn::cli {
+namespace {
+
+constexpr const char* kDefaultModel = "smollm2-135m";
+
+std::vector<Source> sources_of(const DemoState& state, HeldState& held) {
+  std::vector<Source> sources;
+  for (std::size_t h = 0; h < held.held().size(); ++h) {
+    const shard::HeldTensor& tensor = held.held()[h];
+    const shard::TensorSpec& spec = state.tensors[tensor.tensor];
+    Source source;
+    source.section = state.sections[tensor.tensor];
+    source.name = spec.name;
+    source.dtype = spec.dtype;
+    source.shape = spec.shape;
+    source.boxes = tensor.boxes;
+    source.data = held.memory_of(h).data();
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+Extras extras_of(const Context& context, const DemoOptions& options, const DemoState& state, const std::string& layout) {
+  Extras extras;
+  extras.metadata = {{"made_by", "cairn demo save"}, {"model", options.model.empty() ? kDefaultModel : options.model}};
+  extras.carry_texts["config.json"] = state.config;
+  extras.carry_texts["trainer_state.json"] = fmt::format("{{\n  \"global_step\": {}\n}}\n", options.step);
+  extras.rank_blob = demo_blob(context.communicator.rank(), context.communicator.size());
+  extras.layout = layout;
+  return extras;
+}
+
+Report save(Context& context, const DemoOptions& options, std::span<const Source> sources, const Extras& extras) {
+  const ProgressLine progress(context.output);
+  Options checkpointer_options = options.checkpointer;
+  checkpointer_options.hints = parse_hints(options.hints);
+  checkpointer_options.run_id = "demo";
+  Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
+  return checkpointer.save(options.step, sources, extras);
+}
+
+void print_document(Output& output, const Report& report, const std::string& layout, const DemoOptions& options) {
+  nlohmann::ordered_json document = json_document("demo save");
+  document["directory"] = report.directory.string();
+  document["step"] = options.step;
+  document["layout"] = layout;
+  document["tensors"] = report.tensors;
+  document["files"] = report.files;
+  document["size_bytes"] = report.bytes;
+  document["engine"] = report.engine;
+  document["seconds_max"] = report.seconds;
+  document["phases"] = phases_json(report.phases);
+  print_json(output, document);
+}
+
+}  // namespace
+
+int run_demo_save(Context& context, const DemoOptions& options) {
+  check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
+  const std::string layout = demo_layout(context.communicator, options.layout);
+  const DemoState state = demo_state(options.model.empty() ? kDefaultModel : options.model, options.layers);
+  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  checkpoint::PhaseClock clock;
+  std::optional<HeldState> held;
+  comm::agree(context.communicator, "make the state", [&] {
+    clock.begin("generate");
+    held.emplace(state, map, context.communicator.rank());
+    held->fill();
+    clock.add_bytes(held->bytes());
+    clock.stop();
+  });
+  std::vector<Phase> phases = clock.reduce(context.communicator);
+  Report report = save(context, options, sources_of(state, *held), extras_of(context, options, state, layout));
+  phases.insert(phases.end(), report.phases.begin(), report.phases.end());
+  report.phases = std::move(phases);
+  if (options.json) {
+    print_document(context.output, report, layout, options);
+    return kExitGood;
+  }
+  for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
+  for (const std::string& warning : report.warnings) base::warn_once(warning);
+  context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  context.output.line(fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {} (engine {})",
+                                  group_digits(report.tensors), group_digits(report.bytes),
+                                  base::format_size(report.bytes), context.communicator.size(), base::printable(layout),
+                                  report.files, base::printable(report.directory.string()), report.engine));
+  return kExitGood;
+}
+
+}  // namespace cairn::cli

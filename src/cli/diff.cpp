@@ -1,0 +1,108 @@
+// Compares two checkpoints and tells where they differ.
+#include "cli/diff.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/units.hpp"
+#include "checkpoint/diff.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/json_output.hpp"
+#include "cli/progress.hpp"
+#include "cli/resolve.hpp"
+#include "cli/table.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using checkpoint::TensorDiff;
+using checkpoint::TensorVerdict;
+
+const char* name_of(TensorVerdict verdict) {
+  switch (verdict) {
+    case TensorVerdict::kEqual: return "equal";
+    case TensorVerdict::kDiffers: return "differs";
+    case TensorVerdict::kOnlyInA: return "only in A";
+    case TensorVerdict::kOnlyInB: return "only in B";
+    case TensorVerdict::kOtherShape: return "other shape";
+    case TensorVerdict::kOtherDtype: return "other dtype";
+  }
+  return "unknown";
+}
+
+checkpoint::DiffResult diff_with_progress(Context& context, const DiffCommand& command, const ResolvedPath& a,
+                                          const ResolvedPath& b) {
+  const ProgressLine progress(context.output);
+  return checkpoint::diff(context.communicator, a.path, b.path, command.read);
+}
+
+// Values of tensors of one shape were compared; otherwise counts mean nothing.
+bool was_compared(const TensorDiff& tensor) {
+  return tensor.verdict == TensorVerdict::kEqual || tensor.verdict == TensorVerdict::kDiffers ||
+         (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
+}
+
+void print_text(Output& output, const checkpoint::DiffResult& result, bool all) {
+  Table table({{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}, {"of", Align::kRight},
+               {"max abs difference", Align::kRight}, {"detail"}});
+  for (const TensorDiff& tensor : result.tensors) {
+    if (tensor.verdict == TensorVerdict::kEqual) continue;
+    const bool compared = was_compared(tensor);
+    table.add({base::printable(tensor.section), base::printable(tensor.name), name_of(tensor.verdict),
+               compared ? group_digits(tensor.elements_differing) : "-", compared ? group_digits(tensor.elements) : "-",
+               tensor.max_abs_difference ? fmt::format("{:.6g}", *tensor.max_abs_difference) : "-",
+               base::printable(tensor.detail)});
+  }
+  if (table.rows() != 0) output.line(table.text(all || !output.is_terminal() ? kNoLimit : kTerminalRows));
+  if (result.equal()) {
+    output.line(fmt::format("equal: {} tensors, {} bytes compared", group_digits(result.tensors.size()),
+                            group_digits(result.bytes_compared)));
+  } else {
+    output.line(fmt::format("different: {} of {} tensors, {} bytes compared", group_digits(table.rows()),
+                            group_digits(result.tensors.size()), group_digits(result.bytes_compared)));
+  }
+}
+
+void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b, const checkpoint::DiffResult& result) {
+  nlohmann::ordered_json document = json_document("diff");
+  document["a"] = a.path.string();
+  document["b"] = b.path.string();
+  document["equal"] = result.equal();
+  document["tensors"] = result.tensors.size();
+  document["size_bytes_compared"] = result.bytes_compared;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const TensorDiff& tensor : result.tensors) {
+    if (tensor.verdict == TensorVerdict::kEqual) continue;
+    nlohmann::ordered_json row = {{"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
+    row["elements"] = tensor.elements;
+    row["elements_differing"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_differing) : nullptr;
+    row["max_abs_difference"] =
+        tensor.max_abs_difference ? json_number(*tensor.max_abs_difference) : nlohmann::ordered_json(nullptr);
+    row["detail"] = tensor.detail;
+    rows.push_back(std::move(row));
+  }
+  document["differences"] = std::move(rows);
+  std::vector<std::string> notes = a.notes;
+  notes.insert(notes.end(), b.notes.begin(), b.notes.end());
+  document["notes"] = notes;
+  print_json(output, document);
+}
+
+}  // namespace
+
+int run_diff(Context& context, const DiffCommand& command) {
+  const ResolvedPath a = resolve(context.communicator, command.a);
+  const ResolvedPath b = resolve(context.communicator, command.b);
+  const checkpoint::DiffResult result = diff_with_progress(context, command, a, b);
+  if (command.json) {
+    print_document(context.output, a, b, result);
+  } else {
+    for (const std::string& note : a.notes) context.output.line("note: A: " + one_line(note));
+    for (const std::string& note : b.notes) context.output.line("note: B: " + one_line(note));
+    print_text(context.output, result, command.all);
+  }
+  return result.equal() ? kExitGood : kExitFailed;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,22 @@
+// `cairn diff`: which tensors of two checkpoints differ, and by how much.
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoint/load.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct DiffCommand {
+  std::filesystem::path a;
+  std::filesystem::path b;
+  bool json = false;
+  bool all = false;  ///< no limit on rows on a terminal
+  checkpoint::ReadOptions read;
+};
+
+/// Collective. kExitFailed when anything differs.
+int run_diff(Context& context, const DiffCommand& command);
+
+}  // namespace cairn::cli

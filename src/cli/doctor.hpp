@@ -1,0 +1,45 @@
+// `cairn doctor`: what on this machine and in this environment would lose data, hang or be slow.
+//
+// A check looks at one thing and never changes anything. Facts about MPI-IO were measured: src/io/README.md.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct DoctorOptions {
+  std::filesystem::path path;  ///< where checkpoints are to go; empty: file systems are not looked at
+  bool json = false;
+  /// OMPI_MCA_io as it was before this program set it for itself: other programs start with this.
+  std::optional<std::string> user_mpi_io;
+};
+
+enum class Level { kGood, kNote, kWarning, kDanger };
+const char* name_of(Level level);
+
+struct Check {
+  std::string name;     ///< "mpi-io", "semaphores", "launcher", "file system" ...
+  Level level = Level::kGood;
+  std::string finding;  ///< one line
+  std::string remedy;   ///< one line, what to do; empty when nothing
+};
+
+// Rank-local checks (doctor_checks.cpp).
+Check check_mpi_io();
+Check check_mpi_io_of_others(const std::optional<std::string>& user_mpi_io);
+Check check_semaphores(const std::filesystem::path& shared_memory);
+Check check_launcher(int world_size);
+Check check_io_uring();
+Check check_cuda();
+/// The path, or the nearest directory above it that exists.
+std::vector<Check> check_file_system(const std::filesystem::path& path);
+
+/// Collective, though only rank 0 works. kExitFailed when a check finds danger.
+int run_doctor(Context& context, const DoctorOptions& options);
+
+}  // namespace cairn::cli

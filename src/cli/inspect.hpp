@@ -1,0 +1,64 @@
+// `cairn inspect`: what a safetensors file or a checkpoint directory holds, without reading tensor data.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/open.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct InspectOptions {
+  std::filesystem::path path;
+  bool json = false;
+  bool all = false;       ///< no limit on rows on a terminal
+  // Which tables to print; all of them when none is asked for.
+  bool sections = false;
+  bool files = false;
+  bool tensors = false;
+  bool metadata = false;
+};
+
+/// Sums over the tensors of one section, or over all.
+struct InspectTotals {
+  std::string section;
+  std::uint64_t tensors = 0;
+  std::uint64_t elements = 0;
+  std::uint64_t size_bytes = 0;  ///< of tensor data
+  std::uint64_t files = 0;       ///< data files that hold a part of it
+};
+
+struct InspectFile {
+  std::string name;
+  std::uint64_t size_bytes = 0;
+  std::uint64_t tensors = 0;
+  std::map<std::string, std::string> metadata;  ///< `__metadata__` of the file
+};
+
+struct Inspection {
+  std::filesystem::path path;           ///< the file or directory that was opened
+  checkpoint::OpenCheckpoint checkpoint;
+  std::vector<InspectTotals> sections;  ///< in catalog order
+  InspectTotals total;
+  std::vector<InspectFile> files;       ///< as stored.files
+  std::vector<std::string> notes;       ///< how the path was understood, and warnings of the checkpoint
+};
+
+/// Rank-local. Throws as checkpoint::open_here.
+Inspection inspect_here(const std::filesystem::path& path);
+
+/// Rank-local: bytes of a stored tensor.
+std::uint64_t size_of(const format::StoredTensor& tensor);
+
+/// Rank-local: prints tables (inspect_text.cpp) or the JSON document (inspect_json.cpp).
+void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options);
+void print_inspection_json(Output& output, const Inspection& inspection);
+
+/// Collective, though only rank 0 works. Exit code.
+int run_inspect(Context& context, const InspectOptions& options);
+
+}  // namespace cairn::cli

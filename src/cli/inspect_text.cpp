@@ -1,0 +1,99 @@
+// `cairn inspect` for people: a heading, then tables of sections, files and tensors.
+#include <fmt/format.h>
+
+#include "base/units.hpp"
+#include "cli/inspect.hpp"
+#include "cli/table.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::cli {
+namespace {
+
+std::string size_cell(std::uint64_t bytes) { return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes)); }
+
+void print_heading(Output& output, const Inspection& inspection) {
+  const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
+  output.line(base::printable(inspection.path.string()));
+  std::string kind = interop::name_of(opened.dialect);
+  if (opened.manifest) {
+    const format::Manifest& manifest = *opened.manifest;
+    kind += fmt::format(", written by {}", base::printable(manifest.tool));
+    if (manifest.has_step) kind += fmt::format(", step {}", manifest.step);
+    if (!manifest.layout.empty()) kind += fmt::format(", layout {}", base::printable(manifest.layout));
+    if (manifest.ranks != 0) kind += fmt::format(" on {} ranks", manifest.ranks);
+    if (!manifest.run_id.empty()) kind += fmt::format(", run {}", base::printable(manifest.run_id));
+  } else {
+    kind += ", no cairn.json: nothing to verify against";
+  }
+  output.line(kind);
+  for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
+  output.line(fmt::format("{} tensors, {} elements, {} in {} files", group_digits(inspection.total.tensors),
+                          group_digits(inspection.total.elements), base::format_size(inspection.total.size_bytes),
+                          inspection.total.files));
+}
+
+Table section_table(const Inspection& inspection) {
+  Table table({{"section"},
+               {"tensors", Align::kRight},
+               {"elements", Align::kRight},
+               {"bytes", Align::kRight},
+               {"files", Align::kRight}});
+  for (const InspectTotals& section : inspection.sections) {
+    table.add({base::printable(section.section), group_digits(section.tensors), group_digits(section.elements),
+               size_cell(section.size_bytes), std::to_string(section.files)});
+  }
+  return table;
+}
+
+Table file_table(const Inspection& inspection) {
+  Table table({{"file"}, {"tensors", Align::kRight}, {"bytes", Align::kRight}});
+  for (const InspectFile& file : inspection.files) {
+    table.add({base::printable(file.name), group_digits(file.tensors), size_cell(file.size_bytes)});
+  }
+  return table;
+}
+
+Table tensor_table(const Inspection& inspection) {
+  Table table({{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}});
+  const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
+  for (const format::StoredTensor& tensor : stored.tensors) {
+    std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
+    if (tensor.boxes.size() > 1) where += fmt::format(" and {} more boxes", tensor.boxes.size() - 1);
+    table.add({base::printable(tensor.section), base::printable(tensor.name), std::string(name_of(tensor.dtype)),
+               shape_text(tensor.shape), group_digits(size_of(tensor)), where});
+  }
+  return table;
+}
+
+Table metadata_table(const Inspection& inspection) {
+  Table table({{"where"}, {"key"}, {"value"}});
+  if (inspection.checkpoint.manifest) {
+    for (const auto& [key, value] : inspection.checkpoint.manifest->user_metadata) {
+      table.add({"checkpoint", base::printable(key), base::printable(value)});
+    }
+  }
+  for (const InspectFile& file : inspection.files) {
+    for (const auto& [key, value] : file.metadata) {
+      table.add({base::printable(file.name), base::printable(key), base::printable(value)});
+    }
+  }
+  for (const std::string& name : inspection.checkpoint.carried) table.add({"carried file", base::printable(name), ""});
+  return table;
+}
+
+}  // namespace
+
+void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options) {
+  const bool everything = !options.sections && !options.files && !options.tensors && !options.metadata;
+  const std::size_t limit = options.all || !output.is_terminal() ? kNoLimit : kTerminalRows;
+  const auto print = [&](const Table& table) {
+    if (table.rows() != 0) output.line("\n" + table.text(limit));
+  };
+  print_heading(output, inspection);
+  if (everything || options.sections) print(section_table(inspection));
+  if (everything || options.files) print(file_table(inspection));
+  if (everything || options.tensors) print(tensor_table(inspection));
+  if (everything || options.metadata) print(metadata_table(inspection));
+}
+
+}  // namespace cairn::cli

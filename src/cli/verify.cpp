@@ -1,0 +1,79 @@
+// Runs a verification and tells its result.
+#include "cli/verify.hpp"
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "checkpoint/verify.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/json_output.hpp"
+#include "cli/progress.hpp"
+#include "cli/resolve.hpp"
+#include "cli/table.hpp"
+#include "cli/timings.hpp"
+
+namespace cairn::cli {
+namespace {
+
+checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path) {
+  const ProgressLine progress(context.output);
+  return checkpoint::verify(context.communicator, path);
+}
+
+void print_text(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
+  const std::string path = base::printable(target.path.string());
+  for (const checkpoint::Fault& fault : result.faults) output.line("fault: " + one_line(fault.message));
+  if (!result.faults.empty()) {
+    output.line(fmt::format("bad: {} {} in {}", result.faults.size(), result.faults.size() == 1 ? "fault" : "faults", path));
+  } else if (!result.has_checksums) {
+    output.line(fmt::format("structure good: {} tensors in {} files of {}; there is no cairn.json, so there is nothing to "
+                            "verify the bytes against",
+                            group_digits(result.tensors), result.files, path));
+  } else {
+    output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks checked in {:.2f} s ({} GiB/s)",
+                            group_digits(result.tensors), result.files, path, base::format_size(result.bytes),
+                            group_digits(result.blocks), result.seconds, throughput(result.bytes, result.seconds)));
+  }
+}
+
+void print_document(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
+  nlohmann::ordered_json document = json_document("verify");
+  document["path"] = target.path.string();
+  document["good"] = result.faults.empty();
+  document["has_checksums"] = result.has_checksums;
+  document["files"] = result.files;
+  document["tensors"] = result.tensors;
+  document["size_bytes"] = result.bytes;
+  document["blocks"] = result.blocks;
+  document["seconds_max"] = result.seconds;
+  document["faults"] = nlohmann::ordered_json::array();
+  for (const checkpoint::Fault& fault : result.faults) {
+    nlohmann::ordered_json row = {{"file", fault.file}, {"tensors", fault.tensors}};
+    row["block"] = fault.has_block ? nlohmann::ordered_json(fault.block) : nlohmann::ordered_json(nullptr);
+    row["message"] = fault.message;
+    document["faults"].push_back(std::move(row));
+  }
+  std::vector<std::string> notes = target.notes;
+  notes.insert(notes.end(), result.warnings.begin(), result.warnings.end());
+  document["notes"] = notes;
+  document["phases"] = phases_json(result.phases);
+  print_json(output, document);
+}
+
+}  // namespace
+
+int run_verify(Context& context, const VerifyOptions& options) {
+  const ResolvedPath target = resolve(context.communicator, options.path);
+  const checkpoint::VerifyResult result = verify_with_progress(context, target.path);
+  if (options.json) {
+    print_document(context.output, target, result);
+  } else {
+    for (const std::string& note : target.notes) context.output.line("note: " + one_line(note));
+    for (const std::string& warning : result.warnings) base::warn_once(warning);
+    print_text(context.output, target, result);
+  }
+  return result.faults.empty() ? kExitGood : kExitFailed;
+}
+
+}  // namespace cairn::cli

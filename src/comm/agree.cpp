@@ -1,0 +1,81 @@
+// Agreement on the outcome of rank-local work: one reduction of one number when all is well; kind, text and the list of
+// failing ranks travel only after a failure.
+#include "comm/agree.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <limits>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+
+namespace cairn::comm {
+namespace {
+
+constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
+constexpr std::size_t kForeignTextBytes = 500;
+
+/// What `work` threw, as an Error; nothing when it returned.
+std::optional<Error> outcome_of(const std::string& step, const std::function<void()>& work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::bad_alloc&) {
+    return Error(ErrorKind::kInternal, step + ": out of memory (std::bad_alloc)");
+  } catch (const std::exception& error) {
+    return Error(ErrorKind::kInternal, step + ": " + base::printable(error.what(), kForeignTextBytes));
+  } catch (...) {
+    return Error(ErrorKind::kInternal, step + ": exception of unknown type");
+  }
+}
+
+/// "3", "3, 5" or "3, 5 and 2 more", with "rank"/"ranks" in front.
+std::string name_ranks(const std::vector<base::Bytes>& failed) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < failed.size(); ++rank) {
+    if (!failed[rank].empty()) ranks.push_back(rank);
+  }
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
+  if (ranks.size() == 2) return fmt::format("ranks {}, {}", ranks[0], ranks[1]);
+  return fmt::format("ranks {}, {} and {} more", ranks.at(0), ranks.at(1), ranks.size() - 2);
+}
+
+/// Collective: the Error of rank `lowest` on all ranks, with the names of all failing ranks.
+Error common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
+  const bool is_mine = communicator.rank() == lowest;
+  std::uint64_t kind = is_mine ? static_cast<std::uint64_t>(mine->kind()) : 0;
+  std::string text = is_mine ? mine->what() : "";
+  communicator.broadcast(std::as_writable_bytes(std::span(&kind, 1)), lowest);
+  std::uint64_t size = text.size();
+  communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), lowest);
+  text.resize(size);
+  communicator.broadcast(std::as_writable_bytes(std::span(text.data(), text.size())), lowest);
+  const base::Bytes flag(mine ? 1 : 0);
+  const auto failed = communicator.all_gather(flag);
+  if (communicator.size() > 1) text += " (" + name_ranks(failed) + ")";
+  return {static_cast<ErrorKind>(kind), text};
+}
+
+}  // namespace
+
+void agree(Communicator& communicator, const std::string& step, const std::function<void()>& work) {
+  const std::optional<Error> mine = outcome_of(step, work);
+  const auto rank = static_cast<std::uint64_t>(communicator.rank());
+  const std::uint64_t lowest = communicator.min(mine ? rank : kNobody);
+  if (lowest == kNobody) return;
+  throw common_error(communicator, mine, static_cast<int>(lowest));
+}
+
+void agree_on_root(Communicator& communicator, const std::string& step, int root, const std::function<void()>& work) {
+  agree(communicator, step, [&] {
+    if (communicator.rank() == root) work();
+  });
+}
+
+}  // namespace cairn::comm

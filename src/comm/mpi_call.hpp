@@ -1,0 +1,30 @@
+// What every MPI call of this layer goes through: return codes to Errors, 64-bit sizes to int counts.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+
+namespace cairn::comm::internal {
+
+/// Throws Error(kIo) with MPI's own text unless `code` is MPI_SUCCESS.
+void check_mpi(int code, const char* call);
+
+/// MPI's text for a return code.
+std::string mpi_error_text(int code);
+
+/// The one place where sizes become MPI counts.
+int to_count(std::uint64_t value);
+
+/// Most bytes that one MPI call carries; what is larger travels in several. 1 GiB, so that every count and displacement
+/// fits int.
+std::uint64_t chunk_bytes();
+
+/// For tests: lowers the limit (on all ranks alike) so that small messages take the way of large ones. 0 restores it.
+void set_chunk_bytes(std::uint64_t bytes);
+
+/// True between MPI_Init and MPI_Finalize.
+bool mpi_is_up();
+
+}  // namespace cairn::comm::internal

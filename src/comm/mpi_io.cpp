@@ -1,0 +1,154 @@
+// Which MPI-IO implementation Open MPI takes: ROMIO wanted, because OMPIO of Open MPI 4 loses write errors.
+//
+// Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows who opened the file): the choice is made at the first
+// MPI_File_open of the process, not in MPI_Init. OMPI_MCA_io in the environment is read
+//   - at the first MPI_File_open: setenv after MPI_Init and before it takes effect;
+//   - or at MPI_T_init_thread, while a tool holds MPI_T: then setenv has no effect, and writing the control variable "io"
+//     has, until the tool finalizes MPI_T;
+//   - never again after the first MPI_File_open: neither setenv nor the control variable changes anything, and the
+//     control variable goes on telling the truth.
+// MPI_T_init_thread costs 0.2 s, as it loads every component; so it is called only where nothing else can tell.
+#include <mpi.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/mpi.hpp"
+#include "comm/mpi_call.hpp"
+
+namespace cairn::comm {
+namespace {
+
+constexpr const char* kIoVariable = "OMPI_MCA_io";
+constexpr const char* kSharedPointerVariable = "OMPI_MCA_sharedfp";
+
+/// Whether prefer_romio set the variable when MPI was up: only then a file may have been opened before.
+bool set_late = false;
+
+/// 4 of "Open MPI v4.1.4, ..."; 0 for another library.
+int open_mpi_major(std::string_view library) {
+  constexpr std::string_view kPrefix = "Open MPI v";
+  if (!library.starts_with(kPrefix)) return 0;
+  const std::string_view version = library.substr(kPrefix.size());
+  int major = 0;
+  std::from_chars(version.data(), version.data() + version.size(), major);
+  return major;
+}
+
+/// Name of the ROMIO that comes with an Open MPI; null where there is none.
+const char* romio_component(int major) {
+  if (major == 4) return "romio321";
+  if (major == 5) return "romio341";
+  return nullptr;  // 3 and before: too old; 6: ROMIO was removed
+}
+
+bool tool_interface_is_up() {
+  int count = 0;
+  return MPI_T_cvar_get_num(&count) == MPI_SUCCESS;
+}
+
+/// The control variable "io" of Open MPI, which exists while MPI_T is up.
+class IoControlVariable {
+ public:
+  IoControlVariable() {
+    int count = 0;
+    if (MPI_T_cvar_get_num(&count) != MPI_SUCCESS) return;
+    for (int index = 0; index < count && handle_ == MPI_T_CVAR_HANDLE_NULL; ++index) open_if_io(index);
+  }
+  ~IoControlVariable() {
+    if (handle_ != MPI_T_CVAR_HANDLE_NULL) MPI_T_cvar_handle_free(&handle_);
+  }
+  IoControlVariable(const IoControlVariable&) = delete;
+  IoControlVariable& operator=(const IoControlVariable&) = delete;
+
+  [[nodiscard]] std::optional<std::string> read() const {
+    if (handle_ == MPI_T_CVAR_HANDLE_NULL) return std::nullopt;
+    std::vector<char> value(value_chars_ + 1, '\0');
+    if (MPI_T_cvar_read(handle_, value.data()) != MPI_SUCCESS) return std::nullopt;
+    return std::string(value.data());
+  }
+  void write(std::string value) {
+    if (handle_ == MPI_T_CVAR_HANDLE_NULL || value.size() >= value_chars_) return;
+    value.resize(value_chars_, '\0');
+    MPI_T_cvar_write(handle_, value.data());  // refused: mpi_io_implementation() tells
+  }
+
+ private:
+  void open_if_io(int index) {
+    std::array<char, 64> name{};
+    int name_chars = static_cast<int>(name.size());
+    int verbosity = 0;
+    int binding = 0;
+    int scope = 0;
+    MPI_Datatype type = MPI_DATATYPE_NULL;
+    if (MPI_T_cvar_get_info(index, name.data(), &name_chars, &verbosity, &type, nullptr, nullptr, nullptr, &binding,
+                            &scope) != MPI_SUCCESS) {
+      return;
+    }
+    if (std::string_view(name.data()) != "io" || type != MPI_CHAR) return;
+    int chars = 0;
+    if (MPI_T_cvar_handle_alloc(index, nullptr, &handle_, &chars) != MPI_SUCCESS) handle_ = MPI_T_CVAR_HANDLE_NULL;
+    value_chars_ = static_cast<std::size_t>(chars);
+  }
+
+  MPI_T_cvar_handle handle_ = MPI_T_CVAR_HANDLE_NULL;
+  std::size_t value_chars_ = 0;
+};
+
+/// What "io" is set to in Open MPI, "" for its default.
+std::string chosen_component() {
+  const char* environment = std::getenv(kIoVariable);
+  const bool tool_is_up = tool_interface_is_up();
+  if (!tool_is_up && environment != nullptr && !set_late) return environment;
+  int granted = 0;
+  if (!tool_is_up && MPI_T_init_thread(MPI_THREAD_SINGLE, &granted) != MPI_SUCCESS) {
+    return environment != nullptr ? environment : "";
+  }
+  const std::optional<std::string> value = IoControlVariable().read();
+  if (!tool_is_up) MPI_T_finalize();
+  if (value) return *value;
+  return environment != nullptr ? environment : "";
+}
+
+}  // namespace
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Get_library_version(text.data(), &length) != MPI_SUCCESS) return "unknown MPI";
+  const std::string_view all(text.data(), static_cast<std::size_t>(length));
+  return std::string(all.substr(0, all.find('\n')));
+}
+
+void prefer_romio() {
+  const char* component = romio_component(open_mpi_major(mpi_library()));
+  setenv(kSharedPointerVariable, "individual", 0);  // OMPIO, if it is used after all: no semaphores, no lock files
+  if (component == nullptr || std::getenv(kIoVariable) != nullptr) return;
+  setenv(kIoVariable, component, 0);
+  set_late = internal::mpi_is_up();
+  if (!set_late || !tool_interface_is_up()) return;
+  IoControlVariable variable;
+  if (variable.read() == std::string()) variable.write(component);
+}
+
+MpiIoImplementation mpi_io_implementation() {
+  MpiIoImplementation out;
+  out.library = mpi_library();
+  const int major = open_mpi_major(out.library);
+  if (major == 0) {
+    out.io_component = "romio (MPICH)";
+    return out;
+  }
+  out.io_component = chosen_component();
+  if (out.io_component.empty()) out.io_component = "ompio";
+  const bool is_romio = out.io_component.starts_with("romio") || out.io_component == "^ompio";
+  out.loses_write_errors = !is_romio && major < 5;  // 5.0 reports them, on the failing rank
+  return out;
+}
+
+}  // namespace cairn::comm

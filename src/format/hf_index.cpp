@@ -1,0 +1,79 @@
+// The index as a table of file names: read strictly, written as Python writes it.
+// Every file name is checked here, so that a caller may join it to the directory.
+#include "format/hf_index.hpp"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "format/json_text.hpp"
+#include "format/message.hpp"
+#include "format/utf8.hpp"
+
+namespace cairn::format {
+namespace {
+
+using nlohmann::json;
+
+std::map<std::string, std::string> read_weight_map(const json& map, std::string_view path) {
+  if (!map.is_object()) fail_format(path, fmt::format("'weight_map' must be an object, found {}", map.type_name()));
+  std::map<std::string, std::string> out;
+  for (const auto& [name, file] : map.items()) {
+    const std::string where = fmt::format("{}: tensor '{}'", path, base::printable(name));
+    if (!file.is_string()) {
+      fail_format(where, fmt::format("its weight_map value must be a file name, found {}", file.type_name()));
+    }
+    const auto& file_name = file.get_ref<const std::string&>();
+    check_relative_path(file_name, where);
+    out.emplace_hint(out.end(), name, file_name);
+  }
+  return out;
+}
+
+void check_utf8(const std::string& text, const char* what) {
+  if (!is_utf8(text)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{} '{}' is not UTF-8, so no index can hold it", what, base::printable(text)));
+  }
+}
+
+}  // namespace
+
+HfIndex parse_hf_index(std::string_view text, std::string_view path) {
+  json document = parse_strict_json(text, path);
+  if (!document.is_object())
+    fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
+  const auto map = document.find("weight_map");
+  if (map == document.end()) fail_format(path, "the key 'weight_map' is missing; this is no index of tensors");
+  HfIndex index;
+  index.weight_map = read_weight_map(*map, path);
+  document.erase(map);
+  const auto metadata = document.find("metadata");
+  if (metadata != document.end()) {
+    if (!metadata->is_object()) {
+      fail_format(path, fmt::format("'metadata' must be an object, found {}", metadata->type_name()));
+    }
+    index.metadata = std::move(*metadata);
+    document.erase(metadata);
+  }
+  index.extra = std::move(document);
+  return index;
+}
+
+std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
+                            std::uint64_t total_parameters) {
+  for (const auto& [name, file] : weight_map) {
+    check_utf8(name, "tensor name");
+    check_utf8(file, "file name");
+  }
+  json metadata = {{"total_size", total_size}};
+  if (total_parameters != 0) metadata["total_parameters"] = total_parameters;
+  json document = json::object();
+  document["metadata"] = std::move(metadata);
+  document["weight_map"] = weight_map.empty() ? json::object() : json(weight_map);
+  return dump_json(document);
+}
+
+}  // namespace cairn::format

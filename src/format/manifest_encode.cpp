@@ -1,0 +1,67 @@
+// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
+#include <fmt/format.h>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "format/json_text.hpp"
+#include "format/manifest.hpp"
+#include "format/manifest_keys.hpp"
+
+namespace cairn::format {
+namespace {
+
+namespace keys = manifest_keys;
+using nlohmann::json;
+
+std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+json files_as_json(const std::vector<ManifestFile>& files) {
+  json out = json::array();
+  for (const ManifestFile& file : files) {
+    json entry = json::object();
+    entry[keys::kFileName] = file.name;
+    entry[keys::kFileSize] = file.size_bytes;
+    entry[keys::kFileCrc] = hex(file.crc32c);
+    if (!file.section.empty()) entry[keys::kFileSection] = file.section;
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+void set_unless_empty(json& document, const char* key, const std::string& value) {
+  if (!value.empty()) document[key] = value;
+}
+
+json extra_keys(const json& extra) {
+  if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are no object");
+  for (const std::string_view key : keys::kAll) {
+    if (extra.contains(key)) {
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
+    }
+  }
+  return extra;
+}
+
+}  // namespace
+
+std::string encode_manifest(const Manifest& manifest) {
+  json document = extra_keys(manifest.extra);
+  document[keys::kFormat] = keys::kFormatName;
+  document[keys::kFormatVersion] = manifest.version;
+  document[keys::kTool] = manifest.tool;
+  if (manifest.has_step) document[keys::kStep] = manifest.step;
+  set_unless_empty(document, keys::kRunId, manifest.run_id);
+  set_unless_empty(document, keys::kParent, manifest.parent);
+  set_unless_empty(document, keys::kLayout, manifest.layout);
+  if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
+  document[keys::kBlockBytes] = manifest.block_bytes;
+  document[keys::kBlocksCrc] = hex(manifest.blocks_crc32c);
+  document[keys::kDataFiles] = files_as_json(manifest.data_files);
+  document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
+  if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
+  if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
+  return dump_json(document);
+}
+
+}  // namespace cairn::format

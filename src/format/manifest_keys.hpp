@@ -1,0 +1,37 @@
+// The keys of `cairn.json`, once for its writer and its reader. FORMAT.md says what each means.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+namespace cairn::format::manifest_keys {
+
+inline constexpr const char* kFormatName = "cairn-checkpoint";
+
+inline constexpr const char* kBlockBytes = "block_bytes";
+inline constexpr const char* kBlocksCrc = "blocks_crc32c";
+inline constexpr const char* kCarriedFiles = "carried_files";
+inline constexpr const char* kDataFiles = "data_files";
+inline constexpr const char* kFormat = "format";
+inline constexpr const char* kFormatVersion = "format_version";
+inline constexpr const char* kLayout = "layout";
+inline constexpr const char* kParent = "parent";
+inline constexpr const char* kQuantisation = "quantisation";
+inline constexpr const char* kRanks = "ranks";
+inline constexpr const char* kRunId = "run_id";
+inline constexpr const char* kStep = "step";
+inline constexpr const char* kTool = "tool";
+inline constexpr const char* kUserMetadata = "user_metadata";
+
+/// Everything else at the top level belongs to Manifest::extra.
+inline constexpr std::array<std::string_view, 14> kAll = {
+    kBlockBytes, kBlocksCrc,    kCarriedFiles, kDataFiles, kFormat, kFormatVersion, kLayout,
+    kParent,     kQuantisation, kRanks,        kRunId,     kStep,   kTool,          kUserMetadata};
+
+// Of one file:
+inline constexpr const char* kFileCrc = "crc32c";
+inline constexpr const char* kFileName = "name";
+inline constexpr const char* kFileSection = "section";
+inline constexpr const char* kFileSize = "size_bytes";
+
+}  // namespace cairn::format::manifest_keys

@@ -1,0 +1,167 @@
+// The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
+// Manifest::extra.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "format/hf_index.hpp"
+#include "format/json_text.hpp"
+#include "format/manifest.hpp"
+#include "format/manifest_keys.hpp"
+#include "format/message.hpp"
+
+namespace cairn::format {
+namespace {
+
+namespace keys = manifest_keys;
+using nlohmann::json;
+
+/// One JSON object whose values are asked for by key and type; errors name where it stands.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object.is_object()) fail_format(where_, fmt::format("must be an object, found {}", object.type_name()));
+  }
+
+  [[nodiscard]] const json* find(const char* key) const {
+    const auto at = object_.find(key);
+    return at == object_.end() ? nullptr : &*at;
+  }
+
+  [[nodiscard]] const json& need(const char* key) const {
+    const json* value = find(key);
+    if (value == nullptr) fail_format(where_, fmt::format("the key '{}' is missing", key));
+    return *value;
+  }
+
+  [[noreturn]] void mistyped(const char* key, const char* expected, const json& found) const {
+    fail_format(where_, fmt::format("'{}' must be {}, found {}", key, expected, found.type_name()));
+  }
+
+  [[nodiscard]] std::uint64_t number(const char* key) const {
+    const json& value = need(key);
+    if (!value.is_number_unsigned()) mistyped(key, "an unsigned integer", value);
+    return value.get<std::uint64_t>();
+  }
+
+  [[nodiscard]] std::uint64_t number_or_zero(const char* key) const { return find(key) == nullptr ? 0 : number(key); }
+
+  [[nodiscard]] std::string text(const char* key) const {
+    const json& value = need(key);
+    if (!value.is_string()) mistyped(key, "a string", value);
+    return value.get<std::string>();
+  }
+
+  [[nodiscard]] std::string text_or_empty(const char* key) const { return find(key) == nullptr ? "" : text(key); }
+
+  [[nodiscard]] std::uint32_t crc(const char* key) const {
+    const std::string digits = text(key);
+    const bool all_hex = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+    std::uint32_t value = 0;
+    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
+    if (digits.size() != 8 || !all_hex || status != std::errc() || end != digits.data() + digits.size()) {
+      fail_format(where_, fmt::format("'{}' must be 8 lower-case hexadecimal digits, found '{}'", key,
+                                      base::printable(digits, 40)));
+    }
+    return value;
+  }
+
+ private:
+  const json& object_;
+  std::string where_;
+};
+
+/// The version comes before everything else: a newer manifest may have any other shape.
+int read_version(const Fields& fields, std::string_view path) {
+  if (fields.text(keys::kFormat) != keys::kFormatName) {
+    fail_format(path, fmt::format("'{}' is not '{}'; this is no manifest of a Cairn checkpoint", keys::kFormat,
+                                  keys::kFormatName));
+  }
+  const std::uint64_t version = fields.number(keys::kFormatVersion);
+  if (version > static_cast<std::uint64_t>(kManifestVersion)) {
+    fail_format(
+        path, fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
+                          version, kManifestVersion));
+  }
+  if (version == 0) fail_format(path, "format version 0 does not exist");
+  return static_cast<int>(version);
+}
+
+std::vector<ManifestFile> read_files(const Fields& manifest, const char* key, std::string_view path) {
+  const json& list = manifest.need(key);
+  if (!list.is_array()) manifest.mistyped(key, "an array", list);
+  std::vector<ManifestFile> out;
+  out.reserve(list.size());
+  for (const json& entry : list) {
+    const Fields fields(entry, fmt::format("{}: {}[{}]", path, key, out.size()));
+    ManifestFile file;
+    file.name = fields.text(keys::kFileName);
+    check_relative_path(file.name, fmt::format("{}: {}[{}]", path, key, out.size()));
+    file.section = fields.text_or_empty(keys::kFileSection);
+    file.size_bytes = fields.number(keys::kFileSize);
+    file.crc32c = fields.crc(keys::kFileCrc);
+    out.push_back(std::move(file));
+  }
+  return out;
+}
+
+void check_unique(const Manifest& manifest, std::string_view path) {
+  std::vector<std::string_view> names;
+  for (const ManifestFile& file : manifest.data_files) names.push_back(file.name);
+  for (const ManifestFile& file : manifest.carried_files) names.push_back(file.name);
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) fail_format(path, fmt::format("the file '{}' is listed twice", base::printable(*twice)));
+}
+
+std::map<std::string, std::string> read_user_metadata(const Fields& manifest, std::string_view path) {
+  std::map<std::string, std::string> out;
+  const json* value = manifest.find(keys::kUserMetadata);
+  if (value == nullptr) return out;
+  if (!value->is_object()) manifest.mistyped(keys::kUserMetadata, "an object", *value);
+  for (const auto& [key, text] : value->items()) {
+    if (!text.is_string()) {
+      fail_format(path, fmt::format("{}: '{}' must be a string, found {}", keys::kUserMetadata, base::printable(key),
+                                    text.type_name()));
+    }
+    out.emplace(key, text.get<std::string>());
+  }
+  return out;
+}
+
+}  // namespace
+
+Manifest parse_manifest(std::string_view text, std::string_view path) {
+  json document = parse_strict_json(text, path);
+  const Fields fields(document, std::string(path));
+  Manifest manifest;
+  manifest.version = read_version(fields, path);
+  manifest.tool = fields.text(keys::kTool);
+  manifest.has_step = fields.find(keys::kStep) != nullptr;
+  manifest.step = fields.number_or_zero(keys::kStep);
+  manifest.run_id = fields.text_or_empty(keys::kRunId);
+  manifest.parent = fields.text_or_empty(keys::kParent);
+  if (!manifest.parent.empty()) check_relative_path(manifest.parent, fmt::format("{}: {}", path, keys::kParent));
+  manifest.layout = fields.text_or_empty(keys::kLayout);
+  manifest.ranks = fields.number_or_zero(keys::kRanks);
+  manifest.block_bytes = fields.number(keys::kBlockBytes);
+  if (manifest.block_bytes == 0) fail_format(path, fmt::format("'{}' is 0", keys::kBlockBytes));
+  manifest.blocks_crc32c = fields.crc(keys::kBlocksCrc);
+  manifest.data_files = read_files(fields, keys::kDataFiles, path);
+  manifest.carried_files = read_files(fields, keys::kCarriedFiles, path);
+  check_unique(manifest, path);
+  manifest.user_metadata = read_user_metadata(fields, path);
+  if (const json* quantisation = fields.find(keys::kQuantisation)) {
+    if (!quantisation->is_object()) fields.mistyped(keys::kQuantisation, "an object", *quantisation);
+    manifest.quantisation = *quantisation;
+  }
+  for (const std::string_view key : keys::kAll) document.erase(std::string(key));
+  manifest.extra = std::move(document);
+  return manifest;
+}
+
+}  // namespace cairn::format

@@ -1,0 +1,256 @@
+// With an index: three passes over what the files hold. Without: numbers must be complete.
+#include "interop/data_set.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "base/checked.hpp"
+#include "interop/file_names.hpp"
+#include "interop/sharding_info.hpp"
+
+namespace cairn::interop {
+namespace {
+
+/// One tensor as one file holds it.
+struct Copy {
+  const format::TensorEntry* entry = nullptr;
+  const std::string* file = nullptr;
+};
+
+format::StoredTensor stored(const std::string& section, const Copy& copy, const Reading& reading) {
+  return whole_tensor(section, *copy.entry, reading.header(*copy.file), reading.number(*copy.file));
+}
+
+/// A file of a plain set must hold whole tensors: torch writes sharding information also into those, with offsets 0.
+void check_whole(const std::string& file, const Reading& reading) {
+  if (!has_sharding_info(reading.header(file))) return;
+  for (const auto& [name, offsets] : read_sharding_info(file, reading)) {
+    if (std::all_of(offsets.begin(), offsets.end(), [](std::uint64_t o) { return o == 0; })) continue;
+    throw reading.error(ErrorKind::kFormat, file,
+                        fmt::format("holds only a part of tensor {}, but an index lists the file; remove the index to "
+                                    "read the directory as shards",
+                                    in_quotes(name)));
+  }
+}
+
+constexpr const char* kSplitParamHint =
+    "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
+    "not where they belong: they cannot be read";
+
+Error twice(const Copy& first, const Copy& second, const Reading& reading, const char* hint = "") {
+  return reading.error(ErrorKind::kFormat, *second.file,
+                       fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
+                                   shown(*first.file), hint));
+}
+
+// ---- with an index
+
+std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
+  std::set<std::string> files;
+  for (const auto& [tensor, file] : set.index.weight_map) {
+    if (!files.insert(file).second) continue;
+    if (!file.ends_with(kDataSuffix)) {
+      throw reading.error(ErrorKind::kFormat, set.index_file,
+                          fmt::format("says that tensor {} is in {}, which is no .safetensors file", in_quotes(tensor),
+                                      in_quotes(file)));
+    }
+    if (!reading.directory().safetensors.contains(file)) {
+      throw Error(ErrorKind::kNotFound, fmt::format("{}: the file is missing; {} says that it holds tensor {}",
+                                                    reading.path_of(file), shown(set.index_file), in_quotes(tensor)));
+    }
+    check_whole(file, reading);
+  }
+  return files;
+}
+
+void refuse_leftovers(const DataSet& set, const std::set<std::string>& referenced, const Reading& reading) {
+  for (const std::string& file : set.files) {
+    if (referenced.contains(file)) continue;
+    throw reading.error(ErrorKind::kFormat, file,
+                        fmt::format("{} does not list this file: one of the two is a leftover of another save; move it "
+                                    "away",
+                                    shown(set.index_file)));
+  }
+}
+
+/// Paddle's sharding v2 leaves the scalar accumulators of a split parameter with both of its owners.
+bool is_repeated_accumulator(const Copy& extra, const Copy& listed) {
+  return extra.entry->name.ends_with("_pow_acc_0") && base::try_product(extra.entry->shape) == 1 &&
+         extra.entry->shape == listed.entry->shape && extra.entry->dtype == listed.entry->dtype;
+}
+
+/// What the referenced files hold, against what the index says.
+struct Matched {
+  std::unordered_map<std::string_view, Copy> listed;
+  std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
+  std::vector<Copy> unlisted;
+  std::uint64_t all_bytes = 0;
+  std::uint64_t listed_bytes = 0;
+};
+
+Matched match(const DataSet& set, const std::set<std::string>& files, const Reading& reading) {
+  Matched out;
+  for (const std::string& file : files) {
+    for (const auto& entry : reading.header(file).tensors) {
+      const Copy copy{&entry, &file};
+      const std::uint64_t bytes = entry.end - entry.begin;
+      out.all_bytes += bytes;
+      const auto place = set.index.weight_map.find(entry.name);
+      if (place == set.index.weight_map.end()) {
+        out.unlisted.push_back(copy);
+      } else if (place->second != file) {
+        out.elsewhere.push_back(copy);
+      } else {
+        out.listed.emplace(entry.name, copy);
+        out.listed_bytes += bytes;
+      }
+    }
+  }
+  return out;
+}
+
+void check_all_found(const DataSet& set, const Matched& matched, const Reading& reading) {
+  for (const auto& [tensor, file] : set.index.weight_map) {
+    if (matched.listed.contains(tensor)) continue;
+    std::string hint = "it is in no file of the set";
+    for (const Copy& copy : matched.elsewhere) {
+      if (copy.entry->name == tensor) hint = fmt::format("it is in {}", shown(*copy.file));
+    }
+    throw reading.error(
+        ErrorKind::kFormat, file,
+        fmt::format("tensor {} is not in this file, as {} says; {}", in_quotes(tensor), shown(set.index_file), hint));
+  }
+}
+
+void check_total_size(const DataSet& set, const Matched& matched, Reading& reading) {
+  const auto found = set.index.metadata.find("total_size");
+  if (found == set.index.metadata.end()) return;
+  const auto says = [&](std::uint64_t bytes) {
+    if (found->is_number_unsigned()) return found->get<std::uint64_t>() == bytes;
+    return found->is_number_float() && found->get<double>() == static_cast<double>(bytes);
+  };
+  // Paddle counts an accumulator that stands in two files twice.
+  if (says(matched.listed_bytes) || says(matched.all_bytes)) return;
+  constexpr std::size_t kShown = 40;
+  reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
+                           found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, kShown),
+                           matched.listed_bytes));
+}
+
+/// Tensors that the index does not list: an error, except in Paddle's optimizer files.
+void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
+  for (const Copy& copy : matched.unlisted) {
+    if (strictness != Strictness::kPaddleOptimizer) {
+      throw reading.error(
+          ErrorKind::kFormat, *copy.file,
+          fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
+                      "damaged",
+                      in_quotes(copy.entry->name), shown(set.index_file)));
+    }
+    const auto [place, added] = matched.listed.emplace(copy.entry->name, copy);
+    if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
+  }
+  if (!matched.unlisted.empty()) {
+    reading.warn(fmt::format("{}: {} tensors of the files are not listed, e.g. {}; they are taken as well",
+                             shown(set.index_file), matched.unlisted.size(),
+                             in_quotes(matched.unlisted.front().entry->name)));
+  }
+}
+
+/// A tensor in another file than the index says, besides the one that it says.
+void settle_repeated(const DataSet& set, Strictness strictness, const Matched& matched, Reading& reading) {
+  for (const Copy& copy : matched.elsewhere) {
+    const Copy& listed = matched.listed.at(copy.entry->name);
+    if (strictness == Strictness::kPaddleOptimizer && is_repeated_accumulator(copy, listed)) continue;
+    throw twice(listed, copy, reading, strictness == Strictness::kExact ? "" : kSplitParamHint);
+  }
+  if (!matched.elsewhere.empty()) {
+    const Copy& first = matched.elsewhere.front();
+    reading.warn(
+        fmt::format("{}: {} scalars stand in two files, e.g. {} also in {}; the file that the index names is used",
+                    shown(set.index_file), matched.elsewhere.size(), in_quotes(first.entry->name), shown(*first.file)));
+  }
+}
+
+std::vector<format::StoredTensor> read_indexed(const DataSet& set, Strictness strictness, Reading& reading) {
+  const auto files = referenced_files(set, reading);
+  refuse_leftovers(set, files, reading);
+  Matched matched = match(set, files, reading);
+  check_all_found(set, matched, reading);
+  settle_repeated(set, strictness, matched, reading);
+  check_total_size(set, matched, reading);
+  take_unlisted(set, strictness, matched, reading);
+  std::vector<format::StoredTensor> tensors;
+  tensors.reserve(matched.listed.size());
+  for (const auto& [name, copy] : matched.listed) tensors.push_back(stored(set.section, copy, reading));
+  return tensors;
+}
+
+// ---- without an index
+
+/// One file without a number, or all of n numbered ones.
+void check_numbers(const DataSet& set, Reading& reading) {
+  const std::string& first = set.files.front();
+  const DataName model = parse_data_name(first);
+  std::map<std::uint64_t, std::string> by_number;
+  for (const std::string& file : set.files) {
+    const DataName name = parse_data_name(file);
+    if (name.numbered != model.numbered || name.count != model.count) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("belongs to another save than {}, and there is no index; move the files of the "
+                                      "older save away",
+                                      shown(first)));
+    }
+    if (!name.numbered) continue;
+    if (name.number == 0 || name.number > name.count) {
+      throw reading.error(ErrorKind::kFormat, file, fmt::format("its number is not one of 1 to {}", name.count));
+    }
+    const auto [known, added] = by_number.emplace(name.number, file);
+    if (!added) {
+      throw reading.error(ErrorKind::kFormat, file, fmt::format("bears the same number as {}", shown(known->second)));
+    }
+  }
+  if (!model.numbered || reading.directory().alone) return;
+  std::uint64_t next = 1;
+  for (const auto& [number, file] : by_number) {
+    if (number != next) break;
+    ++next;
+  }
+  if (next <= model.count) {
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors)", reading.place(),
+                            next, model.count, in_quotes(set.name), shown(set.name), next, model.count));
+  }
+  if (model.count > 1) {
+    reading.warn(
+        fmt::format("{} files of {} have no index; all of them are taken together", model.count, in_quotes(set.name)));
+  }
+}
+
+std::vector<format::StoredTensor> read_unindexed(const DataSet& set, Reading& reading) {
+  check_numbers(set, reading);
+  std::vector<format::StoredTensor> tensors;
+  std::unordered_map<std::string_view, Copy> known;
+  for (const std::string& file : set.files) {
+    for (const auto& entry : reading.header(file).tensors) {
+      const Copy copy{&entry, &file};
+      const auto [place, added] = known.emplace(entry.name, copy);
+      if (!added) throw twice(place->second, copy, reading);
+      tensors.push_back(stored(set.section, copy, reading));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<format::StoredTensor> read_set(const DataSet& set, Strictness strictness, Reading& reading) {
+  if (!set.index_file.empty()) return read_indexed(set, strictness, reading);
+  return read_unindexed(set, reading);
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,35 @@
+// A Hugging Face file set: one file, numbered files, or the files that an index lists. Every tensor lies whole in one
+// file.
+//
+// The index decides what belongs to the set; a file of the same name that it does not list is a leftover of an older
+// save and an error, because nobody can tell by looking which of the two the user means to load.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "format/hf_index.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+struct DataSet {
+  std::string name;  ///< "model", "optimizer", "model.fp16"
+  std::string section;
+  std::string index_file;          ///< empty: none
+  format::HfIndex index;           ///< of index_file
+  std::vector<std::string> files;  ///< those that bear the set's name, in name order
+};
+
+enum class Strictness {
+  kExact,            ///< index and files name the same tensors, each once
+  kPaddle,           ///< the same; messages may speak of Paddle's habits
+  kPaddleOptimizer,  ///< unlisted tensors count too; scalar accumulators may stand in two files (the index decides)
+};
+
+/// The tensors of the set. Throws Error(kFormat or kNotFound), naming file and tensor, for what contradicts the index;
+/// warns when total_size differs.
+std::vector<format::StoredTensor> read_set(const DataSet& set, Strictness strictness, Reading& reading);
+
+}  // namespace cairn::interop

@@ -1,0 +1,204 @@
+// Boxes gathered by name over all files, then checked tensor by tensor.
+#include "interop/dcp.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/checked.hpp"
+#include "interop/cover.hpp"
+#include "interop/file_names.hpp"
+#include "interop/sharding_info.hpp"
+
+namespace cairn::interop {
+namespace {
+
+struct Gathered {
+  format::StoredTensor tensor;
+  std::string first_file;
+};
+
+bool has_zero(const std::vector<std::uint64_t>& shape) {
+  return std::find(shape.begin(), shape.end(), 0u) != shape.end();
+}
+
+/// "shard-00001-model-00002-of-00003": all ranks together have the numbers 1..3, and one rank has one count. A rank may
+/// lack a number, when it holds nothing of what belongs there.
+void check_numbers(const std::vector<std::string>& files, const Reading& reading) {
+  std::map<std::uint64_t, std::set<std::uint64_t>> numbers;  // count -> numbers seen
+  std::map<std::string, std::pair<std::uint64_t, std::string>> count_of_rank;
+  for (const std::string& file : files) {
+    const DataName name = parse_data_name(file);
+    if (!name.numbered) continue;
+    if (name.number == 0 || name.number > name.count) {
+      throw reading.error(ErrorKind::kFormat, file, fmt::format("its number is not one of 1 to {}", name.count));
+    }
+    numbers[name.count].insert(name.number);
+    const auto [known, added] = count_of_rank.try_emplace(name.set, name.count, file);
+    if (!added && known->second.first != name.count) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("belongs to another save than {} (of {} files, not {}); move the files of the "
+                                      "older save away",
+                                      shown(known->second.second), name.count, known->second.first));
+    }
+  }
+  if (reading.directory().alone) return;
+  for (const auto& [count, seen] : numbers) {
+    std::uint64_t next = 1;
+    for (const std::uint64_t number : seen) {
+      if (number != next) break;
+      ++next;
+    }
+    if (next <= count) {
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors)", reading.place(),
+                              next, count, next, count));
+    }
+  }
+}
+
+void check_same(const Gathered& known, const format::TensorEntry& entry, const SectionedName& target,
+                const std::string& file, const Reading& reading) {
+  const auto& tensor = known.tensor;
+  const std::string both = fmt::format("tensor {} is ", in_quotes(entry.name));
+  if (tensor.dtype != entry.dtype) {
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("{} here and {} in {}", name_of(entry.dtype), name_of(tensor.dtype),
+                                           shown(known.first_file)));
+  }
+  if (tensor.shape.size() != entry.shape.size()) {
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("{}-dimensional here and {}-dimensional in {}", entry.shape.size(),
+                                           tensor.shape.size(), shown(known.first_file)));
+  }
+  if (target != SectionedName{tensor.section, tensor.name}) {
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("in section {} here and in section {} in {}", in_quotes(target.section),
+                                           in_quotes(tensor.section), shown(known.first_file)));
+  }
+}
+
+/// Adds one box and widens the global shape.
+void add_box(Gathered& gathered, format::StoredBox stored, const std::string& file, const Reading& reading) {
+  auto& shape = gathered.tensor.shape;
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    const auto end = base::try_add(stored.box.offset[d], stored.box.shape[d]);
+    if (!end) {
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("tensor {} ends beyond 2^64 in dimension {}", in_quotes(gathered.tensor.name), d));
+    }
+    shape[d] = std::max(shape[d], *end);
+  }
+  gathered.tensor.boxes.push_back(std::move(stored));
+}
+
+using ByStoredName = std::map<std::string, Gathered>;
+
+void gather(const std::string& file, ByStoredName& all, const Reading& reading) {
+  const auto& header = reading.header(file);
+  auto offsets = read_sharding_info(file, reading);
+  const auto sections = read_sections(file, reading);
+  for (const auto& entry : header.tensors) {
+    const auto sectioned = sections.find(entry.name);
+    const SectionedName target = sectioned == sections.end() ? SectionedName{"model", entry.name} : sectioned->second;
+    const auto [place, added] = all.try_emplace(entry.name);
+    Gathered& gathered = place->second;
+    if (added) {
+      gathered.first_file = file;
+      gathered.tensor.section = target.section;
+      gathered.tensor.name = target.name;
+      gathered.tensor.dtype = entry.dtype;
+      gathered.tensor.shape.assign(entry.shape.size(), 0);
+    } else {
+      check_same(gathered, entry, target, file, reading);
+    }
+    format::StoredBox stored;
+    stored.file = reading.number(file);
+    stored.offset_bytes = base::add(header.data_start, entry.begin, "offset of a tensor");
+    stored.box.offset = std::move(offsets.at(entry.name));
+    stored.box.shape = entry.shape;
+    add_box(gathered, std::move(stored), file, reading);
+  }
+}
+
+/// Sorts, drops empty boxes and replicas; returns how many replicas there were. A tensor without elements keeps one
+/// box.
+std::size_t tidy(format::StoredTensor& tensor) {
+  auto& boxes = tensor.boxes;
+  const auto key = [](const format::StoredBox& b) {
+    return std::tie(b.box.offset, b.box.shape, b.file, b.offset_bytes);
+  };
+  std::sort(boxes.begin(), boxes.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  if (has_zero(tensor.shape)) {
+    boxes.resize(1);
+    boxes.front().box = Box{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
+    return 0;
+  }
+  std::erase_if(boxes, [](const auto& b) { return has_zero(b.box.shape); });
+  const std::size_t before = boxes.size();
+  boxes.erase(std::unique(boxes.begin(), boxes.end(), [](const auto& a, const auto& b) { return a.box == b.box; }),
+              boxes.end());
+  return before - boxes.size();
+}
+
+/// "[2, 5]".
+std::string element_text(const std::vector<std::uint64_t>& element) {
+  return fmt::format("[{}]", fmt::join(element, ", "));
+}
+
+void check_cover(const format::StoredTensor& tensor, const std::vector<std::string>& files, const Reading& reading) {
+  if (has_zero(tensor.shape)) return;
+  if (!base::try_product(tensor.shape)) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("{}: tensor {} of shape {} has more than 2^64 elements", reading.path_of(files.front()),
+                            in_quotes(tensor.name), element_text(tensor.shape)));
+  }
+  const auto fault = find_cover_fault(tensor.boxes, tensor.shape);
+  if (!fault) return;
+  std::vector<std::string> names;  // of all files, in the order of StoredBox::file
+  for (const auto& [name, header] : reading.directory().safetensors) names.push_back(name);
+  if (fault->overlap) {
+    const auto& a = tensor.boxes[fault->first];
+    const auto& b = tensor.boxes[fault->second];
+    throw reading.error(ErrorKind::kFormat, names[b.file],
+                        fmt::format("tensor {}: its box {} overlaps box {} of {}; move files of another save away",
+                                    in_quotes(tensor.name), to_text(b.box), to_text(a.box), shown(names[a.file])));
+  }
+  std::set<std::uint32_t> holders;
+  for (const auto& stored : tensor.boxes) holders.insert(stored.file);
+  std::vector<std::string> held_by;
+  if (holders.empty()) held_by.push_back("no file: empty boxes only");
+  for (const std::uint32_t file : holders) held_by.push_back(names[file]);
+  throw Error(ErrorKind::kFormat,
+              fmt::format("{}: tensor {} of shape {}: element {} is in no file (what there is of it is in {}); "
+                          "a shard file is missing",
+                          reading.place(), in_quotes(tensor.name), element_text(tensor.shape),
+                          element_text(fault->element), list_some(held_by)));
+}
+
+}  // namespace
+
+std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading) {
+  check_numbers(files, reading);
+  ByStoredName all;
+  for (const std::string& file : files) gather(file, all, reading);
+
+  std::vector<format::StoredTensor> tensors;
+  std::size_t replicas = 0;
+  for (auto& [name, gathered] : all) {
+    replicas += tidy(gathered.tensor);
+    check_cover(gathered.tensor, files, reading);
+    tensors.push_back(std::move(gathered.tensor));
+  }
+  if (replicas != 0) {
+    reading.warn(
+        fmt::format("{} boxes are stored more than once; of each the copy in the first file is used", replicas));
+  }
+  return tensors;
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,117 @@
+// Names of files taken apart by hand: the patterns are few and fixed.
+#include "interop/file_names.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace cairn::interop {
+namespace {
+
+constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+std::size_t leading_digits(std::string_view text) {
+  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+}
+
+std::size_t trailing_digits(std::string_view text) {
+  return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
+}
+
+/// Requires digits only, at most 18 of them.
+std::uint64_t to_number(std::string_view digits) {
+  std::uint64_t value = 0;
+  for (const char c : digits) value = value * 10 + static_cast<std::uint64_t>(c - '0');
+  return value;
+}
+
+/// Five digits, or more when the count needs them.
+bool is_shard_number(std::size_t digits) { return digits >= 5 && digits <= 18; }
+
+std::string_view without_suffix(std::string_view name, std::string_view suffix) {
+  return name.ends_with(suffix) ? name.substr(0, name.size() - suffix.size()) : name;
+}
+
+}  // namespace
+
+DataName parse_data_name(std::string_view file) {
+  const std::string_view stem = without_suffix(file, kDataSuffix);
+  const DataName plain{std::string(stem), false, 0, 0};
+  const std::size_t of = stem.rfind("-of-");
+  if (of == std::string_view::npos) return plain;
+
+  const std::string_view before = stem.substr(0, of);
+  const std::string_view after = stem.substr(of + 4);
+  const std::size_t number = trailing_digits(before);
+  const std::size_t count = leading_digits(after);
+  // Older diffusers files have their variant behind the number: "model-00001-of-00002.fp16.safetensors".
+  const std::string_view variant = after.substr(count);
+  if (!is_shard_number(number) || !is_shard_number(count)) return plain;
+  if (!variant.empty() && variant.front() != '.') return plain;
+  const std::string_view head = before.substr(0, before.size() - number);
+  if (!head.ends_with('-')) return plain;
+  return {std::string(head.substr(0, head.size() - 1)) + std::string(variant), true,
+          to_number(before.substr(before.size() - number)), to_number(after.substr(0, count))};
+}
+
+std::optional<std::string> set_of_index(std::string_view file) {
+  if (file.ends_with(kIndexSuffix)) return std::string(without_suffix(file, kIndexSuffix));
+  constexpr std::string_view kMiddle = ".safetensors.index.";
+  constexpr std::string_view kEnd = ".json";
+  const std::size_t at = file.rfind(kMiddle);
+  if (at == std::string_view::npos || !file.ends_with(kEnd)) return std::nullopt;
+  const std::size_t from = at + kMiddle.size();
+  if (file.size() <= from + kEnd.size()) return std::nullopt;
+  return std::string(file.substr(0, at)) + "." + std::string(file.substr(from, file.size() - from - kEnd.size()));
+}
+
+std::optional<std::string> known_section(std::string_view set) {
+  if (set == "model" || set == "optimizer" || set == "master_weights") return std::string(set);
+  if (set == "adapter_model" || set == "peft_model") return "adapter";
+  return std::nullopt;
+}
+
+bool is_dcp_shard_name(std::string_view file) {
+  constexpr std::string_view kStart = "shard-";
+  if (!file.starts_with(kStart) || !parse_data_name(file).numbered) return false;
+  const std::string_view rest = file.substr(kStart.size());
+  const std::size_t digits = leading_digits(rest);
+  return digits > 0 && rest.substr(digits).starts_with("-model-");
+}
+
+bool is_unmerged_paddle_name(std::string_view file) {
+  if (!file.ends_with(kDataSuffix)) return false;
+  std::string_view rest = without_suffix(file, kDataSuffix);
+  for (const std::string_view stem : {std::string_view("optimizer."), std::string_view("master_weights.")}) {
+    if (!rest.starts_with(stem)) continue;
+    rest.remove_prefix(stem.size());
+    while (true) {  // axes joined by '_': tp00_pp01_shard03
+      constexpr std::array<std::string_view, 4> kAxes = {"tp", "pp", "shard", "moe"};
+      const auto* axis =
+          std::find_if(kAxes.begin(), kAxes.end(), [&](std::string_view a) { return rest.starts_with(a); });
+      if (axis == kAxes.end()) return false;
+      rest.remove_prefix(axis->size());
+      const std::size_t digits = leading_digits(rest);
+      if (digits < 2) return false;
+      rest.remove_prefix(digits);
+      if (rest.empty()) return true;
+      if (rest.front() != '_') return false;
+      rest.remove_prefix(1);
+    }
+  }
+  return false;
+}
+
+bool is_mindspore_part_name(std::string_view file) {
+  const std::string_view stem = without_suffix(file, kDataSuffix);
+  constexpr std::size_t kTail = 16;  // "-0000000-0000004"
+  if (stem.size() < kTail) return false;
+  const std::string_view tail = stem.substr(stem.size() - kTail);
+  const auto seven = [](std::string_view text) { return text.starts_with('-') && leading_digits(text.substr(1)) == 7; };
+  return seven(tail.substr(0, 8)) && seven(tail.substr(8)) && to_number(tail.substr(9)) > 1;
+}
+
+bool is_cairn_file(std::string_view file) { return file == "cairn.json" || file == "cairn.blocks"; }
+
+}  // namespace cairn::interop

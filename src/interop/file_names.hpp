@@ -1,0 +1,49 @@
+// What the names of checkpoint files say: which set a data file belongs to, which index lists it, whose dialect it is.
+//
+// A set is the files that share a stem and, with it, a section: "model-00001-of-00002.safetensors" and
+// "model.safetensors" both belong to the set "model", which "model.safetensors.index.json" lists. Names only: nothing
+// here looks at what the files hold. The rules are in README.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace cairn::interop {
+
+inline constexpr std::string_view kDataSuffix = ".safetensors";
+
+/// "model-00002-of-00004.safetensors" -> {"model", true, 2, 4}; "model.fp16.safetensors" -> {"model.fp16", false}.
+struct DataName {
+  std::string set;
+  bool numbered = false;
+  std::uint64_t number = 0;  ///< as written; not checked against count
+  std::uint64_t count = 0;
+};
+
+/// Any name; one that does not end in ".safetensors" is its own set.
+DataName parse_data_name(std::string_view file);
+
+/// The set that an index file lists, or nothing when the name is no index name. Variants are written in two ways:
+/// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub): both
+/// are the set "model.fp16".
+std::optional<std::string> set_of_index(std::string_view file);
+
+/// The section of a set with a name that means one: "model", "optimizer", "master_weights", "adapter_model" and
+/// "peft_model" (both section "adapter"). Nothing for every other name.
+std::optional<std::string> known_section(std::string_view set);
+
+/// torch DCP's "shard-00001-model-00001-of-00002.safetensors".
+bool is_dcp_shard_name(std::string_view file);
+
+/// PaddlePaddle's files of ignore_merge_optimizer, e.g. "optimizer.tp00_shard01.safetensors".
+bool is_unmerged_paddle_name(std::string_view file);
+
+/// MindSpore Transformers' "model-0000000-0000004.safetensors": rank 0 of 4, parts of tensors.
+bool is_mindspore_part_name(std::string_view file);
+
+/// Files that Cairn itself keeps in a checkpoint: no data, and not to be carried along.
+bool is_cairn_file(std::string_view file);
+
+}  // namespace cairn::interop

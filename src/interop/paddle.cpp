@@ -1,0 +1,167 @@
+// The signs by which Paddle's checkpoints are known, and what follows from them.
+#include "interop/paddle.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+
+#include "format/json_text.hpp"
+#include "interop/file_names.hpp"
+
+namespace cairn::interop {
+namespace {
+
+constexpr const char* kQuantStage = "ckpt_quant_stage";
+constexpr const char* kMasterWeights = "master_weights";
+constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, "quant_ckpt_resume_times",
+                                                   "optim_shard_num"};
+constexpr std::array<std::string_view, 3> kScaleSuffixes = {"@scales", "@min_scales", "@max_scales"};
+constexpr std::array<std::string_view, 3> kMomentSuffixes = {"/moment1_0", "/moment2_0", "/velocity_0"};
+
+bool has_paddle_keys(const nlohmann::json& object) {
+  return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
+}
+
+/// "O1" of an index, "O0" when it does not say.
+std::string quant_stage(const nlohmann::json& object) {
+  const auto stage = object.find(kQuantStage);
+  if (stage == object.end()) return "O0";
+  return stage->is_string() ? stage->get<std::string>()
+                            : stage->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+}
+
+std::string codec_of(const std::string& stage) {
+  if (stage == "O1") return "O1: 8-bit moments";
+  if (stage == "O2") return "O2: 4-bit moments";
+  return shown(stage);
+}
+
+Error unmerged(const std::string& file, const std::string& stage, const Reading& reading) {
+  const std::string quantised = stage == "O0" ? "" : fmt::format(" and quantised ({})", codec_of(stage));
+  return reading.error(
+      ErrorKind::kFormat, file,
+      fmt::format("PaddlePaddle saved this optimizer unmerged (ignore_merge_optimizer){}: each file holds "
+                  "one rank's slices and does not say where they belong; save it again merged",
+                  quantised));
+}
+
+std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+/// The parameter that a master weight or moment belongs to; empty for other tensors (scalars).
+std::string parameter_of(const format::StoredTensor& tensor) {
+  if (tensor.section == kMasterWeights) return tensor.name;
+  if (tensor.section != "optimizer") return {};
+  for (const auto suffix : kMomentSuffixes) {
+    if (tensor.name.ends_with(suffix)) return tensor.name.substr(0, tensor.name.size() - suffix.size());
+  }
+  return {};
+}
+
+/// Sharding v2 of PaddleFormers writes 1-d pieces of a padded flat buffer under the names of whole parameters.
+void refuse_flat_slices(const std::vector<format::StoredTensor>& tensors, const Reading& reading) {
+  std::unordered_map<std::string_view, const format::StoredTensor*> parameters;
+  for (const auto& tensor : tensors) {
+    if (tensor.section == "model" || tensor.section == "adapter") parameters.emplace(tensor.name, &tensor);
+  }
+  for (const auto& tensor : tensors) {
+    if (tensor.shape.size() != 1) continue;
+    const auto found = parameters.find(parameter_of(tensor));
+    if (found == parameters.end() || found->second->shape.empty() || found->second->shape == tensor.shape) continue;
+    const auto file = std::next(reading.directory().safetensors.begin(), tensor.boxes.front().file);
+    throw reading.error(
+        ErrorKind::kFormat, file->first,
+        fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
+                    "split_param): PaddlePaddle did not gather it, and it cannot be placed; save again "
+                    "with split_param off",
+                    in_quotes(tensor.name), shape_text(tensor.shape), shape_text(found->second->shape)));
+  }
+}
+
+void take_u16_as_bf16(std::vector<format::StoredTensor>& tensors, Reading& reading) {
+  std::size_t count = 0;
+  for (auto& tensor : tensors) {
+    if (tensor.dtype != DType::kU16) continue;
+    tensor.dtype = DType::kBF16;
+    ++count;
+  }
+  if (count != 0) {
+    reading.warn(
+        fmt::format("{} tensors are stored as U16 and taken as BF16, which PaddlePaddle writes that way", count));
+  }
+}
+
+void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
+  const auto optimizer = sets.find("optimizer");
+  if (optimizer == sets.end() || sets.contains(kMasterWeights)) return;
+  const auto promise = optimizer->second.index.extra.find(kMasterWeights);
+  if (promise == optimizer->second.index.extra.end() || *promise != true) return;
+  reading.warn(
+      fmt::format("{} says that master weights were saved, but no file holds them: they were left out "
+                  "(remove_master_weight) or saved in place of the model (skip_save_model_weight)",
+                  shown(optimizer->second.index_file)));
+}
+
+}  // namespace
+
+void refuse_unmerged_paddle(const Reading& reading) {
+  for (const auto& [file, text] : reading.directory().json) {
+    // Indexes can be large, and parse_hf_index reads those that have a map: look only at the others.
+    if (!set_of_index(file) || text.find("\"weight_map\"") != std::string::npos) continue;
+    const auto object = format::parse_strict_json(text, reading.raw_path_of(file));
+    if (object.is_object() && !object.contains("weight_map") && has_paddle_keys(object)) {
+      throw unmerged(file, quant_stage(object), reading);
+    }
+  }
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (is_unmerged_paddle_name(file)) throw unmerged(file, "O0", reading);
+  }
+}
+
+bool is_paddle(const DataSets& sets, const Reading& reading) {
+  if (sets.contains("peft_model")) return true;
+  for (const auto& [name, set] : sets) {
+    if (has_paddle_keys(set.index.extra)) return true;
+  }
+  const auto& files = reading.directory().safetensors;
+  return std::any_of(files.begin(), files.end(), [](const auto& file) {
+    const auto format = file.second.metadata.find("format");
+    return format != file.second.metadata.end() && format->second == "np";
+  });
+}
+
+void refuse_quantised_paddle(const DataSets& sets, const Reading& reading) {
+  for (const auto& [name, set] : sets) {
+    const std::string stage = quant_stage(set.index.extra);
+    if (stage != "O0") {
+      throw reading.error(
+          ErrorKind::kFormat, set.index_file,
+          fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
+                      "by this version of Cairn; save again with {} O0",
+                      kQuantStage, codec_of(stage), kQuantStage));
+    }
+    if (set.section != "optimizer") continue;
+    for (const std::string& file : set.files) {
+      for (const auto& entry : reading.header(file).tensors) {
+        if (std::none_of(kScaleSuffixes.begin(), kScaleSuffixes.end(),
+                         [&](std::string_view suffix) { return entry.name.ends_with(suffix); })) {
+          continue;
+        }
+        throw reading.error(
+            ErrorKind::kFormat, file,
+            fmt::format("tensor {} is a scale of quantised moments, but no index names their codec ({})",
+                        in_quotes(entry.name), kQuantStage));
+      }
+    }
+  }
+}
+
+void finish_paddle(std::vector<format::StoredTensor>& tensors, const DataSets& sets, Reading& reading) {
+  refuse_flat_slices(tensors, reading);
+  take_u16_as_bf16(tensors, reading);
+  warn_of_absent_masters(sets, reading);
+}
+
+}  // namespace cairn::interop

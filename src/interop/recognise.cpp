@@ -1,0 +1,220 @@
+// One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "format/manifest.hpp"
+#include "interop/data_set.hpp"
+#include "interop/dcp.hpp"
+#include "interop/directory.hpp"
+#include "interop/file_names.hpp"
+#include "interop/paddle.hpp"
+#include "interop/reading.hpp"
+#include "interop/sharding_info.hpp"
+
+namespace cairn::interop {
+namespace {
+
+/// No safetensors file: say what there is instead, where a name tells.
+Error nothing_to_read(const Directory& directory, const Reading& reading) {
+  const auto any = [&](std::string_view suffix) {
+    return std::any_of(directory.others.begin(), directory.others.end(),
+                       [&](const auto& file) { return file.first.ends_with(suffix); });
+  };
+  std::string hint = "it has no .safetensors file";
+  if (std::find(directory.folders.begin(), directory.folders.end(), "sharded") != directory.folders.end()) {
+    hint += "; look in its folder sharded";
+  } else if (any(".distcp")) {
+    hint += "; .distcp files of torch DCP are not read, only its safetensors files";
+  } else if (any(".pdparams") || any(".pdopt")) {
+    hint += "; PaddlePaddle's .pdparams and .pdopt files are not read, only unified checkpoints";
+  } else if (any(".bin") || any(".pt") || any(".pth")) {
+    hint += "; pickled torch files (.bin, .pt, .pth) are not read";
+  }
+  return {ErrorKind::kNotFound, fmt::format("{} is no checkpoint that can be read: {}", reading.place(), hint)};
+}
+
+void refuse_mindspore_parts(const Reading& reading) {
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (!is_mindspore_part_name(file)) continue;
+    throw reading.error(ErrorKind::kFormat, file,
+                        "holds one rank's parts of a MindSpore Transformers checkpoint, which "
+                        "are not read; convert it to Hugging Face files there");
+  }
+}
+
+/// Every index becomes a set, and so does every stem of data files that no other set's index lists.
+DataSets find_sets(const Reading& reading) {
+  const Directory& directory = reading.directory();
+  DataSets sets;
+  std::set<std::string_view> referenced;
+  for (const auto& [file, text] : directory.json) {
+    const auto name = set_of_index(file);
+    if (!name) continue;
+    DataSet& set = sets[*name];
+    if (!set.index_file.empty()) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
+    }
+    set.name = *name;
+    set.index_file = file;
+    set.index = format::parse_hf_index(text, reading.raw_path_of(file));
+    for (const auto& [tensor, data_file] : set.index.weight_map) referenced.insert(data_file);
+  }
+  for (const auto& [file, size] : directory.others) {
+    if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
+  }
+  for (const auto& [file, header] : directory.safetensors) {
+    const std::string name = parse_data_name(file).set;
+    const auto known = sets.find(name);
+    if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
+    if (name.empty())
+      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
+    DataSet& set = sets[name];
+    set.name = name;
+    set.files.push_back(file);
+  }
+  return sets;
+}
+
+/// Cairn's own manifest knows the section of each file.
+std::map<std::string, std::string> sections_of_manifest(const Reading& reading) {
+  std::map<std::string, std::string> sections;
+  const auto text = reading.directory().json.find("cairn.json");
+  if (text == reading.directory().json.end()) return sections;
+  for (const auto& file : format::parse_manifest(text->second, reading.raw_path_of("cairn.json")).data_files) {
+    if (!file.section.empty()) sections.emplace(file.name, file.section);
+  }
+  return sections;
+}
+
+void name_sections(DataSets& sets, const Reading& reading) {
+  const auto from_manifest = sections_of_manifest(reading);
+  const auto is_variant = [](const auto& item) { return item.first.starts_with("model."); };
+  const bool one_variant = !sets.contains("model") && std::count_if(sets.begin(), sets.end(), is_variant) == 1;
+  std::set<std::string> taken;
+  for (auto& [name, set] : sets) {
+    const auto kept = set.files.empty() ? from_manifest.end() : from_manifest.find(set.files.front());
+    if (kept != from_manifest.end()) {
+      set.section = kept->second;
+    } else if (const auto known = known_section(name)) {
+      set.section = *known;
+    } else if (sets.size() == 1 || (one_variant && is_variant(std::pair(name, 0)))) {
+      set.section = "model";
+    } else {
+      set.section = name;
+    }
+    if (!taken.insert(set.section).second) set.section = name;
+  }
+}
+
+/// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
+std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading) {
+  std::set<std::string_view> listed;
+  for (const auto& [name, set] : sets) {
+    for (const auto& [tensor, file] : set.index.weight_map) listed.insert(file);
+  }
+  std::vector<std::string> sharded;
+  std::string whole;
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (!listed.contains(file) && has_sharding_info(header)) {
+      sharded.push_back(file);
+    } else if (!listed.contains(file) && is_dcp_shard_name(file)) {
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("is named like a shard of torch DCP, but has no metadata {}", kDcpShardingInfoKey));
+    } else if (whole.empty()) {
+      whole = file;
+    }
+  }
+  if (!sharded.empty() && !whole.empty()) {
+    throw reading.error(
+        ErrorKind::kFormat, whole,
+        fmt::format("holds whole tensors, but {} holds parts (torch DCP): two checkpoints in one directory; "
+                    "move one of them away",
+                    shown(sharded.front())));
+  }
+  return sharded;
+}
+
+std::vector<format::StoredTensor> read_sets(const DataSets& sets, bool paddle, Reading& reading) {
+  std::vector<format::StoredTensor> tensors;
+  for (const auto& [name, set] : sets) {
+    Strictness strictness = Strictness::kExact;
+    if (paddle) strictness = set.section == "optimizer" ? Strictness::kPaddleOptimizer : Strictness::kPaddle;
+    auto more = read_set(set, strictness, reading);
+    std::move(more.begin(), more.end(), std::back_inserter(tensors));
+  }
+  return tensors;
+}
+
+void sort_and_check(std::vector<format::StoredTensor>& tensors, const Reading& reading) {
+  const auto key = [](const format::StoredTensor& t) { return std::tie(t.section, t.name); };
+  std::sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+  const auto same = std::adjacent_find(tensors.begin(), tensors.end(),
+                                       [&](const auto& a, const auto& b) { return key(a) == key(b); });
+  if (same == tensors.end()) return;
+  throw Error(ErrorKind::kFormat, fmt::format("{}: section {} has two tensors {}", reading.place(),
+                                              in_quotes(same->section), in_quotes(same->name)));
+}
+
+std::vector<std::string> carried_files(const Directory& directory) {
+  std::vector<std::string> carried;
+  for (const auto& [file, text] : directory.json) {
+    if (!set_of_index(file) && !is_cairn_file(file)) carried.push_back(file);
+  }
+  for (const auto& [file, size] : directory.others) {
+    if (!is_cairn_file(file)) carried.push_back(file);
+  }
+  std::sort(carried.begin(), carried.end());
+  return carried;
+}
+
+}  // namespace
+
+const char* name_of(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::kHuggingFace:
+      return "Hugging Face";
+    case Dialect::kDcpSafetensors:
+      return "torch DCP safetensors";
+    case Dialect::kPaddle:
+      return "PaddlePaddle";
+  }
+  return "unknown";
+}
+
+Recognised recognise(const Directory& directory) {
+  Reading reading(directory);
+  if (directory.safetensors.empty()) throw nothing_to_read(directory, reading);
+  refuse_mindspore_parts(reading);
+  refuse_unmerged_paddle(reading);
+  DataSets sets = find_sets(reading);
+  name_sections(sets, reading);
+
+  Recognised out;
+  auto& tensors = out.stored.tensors;
+  if (const auto sharded = sharded_files(sets, reading); !sharded.empty()) {
+    out.dialect = Dialect::kDcpSafetensors;
+    tensors = read_dcp_files(sharded, reading);
+  } else if (is_paddle(sets, reading)) {
+    out.dialect = Dialect::kPaddle;
+    refuse_quantised_paddle(sets, reading);
+    tensors = read_sets(sets, /*paddle=*/true, reading);
+    finish_paddle(tensors, sets, reading);
+  } else {
+    tensors = read_sets(sets, /*paddle=*/false, reading);
+  }
+  sort_and_check(tensors, reading);
+  for (const auto& [file, header] : directory.safetensors) out.stored.files.push_back({file, header.file_bytes});
+  out.carried = carried_files(directory);
+  if (!directory.folders.empty()) {
+    reading.warn("sub-directories are neither read nor carried along: " + list_some(directory.folders));
+  }
+  out.warnings = reading.take_warnings();
+  return out;
+}
+
+}  // namespace cairn::interop

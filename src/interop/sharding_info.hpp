@@ -1,0 +1,40 @@
+// The JSON that sharded safetensors files carry in `__metadata__`: where their boxes lie in the whole tensors.
+//
+// "DCP_SHARDING_INFO" is torch's: {"<tensor>": {"saved_offsets": [o0, o1, ...]}, ...}. "cairn.sections" is Cairn's own
+// addition: {"<tensor as stored>": ["<section>", "<tensor>"], ...} for the tensors that are not of section "model", so
+// that a checkpoint converted to shards comes back with its sections. The texts come from files: every key is checked.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "format/safetensors.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+inline constexpr const char* kDcpShardingInfoKey = "DCP_SHARDING_INFO";
+inline constexpr const char* kCairnSectionsKey = "cairn.sections";
+
+/// True when the file says that its tensors are boxes of larger ones.
+bool has_sharding_info(const format::SafetensorsHeader& header);
+
+/// Tensor name -> offset of its box, exactly one for each tensor of the file. Throws Error(kFormat) naming file and
+/// tensor: no JSON object, a tensor without offsets, offsets of another rank than the tensor's, a name that the file
+/// does not hold.
+std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::string& file, const Reading& reading);
+
+struct SectionedName {
+  std::string section;
+  std::string name;
+  friend bool operator==(const SectionedName&, const SectionedName&) = default;
+  friend auto operator<=>(const SectionedName&, const SectionedName&) = default;
+};
+
+/// Name as stored -> section and name; empty without "cairn.sections". Throws as above.
+std::map<std::string, SectionedName> read_sections(const std::string& file, const Reading& reading);
+
+}  // namespace cairn::interop

@@ -1,0 +1,19 @@
+// Engines by name.
+#include "io/engine.hpp"
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "io/memory_engine.hpp"
+#include "io/mpiio_engine.hpp"
+#include "io/posix_engine.hpp"
+
+namespace cairn::io {
+
+std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
+  if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
+  if (name == "posix") return std::make_unique<PosixEngine>(communicator);
+  if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
+  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'mpiio', 'posix' and 'memory'");
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,213 @@
+// Packing, posting, completing.
+#include "io/exchange_messages.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <type_traits>
+
+#include "cairn/error.hpp"
+#include "io/copy_runs.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr int kExchangeTag = 1971;
+constexpr std::size_t kInFlightPerLane = 64;
+constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
+constexpr std::uint64_t kSelfPieceBytes = 1ULL << 20;
+constexpr int kIdlePolls = 50;
+constexpr std::chrono::microseconds kIdleSleep{20};
+
+/// Where a batch of an item lies on this side.
+template <class Pointer>
+Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const RunBatch& batch) {
+  if (side.memory.empty()) return {side.window + (batch.file_offset + item.window_shift), batch.file_stride};
+  return {side.memory[side.routes[item.route].local] + batch.memory_offset, batch.memory_stride};
+}
+
+/// Copies a packed message out of memory (sending) or into it (receiving).
+template <class Pointer>
+void copy_packed(const Side<Pointer>& side, const Message& message, std::byte* slot) {
+  std::uint64_t left = message.bytes;
+  std::uint64_t offset = message.offset;
+  for (std::size_t i = message.item; left > 0; ++i, offset = 0) {
+    const Item& item = side.items[i];
+    const std::uint64_t bytes = std::min(left, item.bytes - offset);
+    RunCursor cursor(side.routes[item.route].geometry, item.first + offset, bytes);
+    while (!cursor.done()) {
+      const RunBatch batch = cursor.next();
+      const Strided<Pointer> place = locate(side, item, batch);
+      if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
+        copy_runs({slot, batch.length_bytes}, place, batch.length_bytes, batch.count);
+      } else {
+        copy_runs(place, {slot, batch.length_bytes}, batch.length_bytes, batch.count);
+      }
+      slot += batch.length_bytes * batch.count;
+    }
+    left -= bytes;
+  }
+}
+
+/// The contiguous bytes of a direct message.
+template <class Pointer>
+Pointer direct_bytes(const Side<Pointer>& side, const Message& message) {
+  const Item& item = side.items[message.item];
+  RunCursor cursor(side.routes[item.route].geometry, item.first + message.offset, message.bytes);
+  const RunBatch run = cursor.next();
+  if (run.length_bytes != message.bytes) throw Error(ErrorKind::kInternal, "exchange: a direct message is not one run");
+  return locate(side, item, run).base;
+}
+
+}  // namespace
+
+SlotArena::SlotArena(std::uint64_t slot_bytes, std::uint64_t slots)
+    : memory_(std::make_unique_for_overwrite<std::byte[]>(slot_bytes * slots)) {
+  for (std::uint64_t s = slots; s-- > 0;) free_.push_back(memory_.get() + s * slot_bytes);
+}
+
+std::byte* SlotArena::take() {
+  std::byte* slot = free_.back();
+  free_.pop_back();
+  return slot;
+}
+
+MessageCutter::MessageCutter(std::span<const Route> routes, std::span<const Item> items, std::uint64_t slot_bytes)
+    : routes_(routes), items_(items), slot_bytes_(slot_bytes) {
+  advance();
+}
+
+void MessageCutter::advance() {
+  next_.reset();
+  if (item_ == items_.size()) return;
+  const Item& item = items_[item_];
+  const Route& route = routes_[item.route];
+  Message message{route.peer, item.direct, item_, offset_, 0};
+  if (item.direct) {  // up to the end of the run
+    const std::uint64_t run = route.geometry.run_bytes();
+    const std::uint64_t to_run_end = run - (item.first + offset_) % run;
+    message.bytes = std::min({to_run_end, item.bytes - offset_, kLargestMessageBytes});
+    offset_ += message.bytes;
+    if (offset_ == item.bytes) {
+      ++item_;
+      offset_ = 0;
+    }
+  } else {
+    while (item_ < items_.size() && message.bytes < slot_bytes_) {
+      const Item& more = items_[item_];
+      if (more.direct || routes_[more.route].peer != route.peer) break;
+      const std::uint64_t bytes = std::min(slot_bytes_ - message.bytes, more.bytes - offset_);
+      message.bytes += bytes;
+      offset_ += bytes;
+      if (offset_ < more.bytes) break;
+      ++item_;
+      offset_ = 0;
+    }
+  }
+  next_ = message;
+}
+
+template <class Pointer>
+Lane<Pointer>::Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena,
+                    std::uint64_t slot_bytes)
+    : communicator_(communicator), side_(side), arena_(arena), cutter_(side.routes, side.items, slot_bytes) {
+  in_flight_.reserve(kInFlightPerLane);
+}
+
+template <class Pointer>
+bool Lane<Pointer>::poll() {
+  bool moved = false;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < in_flight_.size(); ++i) {
+    if (in_flight_[i].request->test()) {
+      complete(in_flight_[i]);
+      moved = true;
+    } else {
+      if (kept != i) in_flight_[kept] = std::move(in_flight_[i]);
+      ++kept;
+    }
+  }
+  in_flight_.resize(kept);
+  while (post_next()) moved = true;
+  return moved;
+}
+
+template <class Pointer>
+void Lane<Pointer>::finish() {
+  for (InFlight& flight : in_flight_) {
+    flight.request->wait();
+    complete(flight);
+  }
+  in_flight_.clear();
+}
+
+template <class Pointer>
+bool Lane<Pointer>::post_next() {
+  if (!cutter_.next() || in_flight_.size() == kInFlightPerLane) return false;
+  const Message message = *cutter_.next();
+  if (!message.direct && !arena_.has_free()) return false;
+  std::byte* slot = message.direct ? nullptr : arena_.take();
+  std::unique_ptr<comm::Request> request;
+  if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
+    if (slot != nullptr) copy_packed(side_, message, slot);
+    const std::byte* data = slot != nullptr ? slot : direct_bytes(side_, message);
+    request = communicator_.send({data, message.bytes}, message.peer, kExchangeTag);
+  } else {
+    std::byte* data = slot != nullptr ? slot : direct_bytes(side_, message);
+    request = communicator_.receive({data, message.bytes}, message.peer, kExchangeTag);
+  }
+  in_flight_.push_back({message, slot, std::move(request)});
+  cutter_.advance();
+  return true;
+}
+
+template <class Pointer>
+void Lane<Pointer>::complete(InFlight& flight) {
+  if (flight.slot != nullptr) {
+    if constexpr (!std::is_const_v<std::remove_pointer_t<Pointer>>) copy_packed(side_, flight.message, flight.slot);
+    arena_.give_back(flight.slot);
+  }
+  completed_bytes_ += flight.message.bytes;
+}
+
+template class Lane<const std::byte*>;
+template class Lane<std::byte*>;
+
+void SelfCopy::copy_some() {
+  std::uint64_t budget = kSelfPieceBytes;
+  while (budget > 0 && !done()) {
+    const Item& item = to_.items[item_];
+    const std::uint64_t bytes = std::min(budget, item.bytes - offset_);
+    RunCursor cursor(to_.routes[item.route].geometry, item.first + offset_, bytes);
+    while (!cursor.done()) {
+      const RunBatch batch = cursor.next();
+      copy_runs(locate(to_, item, batch), locate(from_, item, batch), batch.length_bytes, batch.count);
+    }
+    budget -= bytes;
+    offset_ += bytes;
+    copied_bytes_ += bytes;
+    if (offset_ == item.bytes) {
+      ++item_;
+      offset_ = 0;
+    }
+  }
+}
+
+void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, SelfCopy& own) {
+  int idle_polls = 0;
+  while (!(incoming.all_posted() && outgoing.all_posted() && own.done())) {
+    const bool received = incoming.poll();
+    const bool sent = outgoing.poll();
+    if (received || sent) {
+      idle_polls = 0;
+    } else if (!own.done()) {
+      own.copy_some();
+    } else if (++idle_polls > kIdlePolls) {
+      std::this_thread::sleep_for(kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields
+    }
+  }
+  incoming.finish();
+  outgoing.finish();
+}
+
+}  // namespace cairn::io

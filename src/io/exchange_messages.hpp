@@ -1,0 +1,123 @@
+// One round of messages: what one side sends, what the other receives, and the loop that moves both.
+//
+// Rules. (1) Sender and receiver cut a pair's items into the same messages (MessageCutter). (2) Messages are posted in
+// the order of the schedule, packed ones while a slot of the arena is free, and slots come back in any order. The
+// earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always moves;
+// it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows with the state.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "io/exchange_schedule.hpp"
+
+namespace cairn::io {
+
+/// The items of one side in one round, and where their bytes lie on this rank: in memory boxes, or in the window.
+/// Pointer is `const std::byte*` on the sending side.
+template <class Pointer>
+struct Side {
+  std::span<const Route> routes;
+  std::span<const Item> items;
+  std::span<const Pointer> memory;  ///< by Route::local; empty when this side is the window
+  Pointer window = nullptr;
+};
+
+/// Equal slots for packed messages, allocated once.
+class SlotArena {
+ public:
+  SlotArena() = default;
+  SlotArena(std::uint64_t slot_bytes, std::uint64_t slots);
+  [[nodiscard]] bool has_free() const { return !free_.empty(); }
+  std::byte* take();
+  void give_back(std::byte* slot) { free_.push_back(slot); }
+
+ private:
+  std::unique_ptr<std::byte[]> memory_;
+  std::vector<std::byte*> free_;  // last in, first out: the slot that is still in the cache
+};
+
+/// A message: `bytes` of the items from byte `offset` of `item` on. A packed one may go on in the peer's next items.
+struct Message {
+  int peer = 0;
+  bool direct = false;
+  std::size_t item = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Cuts the items of a round into messages.
+class MessageCutter {
+ public:
+  MessageCutter(std::span<const Route> routes, std::span<const Item> items, std::uint64_t slot_bytes);
+  [[nodiscard]] const std::optional<Message>& next() const { return next_; }
+  void advance();
+
+ private:
+  std::span<const Route> routes_;
+  std::span<const Item> items_;
+  std::uint64_t slot_bytes_;
+  std::size_t item_ = 0;      // first byte not yet in a message
+  std::uint64_t offset_ = 0;
+  std::optional<Message> next_;
+};
+
+/// The messages of one direction: posts, completes, packs before a send and unpacks after a receive.
+template <class Pointer>
+class Lane {
+ public:
+  Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena, std::uint64_t slot_bytes);
+  [[nodiscard]] bool done() const { return in_flight_.empty() && !cutter_.next(); }
+  /// Posts and completes what it can without blocking; true when anything moved.
+  bool poll();
+  [[nodiscard]] bool all_posted() const { return !cutter_.next(); }
+  /// Blocks until done. Requires: the messages of both lanes of this rank are all posted.
+  void finish();
+  [[nodiscard]] std::uint64_t completed_bytes() const { return completed_bytes_; }
+
+ private:
+  struct InFlight {
+    Message message;
+    std::byte* slot;  // null for direct messages
+    std::unique_ptr<comm::Request> request;
+  };
+  bool post_next();
+  void complete(InFlight& flight);
+
+  comm::Communicator& communicator_;
+  const Side<Pointer>& side_;
+  SlotArena& arena_;
+  MessageCutter cutter_;
+  std::vector<InFlight> in_flight_;
+  std::uint64_t completed_bytes_ = 0;
+};
+
+extern template class Lane<const std::byte*>;
+extern template class Lane<std::byte*>;
+
+/// This rank's own bytes, memory to window or back, in bounded pieces between the messages.
+class SelfCopy {
+ public:
+  /// Both sides have the same items.
+  SelfCopy(const Side<std::byte*>& to, const Side<const std::byte*>& from) : to_(to), from_(from) {}
+  [[nodiscard]] bool done() const { return item_ == to_.items.size(); }
+  void copy_some();
+  [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
+
+ private:
+  const Side<std::byte*>& to_;
+  const Side<const std::byte*>& from_;
+  std::size_t item_ = 0;
+  std::uint64_t offset_ = 0;
+  std::uint64_t copied_bytes_ = 0;
+};
+
+/// Runs a round to its end.
+void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, SelfCopy& own);
+
+}  // namespace cairn::io

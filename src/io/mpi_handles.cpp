@@ -1,0 +1,51 @@
+#include "io/mpi_handles.hpp"
+
+#include <array>
+#include <string_view>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+
+namespace cairn::io {
+
+std::string mpi_error_text(int code) {
+  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
+  int length = 0;
+  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return "MPI error " + std::to_string(code);
+  return base::printable(std::string_view(text.data(), static_cast<std::size_t>(length)), MPI_MAX_ERROR_STRING);
+}
+
+InfoHandle::InfoHandle(const Hints& hints) {
+  if (const int code = MPI_Info_create(&info_); code != MPI_SUCCESS) {
+    throw Error(ErrorKind::kIo, "MPI_Info_create failed: " + mpi_error_text(code));
+  }
+  for (const auto& [key, value] : hints) {
+    const bool fits = !key.empty() && key.size() < MPI_MAX_INFO_KEY && !value.empty() && value.size() < MPI_MAX_INFO_VAL;
+    if (fits && MPI_Info_set(info_, key.c_str(), value.c_str()) == MPI_SUCCESS) continue;
+    MPI_Info_free(&info_);
+    throw Error(ErrorKind::kUsage, "MPI does not take the hint '" + base::printable(key) + "' = '" +
+                                       base::printable(value) + "'; keys have 1 to " +
+                                       std::to_string(MPI_MAX_INFO_KEY - 1) + " and values 1 to " +
+                                       std::to_string(MPI_MAX_INFO_VAL - 1) + " characters");
+  }
+}
+
+InfoHandle::~InfoHandle() {
+  if (info_ != MPI_INFO_NULL) MPI_Info_free(&info_);
+}
+
+int FileHandle::open(MPI_Comm group, const std::string& path, int mode, MPI_Info info) {
+  const int code = MPI_File_open(group, path.c_str(), mode, info, &file_);
+  if (code != MPI_SUCCESS) {
+    file_ = MPI_FILE_NULL;
+    return code;
+  }
+  return MPI_File_set_errhandler(file_, MPI_ERRORS_RETURN);
+}
+
+void FileHandle::close() {
+  if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
+  file_ = MPI_FILE_NULL;
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,223 @@
+// MPI-IO: opening, syncing, closing. Rounds are in mpiio_round.cpp.
+#include "io/mpiio_engine.hpp"
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/checked.hpp"
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "comm/agree.hpp"
+#include "io/round_check.hpp"
+#include "os/fault.hpp"
+
+namespace cairn::io {
+namespace {
+
+/// Extents are contiguous and aligned already: no gathering on one rank per node, no read-modify-write.
+Hints with_defaults(Hints hints) {
+  for (const char* key : {"romio_cb_write", "romio_cb_read", "romio_ds_write"}) hints.try_emplace(key, "disable");
+  return hints;
+}
+
+/// Decided once: MPI chooses at the first open of the process, and asking may take 0.2 s.
+const comm::MpiIoImplementation& implementation_of_process() {
+  static const comm::MpiIoImplementation implementation = [] {
+    comm::prefer_romio();
+    return comm::mpi_io_implementation();
+  }();
+  return implementation;
+}
+
+std::string quoted(const EngineFile& file) { return "'" + base::printable(file.path.string()) + "'"; }
+
+/// ROMIO takes what stands before a colon for the name of a file system; such paths need the prefix "ufs:" themselves.
+/// OMPIO knows no prefixes.
+std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& implementation) {
+  const std::string path = file.path.string();
+  const bool is_romio = implementation.io_component.find("romio") != std::string::npos;
+  return is_romio && path.find(':') != std::string::npos ? "ufs:" + path : path;
+}
+
+}  // namespace
+
+MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options)
+    : communicator_(communicator), options_(std::move(options)) {
+  if (comm::native_handle(communicator) == MPI_COMM_NULL) {
+    throw Error(ErrorKind::kUsage, "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
+  }
+  options_.hints = with_defaults(std::move(options_.hints));
+  implementation_ = implementation_of_process();
+  if (implementation_.loses_write_errors) {
+    collective_ = false;
+    base::warn_once("MPI-IO of " + implementation_.library + " runs on " + implementation_.io_component +
+                    ", which loses write errors; set OMPI_MCA_io=romio321 before the job starts. Until then writes are "
+                    "independent calls, whose byte counts are checked");
+  }
+}
+
+void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine 'mpiio' was opened twice");
+  files_ = std::move(files);
+  const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
+  for (const FileTurn& turn : file_turns(extents, count, communicator_.rank())) {
+    members_.push_back({turn, {}, {}});
+  }
+  for (std::uint32_t file = 0; file < count; ++file) {
+    if (keeper_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+  }
+}
+
+void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  begin(std::move(files), extents);
+  guarded([&] {
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "create data files", [&] {
+      info.emplace(options_.hints);
+      create_files();
+    });
+    comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
+    open_handles(MPI_MODE_WRONLY, info->get());
+  });
+}
+
+void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  begin(std::move(files), extents);
+  guarded([&] {
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "open data files", [&] {
+      info.emplace(options_.hints);
+      check_files_to_read();
+    });
+    open_handles(MPI_MODE_RDONLY, info->get());
+  });
+}
+
+/// Never MPI_File_preallocate, which writes zeros from one rank and hides ENOSPC under OMPIO.
+void MpiioEngine::create_files() {
+  for (const std::uint32_t number : kept_) {
+    const EngineFile& file = files_[number];
+    os::File created(file.path, os::OpenMode::kCreateNew);
+    created.set_size(file.size_bytes);
+    if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
+    const auto member = std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == number; });
+    if (member != members_.end()) {
+      member->own = std::move(created);
+    } else {
+      created.sync();  // nobody will open it again
+      created.close();
+    }
+  }
+}
+
+void MpiioEngine::open_own_descriptors() {
+  for (Member& member : members_) {
+    if (!member.own.is_open()) member.own = os::File(files_[member.turn.file].path, os::OpenMode::kWrite);
+  }
+}
+
+void MpiioEngine::check_files_to_read() const {
+  for (const std::uint32_t number : kept_) {
+    const EngineFile& file = files_[number];
+    const std::uint64_t found = os::File(file.path, os::OpenMode::kRead).size_bytes();
+    if (found == file.size_bytes) continue;
+    throw Error(ErrorKind::kIntegrity, "cannot read " + quoted(file) + ": it has " + std::to_string(found) +
+                                           " bytes, expected " + std::to_string(file.size_bytes) +
+                                           (found < file.size_bytes ? "; it was cut short" : "; it is another file"));
+  }
+}
+
+void MpiioEngine::open_handles(int mode, MPI_Info info) {
+  // Communicators first: their creation cannot be agreed on, and a failure there ends the job.
+  alone_ = communicator_.subgroup(communicator_.rank(), communicator_.rank(), 0);
+  for (const Member& member : members_) {
+    const FileTurn& turn = member.turn;
+    const int tag = static_cast<int>(turn.file % (comm::kMaxTag + 1));
+    groups_.push_back(turn.first == turn.last ? nullptr : communicator_.subgroup(turn.first, turn.last, tag));
+  }
+  Failure failure;
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const EngineFile& file = files_[members_[m].turn.file];
+    const auto fault = os::check_fault("open", file.path);
+    const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
+    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info);
+    if (code != MPI_SUCCESS) {
+      failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + mpi_error_text(code)));
+    } else if (fault && fault->error != 0 && fault->error != EINTR) {
+      failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error)));
+    }
+  }
+  try {
+    comm::agree(communicator_, "open data files", [&] { failure.rethrow(); });
+  } catch (const Error&) {
+    give_up_half_open_files();
+    throw;
+  }
+}
+
+void MpiioEngine::give_up_half_open_files() {
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    FileHandle& handle = members_[m].handle;
+    const bool everywhere = groups_[m] ? groups_[m]->min(handle.is_open() ? 1 : 0) == 1 : handle.is_open();
+    if (!everywhere) handle.give_up();
+  }
+}
+
+void MpiioEngine::sync() {
+  guarded([&] {
+    Failure failure;
+    for (Member& member : members_) {
+      const EngineFile& file = files_[member.turn.file];
+      if (const int code = MPI_File_sync(member.handle.get()); code != MPI_SUCCESS) {
+        failure.note(Error(ErrorKind::kIo, "cannot sync " + quoted(file) + ": MPI_File_sync: " + mpi_error_text(code) +
+                                               "; the file must be written anew"));
+      }
+      try {
+        member.own.sync();
+      } catch (const Error& error) {
+        failure.note(error);
+      }
+    }
+    comm::agree(communicator_, "sync data files", [&] {
+      failure.rethrow();
+      check_sizes();
+    });
+  });
+}
+
+void MpiioEngine::check_sizes() const {
+  for (const std::uint32_t number : kept_) {
+    const EngineFile& file = files_[number];
+    const std::uint64_t found = os::file_size(file.path);
+    if (found != file.size_bytes) {
+      throw Error(ErrorKind::kIo, "after writing, " + quoted(file) + " has " + std::to_string(found) +
+                                      " bytes, expected " + std::to_string(file.size_bytes));
+    }
+  }
+}
+
+void MpiioEngine::close() {
+  guarded([&] {
+    comm::agree(communicator_, "close data files", [&] {
+      for (Member& member : members_) {
+        if (member.own.is_open()) member.own.close();
+      }
+    });
+  });
+  close_all();
+}
+
+void MpiioEngine::close_all() {
+  for (Member& member : members_) {
+    member.handle.close();
+    member.own = os::File();
+  }
+  members_.clear();
+  groups_.clear();
+  alone_.reset();
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,94 @@
+// MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
+// communicator of just the ranks that share the file.
+//
+// The rules and what they defend against stand in src/io/README.md. The one that shapes the code: between an agreement
+// and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/error.hpp"
+#include "comm/communicator.hpp"
+#include "comm/mpi.hpp"
+#include "io/engine.hpp"
+#include "io/file_turns.hpp"
+#include "io/mpi_handles.hpp"
+#include "os/file.hpp"
+
+namespace cairn::io {
+
+class MpiioEngine final : public Engine {
+ public:
+  MpiioEngine(comm::Communicator& communicator, EngineOptions options);
+
+  [[nodiscard]] std::string_view name() const override { return "mpiio"; }
+  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void write_round(std::span<const WriteOp> ops) override;
+  void read_round(std::span<const ReadOp> ops) override;
+  void sync() override;
+  void close() override;
+
+ private:
+  /// A file that this rank takes part in.
+  struct Member {
+    FileTurn turn;
+    FileHandle handle;
+    os::File own;  ///< open for writing from before the first write to the fsync, which then reports every late error
+  };
+  /// The first thing that went wrong on this rank since the last agreement.
+  class Failure {
+   public:
+    void note(const Error& error) {
+      if (!error_) error_ = error;
+    }
+    void rethrow() const {
+      if (error_) throw *error_;
+    }
+
+   private:
+    std::optional<Error> error_;
+  };
+
+  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void create_files();
+  void open_own_descriptors();
+  void check_files_to_read() const;
+  void open_handles(int mode, MPI_Info info);
+  void give_up_half_open_files();
+  template <class Op>
+  void run_round(std::span<const Op> ops, const std::string& step);
+  template <class Op>
+  std::vector<Op> cut_pieces(std::span<const Op> ops) const;
+  template <class Op>
+  void move_piece(Member& member, const Op& piece, Failure& failure);
+  void check_sizes() const;
+  /// Runs a collective step; when it throws (on all ranks), closes everything, on all ranks.
+  template <class Step>
+  void guarded(Step step) {
+    try {
+      step();
+    } catch (const Error&) {
+      close_all();  // agreed on, so every rank is here; a descriptor left open would hold the space of deleted files
+      throw;
+    }
+  }
+  void close_all();
+
+  comm::Communicator& communicator_;
+  EngineOptions options_;
+  comm::MpiIoImplementation implementation_;
+  bool collective_ = true;  ///< false where collective calls hang or lie about errors (OMPIO)
+  std::vector<EngineFile> files_;
+  std::vector<std::uint32_t> kept_;  ///< files whose keeper is this rank
+  std::vector<Member> members_;      ///< in the order of their turns
+  std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
+  std::unique_ptr<comm::Communicator> alone_;
+};
+
+}  // namespace cairn::io

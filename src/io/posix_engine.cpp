@@ -1,0 +1,102 @@
+#include "io/posix_engine.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "io/file_turns.hpp"
+#include "io/round_check.hpp"
+
+namespace cairn::io {
+namespace {
+
+/// Throws unless the file has the expected size; `when` begins the sentence.
+void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
+  const std::uint64_t found = os::file_size(file.path);
+  if (found == file.size_bytes) return;
+  throw Error(kind, std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
+                        " bytes, expected " + std::to_string(file.size_bytes));
+}
+
+}  // namespace
+
+void PosixEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine 'posix' was opened twice");
+  files_ = std::move(files);
+  const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
+  for (std::uint32_t file = 0; file < count; ++file) {
+    if (keeper_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+  }
+  for (const plan::Extent& extent : extents.of(communicator_.rank())) {
+    if (mine_.empty() || mine_.back() != extent.file) mine_.push_back(extent.file);
+  }
+  descriptors_.resize(mine_.size());
+}
+
+os::File& PosixEngine::descriptor_of(std::uint32_t file) {
+  const auto at = std::lower_bound(mine_.begin(), mine_.end(), file);
+  if (at == mine_.end() || *at != file) {
+    throw Error(ErrorKind::kInternal, "I/O round: file " + std::to_string(file) + " is not this rank's");
+  }
+  return descriptors_[static_cast<std::size_t>(at - mine_.begin())];
+}
+
+void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  begin(std::move(files), extents);
+  comm::agree(communicator_, "create data files", [&] {
+    for (const std::uint32_t number : kept_) {
+      const EngineFile& file = files_[number];
+      os::File created(file.path, os::OpenMode::kCreateNew);
+      created.set_size(file.size_bytes);
+      if (file.size_bytes > 0) created.reserve(file.size_bytes);  // false: unknown to the file system; writes will tell
+      created.sync();
+      created.close();
+    }
+  });
+  comm::agree(communicator_, "open data files", [&] {
+    for (std::size_t i = 0; i < mine_.size(); ++i) descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kWrite);
+  });
+}
+
+void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  begin(std::move(files), extents);
+  comm::agree(communicator_, "open data files", [&] {
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      check_size(files_[mine_[i]], "cannot read:", ErrorKind::kIntegrity);
+      descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kRead);
+    }
+    for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
+  });
+}
+
+void PosixEngine::write_round(std::span<const WriteOp> ops) {
+  comm::agree(communicator_, "write data files", [&] {
+    check_round(ops, std::span<const EngineFile>(files_));
+    for (const WriteOp& op : ops) descriptor_of(op.file).write_at(op.data, op.offset);
+  });
+}
+
+void PosixEngine::read_round(std::span<const ReadOp> ops) {
+  comm::agree(communicator_, "read data files", [&] {
+    check_round(ops, std::span<const EngineFile>(files_));
+    for (const ReadOp& op : ops) descriptor_of(op.file).read_at(op.data, op.offset);
+  });
+}
+
+void PosixEngine::sync() {
+  comm::agree(communicator_, "sync data files", [&] {
+    for (os::File& file : descriptors_) file.sync();
+    for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
+  });
+}
+
+void PosixEngine::close() {
+  comm::agree(communicator_, "close data files", [&] {
+    for (os::File& file : descriptors_) file.close();
+  });
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,38 @@
+// Plain pwrite and pread of each rank's own extents through descriptors of its own, and fsync. No MPI-IO.
+//
+// For communicators without MPI (simulated ranks) and where MPI-IO cannot be trusted; errors keep their errno.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "io/engine.hpp"
+#include "os/file.hpp"
+
+namespace cairn::io {
+
+class PosixEngine final : public Engine {
+ public:
+  explicit PosixEngine(comm::Communicator& communicator) : communicator_(communicator) {}
+
+  [[nodiscard]] std::string_view name() const override { return "posix"; }
+  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void write_round(std::span<const WriteOp> ops) override;
+  void read_round(std::span<const ReadOp> ops) override;
+  void sync() override;
+  void close() override;
+
+ private:
+  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  os::File& descriptor_of(std::uint32_t file);
+
+  comm::Communicator& communicator_;
+  std::vector<EngineFile> files_;
+  std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
+  std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending
+  std::vector<os::File> descriptors_;   ///< of mine_
+};
+
+}  // namespace cairn::io

@@ -1,0 +1,178 @@
+// Names: directories, renames, removal.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string_view>
+#include <system_error>
+
+#include "base/units.hpp"
+#include "os/file.hpp"
+#include "os/system_error.hpp"
+
+namespace cairn::os {
+namespace {
+
+using internal::Missing;
+using internal::call_with_faults;
+using internal::throw_system_error;
+
+constexpr mode_t kDirectoryMode = 0777;  // less the umask
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+using DirectoryHandle = std::unique_ptr<DIR, CloseDirectory>;
+
+/// Null and errno, like opendir. `extra_flags`: O_NOFOLLOW or 0.
+DirectoryHandle open_directory(int parent, const char* name, int extra_flags) {
+  const int descriptor = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | extra_flags);
+  if (descriptor < 0) return nullptr;
+  DIR* directory = ::fdopendir(descriptor);
+  if (directory == nullptr) ::close(descriptor);
+  return DirectoryHandle(directory);
+}
+
+std::vector<std::string> names_in(DIR* directory, const std::filesystem::path& path) {
+  std::vector<std::string> names;
+  for (;;) {
+    errno = 0;
+    const dirent* entry = ::readdir(directory);
+    if (entry == nullptr) break;
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  if (errno != 0) throw_system_error("listing of", path, errno);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// A name inside an open directory. Relative to the descriptor, so that nobody can put a link in the way.
+struct Entry {
+  int parent;
+  std::string name;
+  std::filesystem::path path;
+};
+
+int unlink_entry(const Entry& entry, int flags) {
+  const int error = call_with_faults("unlink", entry.path,
+                                     [&] { return ::unlinkat(entry.parent, entry.name.c_str(), flags); });
+  return error == ENOENT ? 0 : error;  // somebody else removed it
+}
+
+void remove_entry(const Entry& entry) {
+  const int error = unlink_entry(entry, 0);
+  if (error == 0) return;
+  if (error != EISDIR && error != EPERM) throw_system_error("removal of", entry.path, error);
+  const DirectoryHandle directory = open_directory(entry.parent, entry.name.c_str(), O_NOFOLLOW);
+  if (directory == nullptr) {
+    if (errno == ENOENT) return;
+    // Not a directory after all: what unlink said is the reason.
+    throw_system_error("removal of", entry.path, errno == ENOTDIR || errno == ELOOP ? error : errno);
+  }
+  for (const std::string& name : names_in(directory.get(), entry.path)) {
+    remove_entry({::dirfd(directory.get()), name, entry.path / name});
+  }
+  const int rmdir_error = unlink_entry(entry, AT_REMOVEDIR);
+  if (rmdir_error != 0) throw_system_error("removal of directory", entry.path, rmdir_error);
+}
+
+int make_one_directory(const std::filesystem::path& path) {
+  return call_with_faults("mkdir", path, [&] { return ::mkdir(path.c_str(), kDirectoryMode); });
+}
+
+}  // namespace
+
+void make_directory(const std::filesystem::path& path) {
+  const std::filesystem::path clean = path.has_filename() ? path : path.parent_path();  // "a/b/" is "a/b"
+  int error = make_one_directory(clean);
+  if (error == ENOENT && clean.has_parent_path() && clean.parent_path() != clean) {
+    make_directory(clean.parent_path());
+    error = make_one_directory(clean);
+  }
+  std::error_code ignored;
+  if (error == EEXIST && std::filesystem::is_directory(clean, ignored)) return;
+  if (error != 0) throw_system_error("creation of directory", path, error);
+}
+
+void make_new_directory(const std::filesystem::path& path) {
+  const int error = make_one_directory(path);
+  if (error != 0) throw_system_error("creation of directory", path, error);
+}
+
+void rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+}
+
+bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const int error =
+      call_with_faults("rename", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
+  if (error == EINVAL || error == ENOSYS) return false;
+  if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
+  return true;
+}
+
+void sync_directory(const std::filesystem::path& path) {
+  int descriptor = -1;
+  int error = call_with_faults("open", path, [&] {
+    descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return descriptor;
+  });
+  if (error != 0) throw_system_error("open of directory", path, error, Missing::kIsNotFound);
+  error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor); });
+  ::close(descriptor);
+  if (error != 0 && error != EINVAL) throw_system_error("fsync of directory", path, error);
+}
+
+void remove_file(const std::filesystem::path& path) {
+  const int error = call_with_faults("unlink", path, [&] { return ::unlink(path.c_str()); });
+  if (error != 0) throw_system_error("removal of", path, error, Missing::kIsNotFound);
+}
+
+void remove_tree(const std::filesystem::path& path) {
+  const std::filesystem::path clean = path.has_filename() ? path : path.parent_path();
+  remove_entry({AT_FDCWD, clean.native(), clean});
+}
+
+bool exists(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0) return true;
+  if (errno != ENOENT && errno != ENOTDIR) throw_system_error("stat of", path, errno);
+  return false;
+}
+
+std::uint64_t file_size(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) throw_system_error("stat of", path, errno, Missing::kIsNotFound);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
+  DirectoryHandle directory;
+  const int error = call_with_faults("open", path, [&] {
+    directory = open_directory(AT_FDCWD, path.c_str(), 0);
+    return directory == nullptr ? -1 : 0;
+  });
+  if (error != 0) throw_system_error("listing of", path, error, Missing::kIsNotFound);
+  std::vector<DirectoryEntry> entries;
+  for (const std::string& name : names_in(directory.get(), path)) {
+    struct stat status {};
+    const int parent = ::dirfd(directory.get());
+    if (::fstatat(parent, name.c_str(), &status, 0) != 0) {
+      const bool is_dangling_link = ::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
+      if (is_dangling_link) entries.push_back({name, false, false, 0});
+      continue;  // else it was removed since
+    }
+    const bool is_regular = S_ISREG(status.st_mode);
+    entries.push_back({name, S_ISDIR(status.st_mode), is_regular, is_regular ? static_cast<std::uint64_t>(status.st_size) : 0});
+  }
+  return entries;
+}
+
+}  // namespace cairn::os

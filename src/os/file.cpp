@@ -1,0 +1,193 @@
+// Descriptors and whole files.
+#include "os/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "os/fault.hpp"
+#include "os/system_error.hpp"
+
+namespace cairn::os {
+namespace {
+
+using internal::Missing;
+using internal::call_with_faults;
+using internal::throw_system_error;
+
+/// What Linux moves in one read or write at most.
+constexpr std::uint64_t kTransferBytes = 0x7ffff000;
+constexpr mode_t kFileMode = 0666;  // less the umask
+
+int flags_of(OpenMode mode) {
+  // Write-only where one writes: with O_RDWR, NFS clients may read and write back whole pages, and so undo the
+  // neighbour's bytes.
+  switch (mode) {
+    case OpenMode::kRead: return O_RDONLY;
+    case OpenMode::kWrite: return O_WRONLY;
+    case OpenMode::kCreateNew: return O_WRONLY | O_CREAT | O_EXCL;
+    case OpenMode::kCreateOrTruncate: return O_WRONLY | O_CREAT | O_TRUNC;
+  }
+  throw Error(ErrorKind::kInternal, "unknown open mode");
+}
+
+off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
+
+/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0 and
+/// the bytes moved (fewer where `move` returned 0), or errno and the bytes before.
+template <class Move>
+std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path, std::uint64_t bytes,
+                                       Move move) {
+  std::uint64_t done = 0;
+  while (done < bytes) {
+    std::uint64_t count = std::min(bytes - done, kTransferBytes);
+    const auto fault = check_fault(operation, path);
+    if (fault && fault->short_bytes) count = std::min(count, *fault->short_bytes);
+    int error = fault ? fault->error : 0;
+    const ssize_t moved = error == 0 ? move(done, count) : -1;
+    if (error == 0 && moved < 0) error = errno;
+    if (error == EINTR) continue;
+    if (error != 0) return {error, done};
+    if (moved == 0) break;
+    done += static_cast<std::uint64_t>(moved);
+  }
+  return {0, done};
+}
+
+std::filesystem::path temporary_name(const std::filesystem::path& path) {
+  std::random_device random;
+  std::filesystem::path name = path;
+  name += fmt::format(".tmp-{}-{:08x}", ::getpid(), random());  // process ids repeat in containers
+  return name;
+}
+
+void write_and_sync(const std::filesystem::path& path, std::span<const std::byte> content) {
+  File file(path, OpenMode::kCreateNew);
+  file.write_at(content, 0);
+  file.sync();
+  file.close();
+}
+
+}  // namespace
+
+File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
+  const int error = call_with_faults("open", path_, [&] {
+    descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC, kFileMode);
+    return descriptor_;
+  });
+  if (error != 0) throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
+                                     Missing::kIsNotFound);
+}
+
+File::~File() {
+  if (is_open()) ::close(descriptor_);
+}
+
+File::File(File&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+File& File::operator=(File&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
+std::uint64_t File::size_bytes() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) throw_system_error("stat of", path_, errno);
+  return static_cast<std::uint64_t>(status.st_size);
+}
+
+void File::read_at(std::span<std::byte> data, std::uint64_t offset) const {
+  to_offset(base::add(offset, data.size(), "file offset"));
+  const auto [error, done] = transfer("read", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
+    return ::pread(descriptor_, data.data() + at, count, to_offset(offset + at));
+  });
+  if (error != 0) {
+    throw_system_error(fmt::format("read of {} bytes at offset {} from", data.size() - done, offset + done), path_, error);
+  }
+  if (done == data.size()) return;
+  throw Error(ErrorKind::kIo, fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}",
+                                          base::printable(path_.native(), 1000), offset + done, data.size(), offset));
+}
+
+void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
+  to_offset(base::add(offset, data.size(), "file offset"));
+  const auto [error, done] = transfer("write", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
+    return ::pwrite(descriptor_, data.data() + at, count, to_offset(offset + at));
+  });
+  if (error == 0 && done == data.size()) return;
+  const std::string action = fmt::format("write of {} bytes at offset {} to", data.size() - done, offset + done);
+  if (error != 0) throw_system_error(action, path_, error);
+  throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error", action,
+                                          base::printable(path_.native(), 1000)));
+}
+
+void File::set_size(std::uint64_t bytes) {
+  const off_t size = to_offset(bytes);
+  const int error = call_with_faults("truncate", path_, [&] { return ::ftruncate(descriptor_, size); });
+  if (error != 0) throw_system_error(fmt::format("setting the size to {} bytes of", bytes), path_, error);
+}
+
+bool File::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return true;
+  const off_t size = to_offset(bytes);
+  const int error = call_with_faults("truncate", path_, [&] { return ::fallocate(descriptor_, 0, 0, size); });
+  if (error == EOPNOTSUPP || error == ENOSYS) return false;
+  if (error != 0) throw_system_error(fmt::format("reserving {} bytes for", bytes), path_, error);
+  return true;
+}
+
+void File::sync() {
+  // EINTR is no write-back error: those pages are still dirty, and the call may be made again.
+  const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
+  if (error != 0) throw_system_error("fsync of", path_, error);
+}
+
+void File::close() {
+  if (!is_open()) return;
+  const int fault = internal::fault_error("close", path_);
+  // The descriptor is gone whatever close returns; EINTR from Linux means nothing more.
+  const int error = ::close(std::exchange(descriptor_, -1)) != 0 ? errno : 0;
+  if (fault != 0 && fault != EINTR) throw_system_error("close of", path_, fault);
+  if (error != 0 && error != EINTR) throw_system_error("close of", path_, error);
+}
+
+std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes) {
+  const File file(path, OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  if (size > limit_bytes) {
+    throw Error(ErrorKind::kFormat, fmt::format("'{}' has {} bytes, but at most {} are expected",
+                                                base::printable(path.native(), 1000), size, limit_bytes));
+  }
+  std::string text(base::narrow<std::size_t>(size, "file size"), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
+  return text;
+}
+
+void replace_file(const std::filesystem::path& path, std::span<const std::byte> content) {
+  const std::filesystem::path temporary = temporary_name(path);
+  try {
+    write_and_sync(temporary, content);
+    os::rename(temporary, path);
+  } catch (...) {
+    ::unlink(temporary.c_str());  // the first failure is the one to report
+    throw;
+  }
+  sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content) {
+  write_and_sync(path, content);
+}
+
+}  // namespace cairn::os

@@ -1,0 +1,179 @@
+// The extent map: shares are equal numbers of grain cells, so a worker of a cell and the cells of a worker are one
+// division each; the only memory is one position per range.
+#include "plan/extents.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/checked.hpp"
+
+namespace cairn::plan {
+namespace {
+
+/// The first `rest` workers have `each` + 1 cells, the others `each`: shares differ by one cell at most.
+struct Shares {
+  std::uint64_t each;
+  std::uint64_t rest;
+
+  Shares(std::uint64_t cells, int workers)
+      : each(cells / static_cast<std::uint64_t>(workers)), rest(cells % static_cast<std::uint64_t>(workers)) {}
+  [[nodiscard]] std::uint64_t first_cell(int worker) const {
+    const auto w = static_cast<std::uint64_t>(worker);
+    return w * each + std::min(w, rest);
+  }
+  [[nodiscard]] int worker_of(std::uint64_t cell) const {
+    const std::uint64_t in_larger = rest * (each + 1);
+    if (cell < in_larger) return static_cast<int>(cell / (each + 1));
+    return static_cast<int>(rest + (cell - in_larger) / each);
+  }
+};
+
+std::uint64_t first_cell_of(const FileRange& range, std::uint64_t grain) { return range.begin / grain; }
+
+std::uint64_t cells_of(const FileRange& range, std::uint64_t grain) {
+  return base::ceil_div(range.end, grain) - range.begin / grain;
+}
+
+/// Bytes of the cells [begin, end) of a range, counted from the range's own first cell.
+Extent extent_of_cells(const FileRange& range, std::uint64_t begin, std::uint64_t end, std::uint64_t grain) {
+  const std::uint64_t first = first_cell_of(range, grain);
+  Extent extent;
+  extent.file = range.file;
+  extent.begin = begin == 0 ? range.begin : (first + begin) * grain;
+  extent.end = end == cells_of(range, grain) ? range.end : (first + end) * grain;
+  return extent;
+}
+
+void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t grain) {
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    const FileRange& range = ranges[i];
+    if (range.end <= range.begin) {
+      throw Error(ErrorKind::kInternal, fmt::format("extent map: range [{}, {}) of file {} ends before it begins",
+                                                    range.begin, range.end, range.file));
+    }
+    if (i == 0) continue;
+    const FileRange& before = ranges[i - 1];
+    const bool ascending = before.file < range.file ||
+                           (before.file == range.file && base::ceil_div(before.end, grain) <= range.begin / grain);
+    if (!ascending) {
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("extent map: range [{}, {}) of file {} and range [{}, {}) of file {} are out of order or "
+                              "share a cell of {} bytes; widen_to_grain merges such ranges",
+                              before.begin, before.end, before.file, range.begin, range.end, range.file, grain));
+    }
+  }
+}
+
+}  // namespace
+
+ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes)
+    : workers_(workers), grain_bytes_(grain_bytes), ranges_(std::move(ranges)) {
+  if (workers_ < 1 || grain_bytes_ == 0) {
+    throw Error(ErrorKind::kInternal, fmt::format("extent map: {} workers and a grain of {} bytes; both must be at least 1",
+                                                  workers_, grain_bytes_));
+  }
+  std::erase_if(ranges_, [](const FileRange& range) { return range.begin == range.end; });
+  check_ranges(ranges_, grain_bytes_);
+  range_start_.reserve(ranges_.size());
+  for (const FileRange& range : ranges_) {
+    range_start_.push_back(cells_);
+    cells_ = base::add(cells_, cells_of(range, grain_bytes_), "extent map cells");
+    total_bytes_ = base::add(total_bytes_, range.end - range.begin, "extent map bytes");
+  }
+}
+
+std::vector<Extent> ExtentMap::of(int rank) const {
+  std::vector<Extent> out;
+  if (rank < 0 || rank >= workers_) return out;
+  const Shares shares(cells_, workers_);
+  const std::uint64_t begin = shares.first_cell(rank);
+  const std::uint64_t end = shares.first_cell(rank + 1);
+  if (begin == end) return out;
+  const auto after = std::upper_bound(range_start_.begin(), range_start_.end(), begin);
+  for (auto i = static_cast<std::size_t>(after - range_start_.begin()) - 1; i < ranges_.size(); ++i) {
+    const std::uint64_t start = range_start_[i];
+    if (start >= end) break;
+    const std::uint64_t stop = std::min(end, start + cells_of(ranges_[i], grain_bytes_));
+    Extent extent = extent_of_cells(ranges_[i], std::max(begin, start) - start, stop - start, grain_bytes_);
+    extent.rank = rank;
+    out.push_back(extent);
+  }
+  return out;
+}
+
+std::vector<Extent> ExtentMap::covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const {
+  std::vector<Extent> out;
+  if (begin >= end) return out;
+  const Shares shares(cells_, workers_);
+  auto range = std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) {
+    return r.file < file || (r.file == file && r.end <= begin);
+  });
+  for (; range != ranges_.end() && range->file == file && range->begin < end; ++range) {
+    const std::uint64_t low = std::max(begin, range->begin);
+    const std::uint64_t high = std::min(end, range->end);
+    const std::uint64_t start = range_start_[static_cast<std::size_t>(range - ranges_.begin())];
+    const std::uint64_t first = first_cell_of(*range, grain_bytes_);
+    const int last_worker = shares.worker_of(start + (high - 1) / grain_bytes_ - first);
+    for (int worker = shares.worker_of(start + low / grain_bytes_ - first); worker <= last_worker; ++worker) {
+      const std::uint64_t from = std::max(shares.first_cell(worker), start) - start;
+      const std::uint64_t to = std::min(shares.first_cell(worker + 1), start + cells_of(*range, grain_bytes_)) - start;
+      Extent extent = extent_of_cells(*range, from, to, grain_bytes_);
+      extent.begin = std::max(extent.begin, low);
+      extent.end = std::min(extent.end, high);
+      extent.rank = worker;
+      out.push_back(extent);
+    }
+  }
+  return out;
+}
+
+ExtentMap::WorkerRange ExtentMap::workers_of_file(std::uint32_t file) const {
+  const auto first = std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.file < file; });
+  const auto last = std::partition_point(first, ranges_.end(), [&](const FileRange& r) { return r.file == file; });
+  if (first == last) return {};
+  const Shares shares(cells_, workers_);
+  const auto end = static_cast<std::size_t>(last - ranges_.begin());
+  const std::uint64_t last_cell = (end == ranges_.size() ? cells_ : range_start_[end]) - 1;
+  return {shares.worker_of(range_start_[static_cast<std::size_t>(first - ranges_.begin())]), shares.worker_of(last_cell)};
+}
+
+std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes) {
+  std::vector<FileRange> out;
+  out.reserve(file_sizes.size());
+  for (std::size_t i = 0; i < file_sizes.size(); ++i) {
+    out.push_back({base::narrow<std::uint32_t>(i, "number of files"), 0, file_sizes[i]});
+  }
+  return out;
+}
+
+std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
+                                      std::uint64_t grain_bytes) {
+  std::erase_if(ranges, [](const FileRange& range) { return range.begin == range.end; });
+  for (FileRange& range : ranges) {
+    if (range.file >= file_sizes.size() || range.begin > range.end || range.end > file_sizes[range.file]) {
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("range [{}, {}) lies outside file {} of {} bytes", range.begin, range.end, range.file,
+                              range.file < file_sizes.size() ? file_sizes[range.file] : 0));
+    }
+    const std::uint64_t size = file_sizes[range.file];
+    const std::uint64_t end_cell = base::ceil_div(range.end, grain_bytes);
+    range.begin -= range.begin % grain_bytes;
+    range.end = end_cell > size / grain_bytes ? size : end_cell * grain_bytes;
+  }
+  std::sort(ranges.begin(), ranges.end(), [](const FileRange& a, const FileRange& b) {
+    return std::pair(a.file, a.begin) < std::pair(b.file, b.begin);
+  });
+  std::vector<FileRange> merged;
+  for (const FileRange& range : ranges) {
+    if (!merged.empty() && merged.back().file == range.file && range.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, range.end);
+    } else {
+      merged.push_back(range);
+    }
+  }
+  return merged;
+}
+
+}  // namespace cairn::plan

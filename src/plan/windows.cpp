@@ -1,0 +1,52 @@
+// Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two windows.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cairn/error.hpp"
+#include "plan/extents.hpp"
+
+namespace cairn::plan {
+namespace {
+
+/// Where to cut an extent that begins at `begin` when `room` bytes are left: a grain multiple, or `begin` when none fits.
+std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t grain) {
+  const std::uint64_t over = (begin % grain + room % grain) % grain;
+  return room < over ? begin : begin + (room - over);
+}
+
+}  // namespace
+
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes) {
+  if (grain_bytes == 0 || window_bytes < grain_bytes) {
+    throw Error(ErrorKind::kUsage, fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
+                                               "memory or make the block smaller",
+                                               window_bytes, grain_bytes));
+  }
+  std::vector<Window> windows;
+  Window open;
+  const auto close = [&] {
+    if (!open.parts.empty()) windows.push_back(std::move(open));
+    open = {};
+  };
+  for (const Extent& extent : extents) {
+    std::uint64_t begin = extent.begin;
+    while (begin < extent.end) {
+      const std::uint64_t room = window_bytes - open.bytes;
+      std::uint64_t end = extent.end;
+      if (end - begin > room) end = cut_point(begin, room, grain_bytes);
+      if (end == begin) {
+        close();
+        continue;
+      }
+      open.parts.push_back({extent.file, begin, end, extent.rank});
+      open.bytes += end - begin;
+      begin = end;
+      if (begin < extent.end) close();
+    }
+  }
+  close();
+  return windows;
+}
+
+}  // namespace cairn::plan

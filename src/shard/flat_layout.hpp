@@ -1,0 +1,92 @@
+// Flat buffers: how DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut the
+// result over data-parallel ranks.
+//
+// All four are one thing: a buffer of elements in which each tensor has a start, tiled by buckets; every bucket is cut
+// into equal parts, and a rank's local buffer is its parts of the buckets, end to end. Only starts and buckets differ.
+// Formulas were checked against real checkpoints of the four systems (tests/data/layouts). Pure functions; units are
+// elements of the rank's own (tensor-parallel) shards.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace cairn::shard {
+
+/// Where the pieces of a flat buffer (ZeRO, FSDP1, Megatron) lie in it.
+struct FlatPiece {
+  std::uint32_t tensor = 0;
+  std::uint64_t begin = 0;  ///< flat elements of the tensor (of the TP shard of it, when it is cut by tp too)
+  std::uint64_t end = 0;
+  std::uint64_t at = 0;         ///< element of the rank's local buffer
+  std::uint32_t bucket = 0;     ///< Megatron: the bucket that the piece lies in
+  std::uint64_t in_bucket = 0;  ///< element of the rank's part of that bucket
+
+  friend bool operator==(const FlatPiece&, const FlatPiece&) = default;
+};
+
+/// Elements of a local buffer that belong to no tensor.
+struct FlatPad {
+  std::uint64_t at = 0;
+  std::uint64_t count = 0;
+
+  friend bool operator==(const FlatPad&, const FlatPad&) = default;
+};
+
+struct FlatBucket {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;       ///< a multiple of the number of ranks after `begin`
+  std::uint64_t used_end = 0;  ///< [used_end, end) is padding
+};
+
+struct FlatBuffer {
+  std::vector<std::uint64_t> starts;  ///< by tensor
+  std::vector<std::uint32_t> order;   ///< tensors by ascending start
+  std::vector<FlatBucket> buckets;    ///< ascending, without gaps
+  int pad_value = 0;                  ///< what FSDP1 fills padding with: 42 with use_orig_params, else 0
+};
+
+/// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment * dp.
+/// `round_robin`: round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1 ...
+struct Zero1Options {
+  std::uint64_t dp = 1;
+  std::uint64_t alignment = 2;
+  bool round_robin = false;
+};
+FlatBuffer zero1_buffer(std::span<const std::uint64_t> numels, const Zero1Options& options);
+
+/// DeepSpeed ZeRO-3, one sub-group: every parameter has a slot of ceil(n / dp) elements on every rank.
+FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp);
+
+/// The sub-groups of a ZeRO-3 parameter group: whole parameters, a sub-group ends when its slots reach the size.
+std::vector<std::uint32_t> zero3_sub_groups(std::span<const std::uint64_t> numels, std::uint64_t dp,
+                                            std::uint64_t sub_group_size);
+
+/// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (each start is padded to it, and
+/// the total to the number of ranks), 0 without.
+FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);
+
+/// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order. Parameters
+/// are laid in reverse at multiples of `start_alignment`; a bucket ends when it reaches bucket_size (0: one bucket) and
+/// is padded to lcm(dp, pad_to).
+struct MegatronOptions {
+  std::uint64_t dp = 1;
+  std::uint64_t bucket_size = 0;
+  std::uint64_t start_alignment = 64;
+  std::uint64_t pad_to = 128;               ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
+  std::vector<std::uint8_t> shared_embedding;  ///< by tensor: has a bucket of its own; empty: none
+};
+FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);
+
+/// Elements of every rank's local buffer, padding included.
+std::uint64_t local_elements(const FlatBuffer& buffer, std::uint64_t ways);
+
+/// What rank `at` of `ways` holds, ascending in its local buffer. `numels` as given to the function that made `buffer`.
+std::vector<FlatPiece> pieces_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
+                                 std::uint64_t at);
+
+/// The padding of rank `at`, ascending.
+std::vector<FlatPad> pads_of(const FlatBuffer& buffer, std::span<const std::uint64_t> numels, std::uint64_t ways,
+                             std::uint64_t at);
+
+}  // namespace cairn::shard

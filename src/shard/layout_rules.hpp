@@ -1,0 +1,119 @@
+// The parsed form of a layout, for this folder only: mesh axes, the parallel degrees of a short form, the rules of a JSON
+// file. Nothing here knows a tensor; bind_short.cpp and bind_json.cpp turn it into rules for given tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "shard/chunk.hpp"
+#include "shard/name_pattern.hpp"
+
+namespace cairn::shard {
+
+/// A mesh axis. A rank's coordinate on it is rank / stride % size. Several factorisations of the same ranks may stand
+/// beside each other (Megatron's dense and expert views).
+struct Axis {
+  std::string name;
+  std::uint64_t size = 1;
+  std::uint64_t stride = 1;
+};
+
+/// One or more axes read as one: the first named is the slowest.
+using AxisGroup = std::vector<std::uint32_t>;
+
+/// One cut of one dimension. Cuts of the same dimension nest in their order: a later one cuts what the earlier left.
+struct Cut {
+  std::uint32_t dim = 0;
+  AxisGroup axes;
+  ChunkSpec spec;
+};
+
+/// On which ranks a tensor exists: every condition holds.
+struct Where {
+  struct Condition {
+    std::uint32_t axis = 0;
+    std::vector<std::uint64_t> coordinates;
+  };
+  std::vector<Condition> conditions;
+  std::optional<std::vector<std::uint64_t>> only_ranks;
+  std::vector<std::uint64_t> absent_ranks;
+};
+
+enum class FlatKind { kZero1, kZero3, kFsdp1, kMegatron };
+
+struct FlatRule {
+  FlatKind kind = FlatKind::kZero1;
+  AxisGroup axes;
+  std::uint64_t alignment = 0;     ///< 0: the default of the kind
+  std::uint64_t bucket_size = 0;   ///< Megatron
+  std::uint64_t pad_to = 128;      ///< Megatron
+  bool use_orig_params = false;    ///< FSDP1
+  bool round_robin = false;        ///< ZeRO-1
+  /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every value
+  /// of the captures has a buffer of its own. No groups: one buffer.
+  std::vector<std::vector<std::string>> groups;
+};
+
+/// Which coordinate of an axis holds number i (layer or expert).
+struct Placement {
+  std::uint32_t axis = 0;
+  std::optional<std::vector<std::vector<std::uint64_t>>> lists;  ///< by coordinate
+  std::uint64_t count = 0;                                       ///< without lists: 0..count-1 are cut by `kind`
+  ChunkKind kind = ChunkKind::kEven;
+  std::uint64_t virtual_stages = 1;  ///< chunk v of stage p is number v * stages + p
+};
+
+using RankBoxes = std::map<std::uint64_t, std::vector<Box>>;
+
+struct NameRule {
+  std::vector<NamePattern> match;
+  NamePattern section{"*"};
+  std::vector<Cut> cuts;
+  Where where;
+  std::optional<FlatRule> flat;
+  std::optional<RankBoxes> boxes;  ///< explicit; ranks without an entry do not hold the tensor
+  std::string key;                 ///< "rules[3]", for messages
+};
+
+/// The parallel degrees of a short form, as axes of the mesh. A degree that is not named has size 1.
+struct ShortForm {
+  std::uint32_t tp = 0, etp = 0, ep = 0, pp = 0;
+  std::optional<std::uint32_t> fsdp;
+  AxisGroup world;  ///< all dense axes, slowest first
+  int zero = 0;
+  FlatRule dense_flat;   ///< zero > 0: over dp and cp
+  FlatRule expert_flat;  ///< the same for experts
+  std::uint64_t virtual_stages = 1;
+  bool uneven = false;
+};
+
+enum class Otherwise { kReplicate, kFsdp, kError };
+
+struct LayoutRules {
+  std::string text;
+  std::uint64_t world = 1;
+  std::vector<Axis> axes;
+  std::optional<ShortForm> short_form;  ///< families decide what no rule names
+  std::vector<NameRule> rules;
+  std::optional<Placement> stages;
+  std::optional<Placement> experts;
+  Otherwise otherwise = Otherwise::kReplicate;
+  std::uint32_t otherwise_axis = 0;
+};
+
+/// Positions of a group of axes, and the position of a rank on it.
+std::uint64_t ways_of(const LayoutRules& rules, const AxisGroup& group);
+std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std::uint64_t rank);
+/// "tp=4", "dp*cp=8": for messages.
+std::string describe(const LayoutRules& rules, const AxisGroup& group);
+
+/// layout_short.cpp and layout_json.cpp; both throw Error(kUsage).
+LayoutRules parse_short_form(std::string_view text);
+LayoutRules parse_layout_json(std::string_view text);
+
+}  // namespace cairn::shard

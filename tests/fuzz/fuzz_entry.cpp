@@ -1,0 +1,121 @@
+#include "fuzz_entry.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "cairn/error.hpp"
+#include "format/blocks.hpp"
+#include "format/blocks_layout.hpp"
+#include "format/crc32c.hpp"
+#include "format/hf_index.hpp"
+#include "format/manifest.hpp"
+#include "format/safetensors.hpp"
+
+namespace cairn::fuzz {
+namespace {
+
+using namespace cairn::format;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+/// True when the parser accepted. Its refusal must be one line that begins with the path.
+bool accepted(const std::function<void()>& parse) {
+  try {
+    parse();
+    return true;
+  } catch (const Error& error) {
+    const std::string_view message = error.what();
+    require(error.kind() == ErrorKind::kFormat, "a damaged file must be an error of kind kFormat");
+    require(message.starts_with("path: "), "a message must begin with the path");
+    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+    require(std::none_of(message.begin(), message.end(), control), "a message must be one printable line");
+    return false;
+  }
+}
+
+void check_header(const SafetensorsHeader& header) {
+  std::vector<TensorToStore> tensors;
+  for (const TensorEntry& entry : header.tensors) tensors.push_back({entry.name, entry.dtype, entry.shape});
+  const EncodedHeader encoded = encode_header(tensors, header.metadata, 8);
+  require(encoded.data_bytes == header.file_bytes - header.data_start, "the data of an accepted file must be covered");
+  const auto again = parse_header(std::string_view(encoded.bytes).substr(kPrefixBytes),
+                                  encoded.bytes.size() + encoded.data_bytes, "path");
+  require(again.metadata == header.metadata, "metadata must survive encoding");
+  require(again.tensors.size() == header.tensors.size(), "tensors must survive encoding");
+}
+
+void feed_file(std::string_view input) {
+  SafetensorsHeader header;
+  const bool ok = accepted([&] {
+    const auto length = header_length(base::as_bytes(input.substr(0, 64)), input.size(), "path");
+    header = parse_header(input.substr(kPrefixBytes, length), input.size(), "path");
+  });
+  if (ok) check_header(header);
+}
+
+/// The input as a header of its own, before a few sizes of data.
+void feed_header(std::string_view input) {
+  for (const std::uint64_t data_bytes : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{24}}) {
+    SafetensorsHeader header;
+    if (accepted([&] { header = parse_header(input, kPrefixBytes + input.size() + data_bytes, "path"); }))
+      check_header(header);
+  }
+}
+
+void feed_index(std::string_view input) {
+  HfIndex index;
+  if (!accepted([&] { index = parse_hf_index(input, "path"); })) return;
+  const std::string text = encode_hf_index(index.weight_map, 1, 2);
+  require(parse_hf_index(text, "path").weight_map == index.weight_map, "the index must survive encoding");
+}
+
+void feed_manifest(std::string_view input) {
+  Manifest manifest;
+  if (!accepted([&] { manifest = parse_manifest(input, "path"); })) return;
+  const std::string text = encode_manifest(manifest);
+  require(encode_manifest(parse_manifest(text, "path")) == text, "the manifest must survive encoding");
+}
+
+void feed_blocks(std::span<const std::byte> input) {
+  BlockTable table;
+  if (!accepted([&] { table = decode_blocks(input, "path"); })) return;
+  for (const FileBlocks& file : table.files) file_digest(file, table.block_bytes);
+  const base::Bytes bytes = encode_blocks(table);
+  require(encode_blocks(decode_blocks(bytes, "path")) == bytes, "the block table must survive encoding");
+}
+
+void put(std::span<std::byte> to, std::uint64_t value) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::byte>(value >> (8 * i) & 0xff);
+}
+
+/// With length and checksum made right, so that mutations reach what lies behind them.
+void feed_sealed_blocks(std::span<const std::byte> input) {
+  namespace layout = blocks_layout;
+  if (input.size() < layout::kHeaderBytes + layout::kTrailerBytes) return;
+  base::Bytes bytes(input.begin(), input.end());
+  put(std::span(bytes).subspan(40, 8), bytes.size());
+  const auto body = std::span(bytes).first(bytes.size() - layout::kTrailerBytes);
+  put(std::span(bytes).last(layout::kTrailerBytes), layout::masked(crc32c(body)));
+  feed_blocks(bytes);
+}
+
+}  // namespace
+
+void feed_all_parsers(std::span<const std::byte> input) {
+  const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
+  feed_file(text);
+  feed_header(text);
+  feed_index(text);
+  feed_manifest(text);
+  feed_blocks(input);
+  feed_sealed_blocks(input);
+  accepted([&] { check_relative_path(text, "path"); });
+}
+
+}  // namespace cairn::fuzz

@@ -1,0 +1,161 @@
+// The public interface on MPI: save, load in another cut, extras, errors alike on all ranks, MPI-IO and posix.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <map>
+
+#include "cairn/checkpoint.hpp"
+#include "environment.hpp"
+#include "os/fault.hpp"
+#include "shared_temp_dir.hpp"
+#include "sharded_state.hpp"
+
+namespace cairn::test {
+namespace {
+
+struct World {
+  World() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  }
+  int rank = 0;
+  int ranks = 0;
+};
+
+Options options_for(const char* engine) {
+  Options options;
+  options.engine = engine;
+  options.max_file_bytes = 60'000;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  return options;
+}
+
+class OnEngine : public testing::TestWithParam<const char*> {};
+
+TEST_P(OnEngine, SavesAndLoadsInEveryCut) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
+  EXPECT_EQ(checkpointer.latest(), std::nullopt);
+  std::uint64_t step = 0;
+  for (const Cut cut : {Cut::kMixed, Cut::kColumns, Cut::kFlat}) {
+    RankState state(small_state(), cut, world.rank, world.ranks);
+    state.fill(static_cast<int>(++step));
+    const Report saved = checkpointer.save(step, state.sources());
+    EXPECT_EQ(saved.engine, GetParam());
+    EXPECT_GT(saved.bytes, 500'000U);
+    EXPECT_FALSE(saved.phases.empty());
+    EXPECT_EQ(checkpointer.latest(), step);
+    for (const Cut other : {Cut::kRows, Cut::kMixed, Cut::kOneRank}) {
+      RankState loaded(small_state(), other, world.rank, world.ranks);
+      const Report report = checkpointer.load(step, loaded.targets());
+      EXPECT_EQ(loaded.matching_bytes(static_cast<int>(step)), loaded.bytes());
+      EXPECT_GE(report.bytes, saved.bytes);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, OnEngine, testing::Values("mpiio", "posix"));
+
+TEST(Checkpointer, ExtrasComeBackOnEveryRank) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("auto"));
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  Extras extras;
+  extras.metadata = {{"loss", "2.5"}};
+  extras.carry_texts = {{"trainer_state.json", "{\"step\": 1}"}};
+  extras.layout = "fsdp=4";
+  extras.rank_blob.assign(static_cast<std::size_t>(world.rank * 3), static_cast<std::byte>(world.rank));
+  checkpointer.save(1, state.sources(), extras);
+  const auto loaded = checkpointer.load_extras(1);
+  EXPECT_EQ(loaded.metadata, extras.metadata);
+  EXPECT_EQ(loaded.layout, extras.layout);
+  EXPECT_EQ(loaded.carried, (std::map<std::string, std::string>{{"trainer_state.json", "{\"step\": 1}"}}));
+  if (world.ranks == 1) return;  // an only rank with an empty blob has saved none
+  ASSERT_EQ(loaded.rank_blobs.size(), static_cast<std::size_t>(world.ranks));
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    const std::vector<std::byte> expected(static_cast<std::size_t>(rank * 3), static_cast<std::byte>(rank));
+    EXPECT_EQ(loaded.rank_blobs[static_cast<std::size_t>(rank)], expected);
+  }
+}
+
+/// The message of the Error that `call` throws, or "".
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// Collective: every rank has the same text.
+void expect_same_everywhere(const std::string& text) {
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  std::string other(static_cast<std::size_t>(length), '\0');
+  if (text.size() == other.size()) other = text;
+  MPI_Bcast(other.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
+  EXPECT_EQ(text, other);
+}
+
+TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  const int last = world.ranks - 1;
+
+  auto sources = state.sources();
+  if (world.rank == last) sources[0].dtype = DType::kU16;
+  const std::string contradiction = message_of([&] { checkpointer.save(2, sources); });
+  if (world.ranks > 1) {
+    EXPECT_NE(contradiction.find("model.embed_tokens.weight"), std::string::npos) << contradiction;
+  }
+  expect_same_everywhere(contradiction);
+
+  auto targets = state.targets();
+  if (world.rank == last) targets[1].name = "no.such.tensor";
+  const std::string missing = message_of([&] { checkpointer.load(1, targets); });
+  EXPECT_NE(missing.find("no.such.tensor"), std::string::npos) << missing;
+  expect_same_everywhere(missing);
+
+  const std::string no_step = message_of([&] { checkpointer.load(77, state.targets()); });
+  EXPECT_NE(no_step.find("checkpoint-77"), std::string::npos) << no_step;
+  expect_same_everywhere(no_step);
+}
+
+TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  const std::string last = std::to_string(world.ranks - 1);
+  std::uint64_t step = 1;
+  for (const std::string& rule : {"write:path=.safetensors:rank=" + last, std::string("write:path=.safetensors:rank=0:errno=ENOSPC"),
+                                  "fsync:path=.safetensors:rank=" + last, "commit.manifest:rank=" + last,
+                                  std::string("commit.rename:rank=0")}) {
+    os::set_faults(rule);
+    const std::string message = message_of([&] { checkpointer.save(++step, state.sources()); });
+    os::set_faults("");
+    EXPECT_NE(message, "") << rule;
+    expect_same_everywhere(message);
+    EXPECT_EQ(checkpointer.latest(), 1U) << rule;
+  }
+  RankState loaded(small_state(), Cut::kFlat, world.rank, world.ranks);
+  checkpointer.load(1, loaded.targets());
+  EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
+  checkpointer.save(++step, state.sources());
+  EXPECT_EQ(checkpointer.latest(), step);
+}
+
+}  // namespace
+}  // namespace cairn::test

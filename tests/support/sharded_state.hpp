@@ -1,0 +1,65 @@
+// A small sharded training state of every kind of cut, with known content, for tests of saving and loading.
+//
+// Content is a function of (tensor, byte), and shards are cut out by a naive element walk that shares no code with Cairn.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+
+namespace cairn::test {
+
+struct StateTensor {
+  std::string section;
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+};
+
+/// Weights, optimizer state, scalars, an empty tensor, 3-d and sub-byte tensors: some 600 KiB.
+std::vector<StateTensor> small_state();
+
+enum class Cut {
+  kReplicated,  ///< every rank holds everything
+  kRows,        ///< torch.chunk of dimension 0; late ranks may hold nothing
+  kColumns,     ///< balanced cut of the last dimension (sub-byte tensors: as kRows)
+  kFlat,        ///< balanced flat ranges (ZeRO): up to 2n-1 boxes
+  kGrid,        ///< rows by rank / 2, columns by rank % 2, for an even number of ranks; else kRows
+  kOneRank,     ///< the last rank holds everything
+  kMixed,       ///< another one of the above for each tensor
+};
+
+/// Boxes of a tensor (number `index` of its state) that `rank` of `ranks` holds.
+std::vector<Box> cut_boxes(const StateTensor& tensor, std::size_t index, Cut cut, int rank, int ranks);
+
+/// Bytes of the whole tensor; `version` changes them all.
+std::vector<std::byte> whole_content(const StateTensor& tensor, std::size_t index, int version);
+
+/// One rank's shards with memory of their own. Movable; spans point into it.
+class RankState {
+ public:
+  RankState(const std::vector<StateTensor>& tensors, Cut cut, int rank, int ranks);
+
+  /// Fills the memory with the content, or with zeros.
+  void fill(int version);
+  void clear();
+  /// Number of bytes that equal the content of `version`; the test compares it with bytes().
+  [[nodiscard]] std::uint64_t matching_bytes(int version) const;
+  [[nodiscard]] std::uint64_t bytes() const;
+
+  std::vector<Source> sources();
+  std::vector<Target> targets();
+
+ private:
+  void describe(std::size_t i, Shard& shard) const;
+  [[nodiscard]] std::vector<std::byte> expected(std::size_t i, int version) const;
+
+  std::vector<StateTensor> tensors_;
+  std::vector<std::vector<Box>> boxes_;
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+}  // namespace cairn::test

@@ -1,0 +1,108 @@
+// Converting keeps every byte, for every dtype, and files do not depend on who wrote them; diff sees what differs.
+#include <gtest/gtest.h>
+
+#include "cairn/error.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/diff.hpp"
+#include "checkpoint/values.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+void convert_simulated(const fs::path& from, const fs::path& to, int ranks, const char* shards_layout) {
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    checkpoint::ConvertOptions options;
+    options.write = small_options();
+    options.read = {"posix", 64 << 10, {}};
+    options.shards = shards_layout != nullptr;
+    if (options.shards) options.layout = shards_layout;
+    checkpoint::convert(communicator, from, to, options);
+  });
+}
+
+checkpoint::DiffResult diff_simulated(const fs::path& a, const fs::path& b, int ranks) {
+  checkpoint::DiffResult result;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    auto mine = checkpoint::diff(communicator, a, b, {"posix", 64 << 10, {}});
+    if (communicator.rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+TEST(Convert, ToShardsAndBackIsTheSameOnAnyNumberOfRanks) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 3);
+  const fs::path original = root / "checkpoint-1";
+  for (const int ranks : {1, 4}) {
+    const std::string suffix = std::to_string(ranks);
+    convert_simulated(original, root / ("shards" + suffix), ranks, "fsdp=3");
+    convert_simulated(root / ("shards" + suffix), root / ("hf" + suffix), 5 - ranks, nullptr);
+    convert_simulated(original, root / ("direct" + suffix), ranks, nullptr);
+    EXPECT_EQ(data_files(original), data_files(root / ("hf" + suffix)));
+    EXPECT_EQ(data_files(original), data_files(root / ("direct" + suffix)));
+    expect_loads(root / ("shards" + suffix), 1, Cut::kMixed, 4);
+  }
+  EXPECT_EQ(data_files(root / "shards1"), data_files(root / "shards4"));
+  EXPECT_GE(data_files(root / "shards1").size(), 4U);
+}
+
+TEST(Convert, RefusesAnExistingDestinationAndLeavesNothingAfterAFault) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 3);
+  EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "checkpoint-1", 2, nullptr), Error);
+  os::set_faults("write:path=out.partial");
+  EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error);
+  os::set_faults("");
+  EXPECT_FALSE(fs::exists(root / "out"));
+  EXPECT_FALSE(fs::exists(root / "out.partial"));
+  EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, "tp=4,what=2"), Error);
+  EXPECT_FALSE(fs::exists(root / "out"));
+}
+
+TEST(Diff, EqualAndDifferent) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 3);
+  convert_simulated(root / "checkpoint-1", root / "shards", 2, "fsdp=2");
+  std::uint64_t bytes = 0;
+  for (const StateTensor& tensor : small_state()) bytes += whole_content(tensor, 0, 0).size();
+  for (const int ranks : {1, 4}) {
+    const auto equal = diff_simulated(root / "checkpoint-1", root / "shards", ranks);
+    EXPECT_TRUE(equal.equal());
+    EXPECT_EQ(equal.bytes_compared, bytes);
+    EXPECT_EQ(equal.tensors.size(), small_state().size());
+  }
+  save_simulated(root.path(), 2, Cut::kMixed, 3);
+  const auto different = diff_simulated(root / "checkpoint-1", root / "checkpoint-2", 3);
+  EXPECT_FALSE(different.equal());
+  std::uint64_t differing = 0;
+  for (const auto& row : different.tensors) {
+    EXPECT_EQ(row.verdict == checkpoint::TensorVerdict::kEqual, row.elements == 0) << row.name;
+    differing += row.elements_differing;
+  }
+  EXPECT_GT(differing, bytes / 8);
+}
+
+TEST(Diff, ValuesOfSmallFloats) {
+  const auto value = [](DType dtype, std::initializer_list<int> bytes) {
+    std::vector<std::byte> data;
+    for (const int byte : bytes) data.push_back(static_cast<std::byte>(byte));
+    return checkpoint::decode_values(dtype, data).at(0);
+  };
+  EXPECT_EQ(value(DType::kF16, {0x00, 0x3c}), 1.0);
+  EXPECT_EQ(value(DType::kF16, {0x01, 0x00}), 0x1p-24);
+  EXPECT_EQ(value(DType::kF16, {0xff, 0xfb}), -65504.0);
+  EXPECT_TRUE(std::isinf(value(DType::kF16, {0x00, 0x7c})));
+  EXPECT_EQ(value(DType::kBF16, {0x80, 0xbf}), -1.0);
+  EXPECT_EQ(value(DType::kF8E4M3, {0x7e}), 448.0);
+  EXPECT_TRUE(std::isnan(value(DType::kF8E4M3, {0x7f})));
+  EXPECT_EQ(value(DType::kF8E4M3, {0x01}), 0x1p-9);
+  EXPECT_EQ(value(DType::kF8E5M2, {0x7b}), 57344.0);
+  EXPECT_TRUE(std::isinf(value(DType::kF8E5M2, {0xfc})));
+  EXPECT_EQ(value(DType::kI16, {0xfe, 0xff}), -2.0);
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,129 @@
+// A flipped bit anywhere is found by verify, which names file, tensor and block, and is never loaded.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "cairn/error.hpp"
+#include "checkpoint/verify.hpp"
+#include "checkpoint/window_io.hpp"
+#include "format/safetensors.hpp"
+#include "random.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+checkpoint::VerifyResult verify_simulated(const fs::path& directory, int ranks) {
+  checkpoint::VerifyResult result;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    auto mine = checkpoint::verify(communicator, directory);
+    if (communicator.rank() == 0) result = std::move(mine);
+  });
+  return result;
+}
+
+void flip_bit(const fs::path& path, std::uint64_t bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(bit / 8));
+  const int byte = file.get();
+  file.seekp(static_cast<std::streamoff>(bit / 8));
+  file.put(static_cast<char>(byte ^ 1 << bit % 8));
+  ASSERT_TRUE(file.good()) << path;
+}
+
+TEST(Integrity, AWholeCheckpointVerifies) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 4);
+  std::uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(root / "checkpoint-1")) {
+    if (entry.path().extension() == ".safetensors") bytes += entry.file_size();
+  }
+  for (const int ranks : {1, 3}) {
+    const auto result = verify_simulated(root / "checkpoint-1", ranks);
+    EXPECT_TRUE(result.faults.empty());
+    EXPECT_TRUE(result.has_checksums);
+    EXPECT_EQ(result.bytes, bytes);
+    EXPECT_EQ(result.tensors, small_state().size());
+  }
+}
+
+TEST(Integrity, AThousandFlippedBitsAreEachFoundAndNamed) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 2);
+  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  std::uint64_t bytes = 0;
+  for (const auto& file : opened.stored.files) bytes += file.size_bytes;
+  auto random = make_random();
+  int in_tensors = 0;
+  for (int i = 0; i < 1000; ++i) {
+    std::uint64_t bit = uniform(random, 0, bytes * 8 - 1);
+    std::uint32_t file = 0;
+    for (; bit >= opened.stored.files[file].size_bytes * 8; ++file) bit -= opened.stored.files[file].size_bytes * 8;
+    const fs::path path = root / "checkpoint-1" / opened.stored.files[file].name;
+    SCOPED_TRACE(path.string() + " bit " + std::to_string(bit));
+    flip_bit(path, bit);
+    const auto result = verify_simulated(root / "checkpoint-1", 1);
+    const auto found = std::find_if(result.faults.begin(), result.faults.end(), [&](const checkpoint::Fault& fault) {
+      return fault.has_block && fault.file == opened.stored.files[file].name && fault.block == bit / 8 / 4096;
+    });
+    ASSERT_NE(found, result.faults.end());
+    const auto names = checkpoint::tensors_in(opened.stored, file, {bit / 8, bit / 8 + 1});
+    if (!names.empty()) {
+      ++in_tensors;
+      EXPECT_EQ(std::count(found->tensors.begin(), found->tensors.end(), names[0]), 1);
+    }
+    flip_bit(path, bit);
+  }
+  EXPECT_GT(in_tensors, 500);
+  EXPECT_TRUE(verify_simulated(root / "checkpoint-1", 1).faults.empty());
+}
+
+TEST(Integrity, ADamagedBlockIsNotLoaded) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 2);
+  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  const std::uint64_t size = opened.stored.files[0].size_bytes;
+  flip_bit(root / "checkpoint-1" / opened.stored.files[0].name, (size - 5) * 8);
+  try {
+    expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
+    ADD_FAILURE() << "damaged bytes were loaded";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIntegrity);
+    EXPECT_NE(std::string(error.what()).find(opened.stored.files[0].name), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("block " + std::to_string((size - 1) / 4096)), std::string::npos) << error.what();
+  }
+}
+
+TEST(Integrity, EveryOtherFaultIsNamed) {
+  const auto expect_fault = [](const char* file, auto spoil) {
+    const TempDir root;
+    save_simulated(root.path(), 1, Cut::kMixed, 2);
+    spoil(root / "checkpoint-1");
+    const auto result = verify_simulated(root / "checkpoint-1", 2);
+    ASSERT_FALSE(result.faults.empty()) << file;
+    bool named = false;
+    for (const auto& fault : result.faults) named = named || fault.message.find(file) != std::string::npos;
+    EXPECT_TRUE(named) << result.faults[0].message;
+    EXPECT_FALSE(checkpoint::list_root(root.path()).empty());
+  };
+  const auto first_model_file = [](const fs::path& directory) {
+    for (const auto& file : checkpoint::open_here(directory).stored.files) {
+      if (file.name.starts_with("model-00001-of")) return directory / file.name;
+    }
+    throw std::runtime_error("no first model file");
+  };
+  expect_fault("model-00001-of", [&](const fs::path& d) { fs::remove(first_model_file(d)); });
+  expect_fault("model-00001-of", [&](const fs::path& d) { fs::resize_file(first_model_file(d), 5000); });
+  expect_fault("cairn.blocks", [](const fs::path& d) { flip_bit(d / "cairn.blocks", 300); });
+  expect_fault("cairn.blocks", [](const fs::path& d) { fs::remove(d / "cairn.blocks"); });
+  expect_fault("cairn.json", [](const fs::path& d) { write_file(d / "cairn.json", "{"); });
+  expect_fault("model.safetensors.index.json", [](const fs::path& d) { flip_bit(d / "model.safetensors.index.json", 1000); });
+  expect_fault("model-00001-of-00099", [&](const fs::path& d) {
+    fs::copy(first_model_file(d), d / "model-00001-of-00099.safetensors");
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,117 @@
+// Any layout and number of ranks saves the same bytes, and any other loads them.
+#include <gtest/gtest.h>
+
+#include "cairn/error.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+constexpr Cut kCuts[] = {Cut::kReplicated, Cut::kRows, Cut::kColumns, Cut::kFlat, Cut::kGrid, Cut::kOneRank, Cut::kMixed};
+
+TEST(RoundTrip, EveryCutSavesAndEveryOtherLoads) {
+  const TempDir root;
+  std::uint64_t step = 0;
+  for (const Cut cut : kCuts) {
+    const int ranks = static_cast<int>(1 + step * 2 % 7);
+    save_simulated(root.path(), ++step, cut, ranks);
+    for (const Cut other : {Cut::kRows, Cut::kMixed}) {
+      expect_loads(checkpoint::checkpoint_directory(root.path(), step), static_cast<int>(step), other, 4);
+    }
+  }
+  for (const Cut cut : kCuts) {
+    for (const int ranks : {1, 2, 3, 6}) expect_loads(root / "checkpoint-1", 1, cut, ranks);
+  }
+}
+
+TEST(RoundTrip, FilesDependOnTheStateAlone) {
+  const TempDir a;
+  const TempDir b;
+  const TempDir c;
+  save_simulated(a.path(), 5, Cut::kMixed, 1);
+  save_simulated(b.path(), 5, Cut::kGrid, 4);
+  Options large = small_options();
+  large.memory_budget_bytes = 1 << 20;
+  save_simulated(c.path(), 5, Cut::kFlat, 7, large);
+  const auto files = data_files(a / "checkpoint-5");
+  ASSERT_GE(files.size(), 10U);
+  EXPECT_EQ(files, data_files(b / "checkpoint-5"));
+  EXPECT_EQ(files, data_files(c / "checkpoint-5"));
+}
+
+TEST(RoundTrip, UnchangedStateReusesItsPlan) {
+  const TempDir root;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    checkpoint::Saver saver(communicator, small_options());
+    RankState state(small_state(), Cut::kMixed, communicator.rank(), 3);
+    for (int version = 1; version <= 3; ++version) {
+      state.fill(version);
+      const auto step = static_cast<std::uint64_t>(version);
+      const auto sources = state.sources();
+      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, true);
+      EXPECT_EQ(report.plan_reused, version > 1);
+      EXPECT_EQ(report.tensors, small_state().size());
+    }
+    RankState other(small_state(), Cut::kRows, communicator.rank(), 3);
+    other.fill(4);
+    const auto sources = other.sources();
+    EXPECT_FALSE(saver.save(checkpoint::checkpoint_directory(root.path(), 4), 4, sources, {}, true).plan_reused);
+  });
+  for (int version = 1; version <= 4; ++version) {
+    expect_loads(root / ("checkpoint-" + std::to_string(version)), version, Cut::kColumns, 2);
+  }
+  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "4\n");
+}
+
+TEST(RoundTrip, LoadsWithTheSmallestBudget) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 5);
+  expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 3, 16 << 10);
+  EXPECT_THROW(expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 3, 8 << 10), Error);
+}
+
+/// Saves with one rank's shards changed by `spoil`; returns the message, which must be the same on all ranks.
+template <class Spoil>
+std::string message_when(const std::filesystem::path& root, Spoil spoil) {
+  std::map<int, std::string> messages;
+  std::mutex mutex;
+  comm::run_simulated(4, [&](comm::Communicator& communicator) {
+    RankState state(small_state(), Cut::kRows, communicator.rank(), 4);
+    state.fill(1);
+    auto sources = state.sources();
+    if (communicator.rank() == 2) spoil(sources);
+    checkpoint::Saver saver(communicator, small_options());
+    try {
+      saver.save(root / "checkpoint-1", 1, sources, {}, true);
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      messages[communicator.rank()] = error.what();
+    }
+  });
+  EXPECT_EQ(messages.size(), 4U);
+  for (const auto& [rank, message] : messages) EXPECT_EQ(message, messages[0]);
+  EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1"));
+  EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1.partial"));
+  return messages[0];
+}
+
+TEST(RoundTrip, ContradictionsAreErrorsOnAllRanks) {
+  const TempDir root;
+  const auto expect = [&](auto spoil, const char* what) {
+    const std::string message = message_when(root.path(), spoil);
+    EXPECT_NE(message.find("model.embed_tokens.weight"), std::string::npos) << message;
+    EXPECT_NE(message.find(what), std::string::npos) << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  };
+  expect([](std::vector<Source>& s) { s[0].boxes.clear(); }, "106:159");
+  expect([](std::vector<Source>& s) { s[0].dtype = DType::kF16; }, "F16");
+  expect([](std::vector<Source>& s) { s[0].shape = {212, 40}; }, "212");
+  expect([](std::vector<Source>& s) { s[0].boxes[0].offset[0] -= 1; }, "rank 1");
+  expect([](std::vector<Source>& s) { s[0].data = nullptr; }, "null");
+  expect([](std::vector<Source>& s) { s[0].boxes[0].shape[1] = 41; }, "does not fit");
+  expect([](std::vector<Source>& s) { s[0].section = "../up"; }, "section");
+  expect([](std::vector<Source>& s) { s[0].memory = Memory::kDevice; }, "CUDA");
+}
+
+}  // namespace
+}  // namespace cairn::test

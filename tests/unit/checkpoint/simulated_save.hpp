@@ -1,0 +1,89 @@
+// Saves and loads of the small state on simulated ranks, with small blocks so that everything is cut often.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "checkpoint/load.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/save.hpp"
+#include "comm/simulated.hpp"
+#include "environment.hpp"
+#include "os/fault.hpp"
+#include "sharded_state.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::test {
+
+inline Options small_options() {
+  Options options;
+  options.engine = "posix";
+  options.max_file_bytes = 60'000;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  options.run_id = "test";
+  return options;
+}
+
+inline void save_simulated(const std::filesystem::path& root, std::uint64_t step, Cut cut, int ranks,
+                           const Options& options = small_options()) {
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    os::set_fault_rank(communicator.rank());
+    RankState state(small_state(), cut, communicator.rank(), ranks);
+    state.fill(static_cast<int>(step));
+    checkpoint::Saver saver(communicator, options);
+    const auto sources = state.sources();
+    saver.save(checkpoint::checkpoint_directory(root, step), step, sources, {}, true);
+  });
+}
+
+/// Loads and compares; fails the test unless every byte of every rank was compared and equal.
+inline void expect_loads(const std::filesystem::path& directory, int version, Cut cut, int ranks,
+                         std::uint64_t memory_budget_bytes = 64 << 10) {
+  std::atomic<std::uint64_t> total = 0;
+  std::atomic<std::uint64_t> matching = 0;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    RankState state(small_state(), cut, communicator.rank(), ranks);
+    const auto opened = checkpoint::open_checkpoint(communicator, directory);
+    std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
+    for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
+      numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
+    }
+    std::vector<checkpoint::WantedBox> wanted;
+    for (const Target& target : state.targets()) {
+      auto* at = static_cast<std::byte*>(target.data);
+      for (const Box& box : target.boxes) {
+        std::uint64_t bits = bits_of(target.dtype);
+        for (const std::uint64_t n : box.shape) bits *= n;
+        wanted.push_back({numbers.at({target.section, target.name}), box, {at, bits / 8}});
+        at += bits / 8;
+      }
+    }
+    checkpoint::Loader loader(communicator, opened, {"posix", memory_budget_bytes, {}});
+    loader.load(wanted);
+    total += state.bytes();
+    matching += state.matching_bytes(version);
+  });
+  std::uint64_t at_least = 0;
+  for (const StateTensor& tensor : small_state()) at_least += whole_content(tensor, 0, 0).size();
+  EXPECT_GE(total, at_least);
+  EXPECT_EQ(matching, total);
+}
+
+/// Name -> content of every data file and of cairn.blocks.
+inline std::map<std::string, std::string> data_files(const std::filesystem::path& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.ends_with(".safetensors") || name == checkpoint::kBlocksFile || name.ends_with(".index.json")) {
+      files[name] = read_file(entry.path());
+    }
+  }
+  return files;
+}
+
+}  // namespace cairn::test

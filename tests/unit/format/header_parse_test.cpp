@@ -1,0 +1,251 @@
+// parse_header and header_length: one broken input per rule, the limits, and speed where a naive reader is quadratic.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <functional>
+#include <iostream>
+
+#include "helpers.hpp"
+
+namespace cairn::format::testing {
+namespace {
+
+using Kind = SafetensorsErrorKind;
+
+void expect_refused(Kind kind, const std::string& json, std::uint64_t data_bytes, std::string_view part) {
+  SCOPED_TRACE(json.substr(0, 200));
+  expect_safetensors_error(kind, [&] { parse(json, data_bytes); }, {"dir/x.safetensors: ", part});
+}
+
+std::string one(const std::string& dtype, const std::string& shape, const std::string& offsets) {
+  return fmt::format(R"({{"t":{{"dtype":"{}","shape":[{}],"data_offsets":[{}]}}}})", dtype, shape, offsets);
+}
+
+std::string repeated(std::string_view text, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+
+double seconds_of(const std::function<void()>& action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST(ParseHeader, ReadsTensorsMetadataAndOffsets) {
+  const auto header = parse(
+      R"( {"b":{"shape":[2],"dtype":"F32","data_offsets":[6,14]},"__metadata__":{"format":"pt","":"\u00e9"},)"
+      R"("a":{"dtype":"BF16","unknown":{"x":[1,-2,3.5,null,{"dtype":"?"}]},"shape":[3,1],"data_offsets":[0,6]}} )",
+      14);
+  ASSERT_EQ(header.tensors.size(), 2u);
+  EXPECT_EQ(header.tensors[0].name, "a");
+  EXPECT_EQ(header.tensors[0].dtype, DType::kBF16);
+  EXPECT_EQ(header.tensors[0].shape, (std::vector<std::uint64_t>{3, 1}));
+  EXPECT_EQ(header.tensors[0].end, 6u);
+  EXPECT_EQ(header.tensors[1].name, "b");
+  EXPECT_EQ(header.tensors[1].begin, 6u);
+  EXPECT_EQ(header.metadata, (std::map<std::string, std::string>{{"format", "pt"}, {"", "\u00e9"}}));
+  EXPECT_EQ(header.file_bytes, header.data_start + 14);
+}
+
+TEST(ParseHeader, AcceptsNoTensorsAndNullMetadata) {
+  EXPECT_TRUE(parse("{}", 0).tensors.empty());
+  EXPECT_TRUE(parse(R"({"__metadata__":null})", 0).metadata.empty());
+  EXPECT_TRUE(parse("\t\n{}\r ", 0).tensors.empty());
+}
+
+TEST(ParseHeader, RefusesTextThatTheJsonLibraryWouldTake) {
+  expect_refused(Kind::kInvalidHeaderDeserialization, "\xEF\xBB\xBF{}", 0, "byte order mark");
+  expect_refused(Kind::kInvalidHeaderDeserialization, std::string("{}\0\0", 4), 0, "NUL");
+  expect_refused(Kind::kInvalidHeaderDeserialization, std::string("{\"a\0b\":1}", 9), 0, "NUL");
+  expect_refused(Kind::kInvalidHeaderDeserialization, "{} {}", 0, "JSON");
+  expect_refused(Kind::kInvalidHeaderDeserialization, "", 0, "JSON");
+  expect_refused(Kind::kInvalidHeaderDeserialization, "{\"\x01\":1}", 0, "JSON");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"\ud800":1})", 0, "JSON");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"\udc00":1})", 0, "JSON");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"\ud800\u0041":1})", 0, "JSON");
+}
+
+TEST(ParseHeader, RefusesWhatIsNotUtf8BeforeItLooksAtTheJson) {
+  for (const char* bad : {"\xff", "\xc0\x80", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xe2\x82", "\x80"}) {
+    expect_refused(Kind::kInvalidHeader, std::string("not json ") + bad, 0, "byte 9 is not UTF-8");
+  }
+}
+
+TEST(ParseHeader, RefusesWrongTypes) {
+  const auto refused = [](const std::string& json, std::string_view part) {
+    expect_refused(Kind::kInvalidHeaderDeserialization, json, 4, part);
+  };
+  for (const char* top : {"[]", "1", "null", "\"x\"", "true"}) refused(top, "must be a JSON object");
+  for (const char* info : {"null", "1", "[]", R"(["F32",[1],[0,4]])", "\"x\"", "true", "-1", "1.5"}) {
+    refused(fmt::format(R"({{"t":{}}})", info), "tensor 't': its description must be an object");
+  }
+  for (const char* dtype : {"null", "5", "[]", R"({"F32":null})", "false"}) {
+    refused(fmt::format(R"({{"t":{{"dtype":{}}}}})", dtype), "tensor 't': dtype must be a string");
+  }
+  for (const char* dim : {"-0", "-1", "1.0", "1e0", "18446744073709551616", "\"1\"", "null", "true", "[1]", "{}"}) {
+    refused(one("F32", dim, "0,4"), "tensor 't': shape must hold unsigned 64-bit integers");
+    refused(one("F32", "1", std::string("0,") + dim), "tensor 't': data_offsets must hold");
+  }
+  refused(R"({"t":{"shape":4}})", "shape must be an array");
+  refused(R"({"t":{"data_offsets":{}}})", "data_offsets must be an array");
+  for (const char* metadata : {"[]", "1", "\"x\"", "true"}) {
+    refused(fmt::format(R"({{"__metadata__":{}}})", metadata), "__metadata__ must be an object");
+  }
+  for (const char* value : {"1", "null", "{}", "[]", "true", "1.5", "-1"}) {
+    refused(fmt::format(R"({{"__metadata__":{{"k":{}}}}})", value), "the value of 'k' must be a string");
+  }
+  for (const char* number : {"01", "+1", "0x1", ".5", "1.", "NaN", "Infinity", "1e999"}) {
+    refused(one("F32", number, "0,4"), "not valid JSON");
+  }
+}
+
+TEST(ParseHeader, RefusesMissingRepeatedAndUnknownFields) {
+  const auto refused = [](const std::string& json, std::string_view part) {
+    expect_refused(Kind::kInvalidHeaderDeserialization, json, 4, part);
+  };
+  refused(R"({"t":{"shape":[1],"data_offsets":[0,4]}})", "tensor 't': 'dtype' is missing");
+  refused(R"({"t":{"dtype":"F32","data_offsets":[0,4]}})", "tensor 't': 'shape' is missing");
+  refused(R"({"t":{"dtype":"F32","shape":[1]}})", "tensor 't': 'data_offsets' is missing");
+  refused(R"({"t":{"dtype":"F32","dtype":"F32"}})", "'dtype' appears twice");
+  refused(R"({"t":{"shape":[1],"sh\u0061pe":[1]}})", "'shape' appears twice");
+  refused(R"({"t":{"data_offsets":[0,4],"data_offsets":[0,4]}})", "'data_offsets' appears twice");
+  refused(R"({"__metadata__":null,"__metadata__":{}})", "'__metadata__' appears twice");
+  refused(one("F32", "1", "0"), "data_offsets has 1 numbers");
+  refused(one("F32", "1", ""), "data_offsets has 0 numbers");
+  refused(one("F32", "1", "0,4,4"), "more than two");
+  for (const char* dtype : {"f32", "F128", "", "BF16 ", "I4", "__metadata__"})
+    refused(one(dtype, "1", "0,4"), "unknown dtype");
+  EXPECT_EQ(parse(R"({"t":{"x":1,"x":[],"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4).tensors.size(), 1u);
+}
+
+TEST(ParseHeader, RefusesDuplicateNamesAfterUnescaping) {
+  const std::string info = R"({"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
+  const std::string empty = R"({"dtype":"F32","shape":[0],"data_offsets":[4,4]})";
+  expect_refused(Kind::kDuplicateKey, fmt::format(R"({{"t":{},"u":{},"\u0074":{}}})", info, empty, empty), 4,
+                 "tensor 't': the name appears twice");
+  expect_refused(Kind::kDuplicateKey, R"({"__metadata__":{"k":"1","\u006b":"2"}})", 0, "the key 'k' appears twice");
+  // NFC and NFD forms of one letter are two names.
+  EXPECT_EQ(parse(fmt::format("{{\"\u00e9\":{},\"e\u0301\":{}}}", info, empty), 4).tensors.size(), 2u);
+}
+
+TEST(ParseHeader, LimitsNestingTo127Levels) {
+  const auto nested = [](int arrays) {
+    return fmt::format(R"({{"t":{{"x":{}{},"dtype":"F32","shape":[1],"data_offsets":[0,4]}}}})", repeated("[", arrays),
+                       repeated("]", arrays));
+  };
+  EXPECT_EQ(parse(nested(125), 4).tensors.size(), 1u);
+  expect_refused(Kind::kInvalidHeaderDeserialization, nested(126), 4, "nested more than 127");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":{"x":)" + repeated("[", 1'000'000), 4,
+                 "nested more than 127");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":)" + repeated(R"({"x":)", 200'000), 4,
+                 "nested more than 127");
+}
+
+TEST(ParseHeader, LimitsTheRankTo64) {
+  EXPECT_EQ(parse(one("U8", repeated("1,", 63) + "1", "0,1"), 1).tensors[0].shape.size(), 64u);
+  expect_refused(Kind::kRankTooLarge, one("U8", repeated("1,", 64) + "1", "0,1"), 1,
+                 "tensor 't': the shape has more than 64");
+}
+
+TEST(ParseHeader, ChecksOffsetsThenOverflowThenBitsThenSize) {
+  // Each input breaks its own rule and all the later ones.
+  expect_refused(Kind::kInvalidOffset, one("F4", "18446744073709551615,3", "1,4"), 9,
+                 "tensor 't': data_offsets [1, 4]");
+  expect_refused(Kind::kInvalidOffset, one("F32", "1", "4,0"), 9, "data_offsets [4, 0]");
+  expect_refused(Kind::kValidationOverflow, one("F4", "9223372036854775808,4,0", "0,4"), 9, "elements of shape");
+  expect_refused(Kind::kValidationOverflow, one("F4", "4611686018427387905", "0,4"), 9, "size in bits");
+  expect_refused(Kind::kMisalignedSlice, one("F4", "1,3", "0,4"), 9, "whole number of bytes");
+  expect_refused(Kind::kMisalignedSlice, one("F6_E2M3", "2", "0,4"), 9, "whole number of bytes");
+  expect_refused(Kind::kTensorInvalidInfo, one("F32", "2,2", "0,4"), 9, "F32 of shape [2, 2] is 16 bytes");
+  expect_refused(Kind::kMetadataIncompleteBuffer, one("F32", "1", "0,4"), 9,
+                 "describes 4 bytes of data and the file holds 9");
+  expect_refused(Kind::kMetadataIncompleteBuffer, one("F32", "1", "0,4"), 3, "file holds 3");
+  EXPECT_EQ(parse(one("F4", "0,9223372036854775808,4", "0,0"), 0).tensors.size(), 1u);
+  EXPECT_EQ(parse(one("F6_E3M2", "4", "0,3"), 3).tensors.size(), 1u);
+}
+
+TEST(ParseHeader, RefusesHolesOverlapsAndStrayEmptyTensors) {
+  const auto two = [](const char* shape, const char* offsets) {
+    return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
+                       R"("b":{{"dtype":"U8","shape":[{}],"data_offsets":[{}]}}}})",
+                       shape, offsets);
+  };
+  EXPECT_EQ(parse(two("4", "4,8"), 8).tensors.size(), 2u);
+  EXPECT_EQ(parse(two("0", "0,0"), 4).tensors[0].name, "b");
+  EXPECT_EQ(parse(two("0", "4,4"), 4).tensors[1].name, "b");
+  for (const char* offsets : {"5,9", "3,7", "0,4"})
+    expect_refused(Kind::kInvalidOffset, two("4", offsets), 9, "data_offsets");
+  expect_refused(Kind::kInvalidOffset, two("0", "2,2"), 4, "tensor 'b'");
+  expect_refused(Kind::kInvalidOffset, two("0", "5,5"), 4, "tensor 'b'");
+}
+
+TEST(ParseHeader, EscapesAndCutsNamesInMessages) {
+  const std::string json =
+      R"({"a\n\u0000)" + std::string(5000, 'x') + R"(":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
+  expect_safetensors_error(Kind::kInvalidOffset, [&] { parse_header(json, json.size() + 13, "d\ni/f"); },
+                           {"d\\x0ai/f: tensor 'a\\x0a\\x00xxx", "...'"});
+}
+
+TEST(ParseHeader, ChecksTheFileSizeItself) {
+  expect_safetensors_error(Kind::kInvalidHeaderLength, [] { parse_header("{}", 9, "p"); }, {"p: ", "end of the file"});
+}
+
+TEST(ParseHeader, IsFastForNinetyTwoThousandTensors) {
+  std::string json = "{";
+  std::uint64_t at = 0;
+  for (int i = 0; i < 92'000; ++i, at += 8) {
+    json += fmt::format(
+        R"({}"model.layers.{}.mlp.experts.{}.gate_proj.weight":{{"dtype":"BF16","shape":[2,2],"data_offsets":[{},{}]}})",
+        i == 0 ? "" : ",", i / 256, i % 256, at, at + 8);
+  }
+  json += "}";
+  std::size_t count = 0;
+  const double seconds = seconds_of([&] { count = parse(json, at).tensors.size(); });
+  EXPECT_EQ(count, 92'000u);
+  EXPECT_LT(seconds, 3.0);  // 0.15 s in a release build; sanitizers and a busy machine are slower
+  std::cout << "92000 tensors, " << json.size() << " bytes of header: " << seconds << " s\n";
+}
+
+TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
+  std::string json = "{";
+  for (int i = 0; i < 100'000; ++i) {
+    json += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,{}]}})", i == 0 ? "" : ",", i,
+                        i == 0 ? 0 : 16);
+  }
+  json += "}";
+  EXPECT_LT(seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
+}
+
+TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {
+  const auto length = [](std::uint64_t n, std::uint64_t file) {
+    return header_length(base::as_bytes(length_prefix(n)), file, "f");
+  };
+  EXPECT_EQ(length(0, 8), 0u);
+  EXPECT_EQ(length(0x1234, 8 + 0x1234), 0x1234u);
+  EXPECT_EQ(length(kMaxHeaderBytes, kMaxHeaderBytes + 8), kMaxHeaderBytes);
+  expect_safetensors_error(Kind::kHeaderTooLarge, [&] { length(kMaxHeaderBytes + 1, ~0ULL); },
+                           {"f: header length 100000001"});
+  expect_safetensors_error(Kind::kHeaderTooLarge, [&] { length(~0ULL, 100); }, {"18446744073709551615"});
+  expect_safetensors_error(Kind::kInvalidHeaderLength, [&] { length(93, 100); },
+                           {"f: the header of 93 bytes", "100 bytes"});
+  expect_safetensors_error(Kind::kHeaderTooSmall, [&] { length(0, 7); }, {"f: 7 bytes are too few"});
+  expect_safetensors_error(Kind::kHeaderTooSmall, [] { header_length({}, 0, "f"); }, {"f: 0 bytes"});
+}
+
+TEST(HeaderLength, NamesWhatIsNotSafetensors) {
+  const auto refused = [](std::string_view start, std::string_view part) {
+    expect_safetensors_error(Kind::kNotSafetensors,
+                             [&] { header_length(base::as_bytes(start), 200, "dir/m.safetensors"); },
+                             {"dir/m.safetensors: not a safetensors file but", part});
+  };
+  refused("version https://git-lfs.github.com/spec/v1\noid sha256:0123", "git-lfs");
+  refused("version ", "git lfs pull");
+  refused(std::string_view("PK\x03\x04\0\0\x08\x08xxxx", 12), "zip");
+  refused(std::string_view("GGUF\x03\0\0\0", 8), "GGUF");
+  refused("<!DOCTYPE html>", "HTML");
+}
+
+}  // namespace
+}  // namespace cairn::format::testing

@@ -1,0 +1,82 @@
+// What the tests of the format layer share: test data as strings, safetensors files made by hand, and expected errors.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <initializer_list>
+#include <iterator>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "format/safetensors.hpp"
+
+namespace cairn::format::testing {
+
+inline std::string test_data(const std::string& name) {
+  const char* root = std::getenv("CAIRN_TEST_DATA");
+  if (root == nullptr) throw std::runtime_error("CAIRN_TEST_DATA is not set; run the tests through ctest");
+  return std::string(root) + "/" + name;
+}
+
+inline std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot open " + path);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+/// The eight bytes before a header of that length.
+inline std::string length_prefix(std::uint64_t length) {
+  std::string out;
+  for (int i = 0; i < 8; ++i) out += static_cast<char>(length >> (8 * i) & 0xff);
+  return out;
+}
+
+/// A safetensors file as bytes, read as a user reads one: prefix, length, JSON.
+inline SafetensorsHeader read_safetensors(const std::string& file, const std::string& path) {
+  const std::string_view all(file);
+  const std::uint64_t length = header_length(base::as_bytes(all.substr(0, 64)), file.size(), path);
+  return parse_header(all.substr(kPrefixBytes, length), file.size(), path);
+}
+
+/// The header `json` with `data_bytes` bytes of data behind it.
+inline SafetensorsHeader parse(std::string_view json, std::uint64_t data_bytes) {
+  return parse_header(json, kPrefixBytes + json.size() + data_bytes, "dir/x.safetensors");
+}
+
+inline void expect_one_line(const std::string& message, std::initializer_list<std::string_view> parts) {
+  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+  EXPECT_LT(message.size(), 2000u) << message;
+  for (const std::string_view part : parts) EXPECT_THAT(message, ::testing::HasSubstr(std::string(part)));
+}
+
+template <class Action>
+void expect_error(ErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    expect_one_line(error.what(), parts);
+    return;
+  }
+  ADD_FAILURE() << "nothing was thrown; expected a message with '" << (parts.size() == 0 ? "" : *parts.begin()) << "'";
+}
+
+template <class Action>
+void expect_safetensors_error(SafetensorsErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
+  try {
+    action();
+  } catch (const SafetensorsError& error) {
+    EXPECT_STREQ(name_of(error.safetensors_kind()), name_of(kind)) << error.what();
+    EXPECT_EQ(error.kind(), ErrorKind::kFormat);
+    expect_one_line(error.what(), parts);
+    return;
+  }
+  ADD_FAILURE() << "nothing was thrown; expected " << name_of(kind);
+}
+
+}  // namespace cairn::format::testing

@@ -1,0 +1,96 @@
+// The Hugging Face index against one written by Python's json, and which file names may be joined to a directory.
+#include "format/hf_index.hpp"
+
+#include <fmt/format.h>
+
+#include "helpers.hpp"
+
+namespace cairn::format::testing {
+namespace {
+
+using nlohmann::json;
+
+void expect_refused(const std::string& text, std::string_view part) {
+  expect_error(ErrorKind::kFormat, [&] { parse_hf_index(text, "c/model.safetensors.index.json"); },
+               {"c/model.safetensors.index.json: ", part});
+}
+
+TEST(HfIndex, IsByteEqualToPython) {
+  const std::string text = read_file(test_data("golden/model.safetensors.index.json"));
+  const HfIndex index = parse_hf_index(text, "p");
+  EXPECT_EQ(index.weight_map.size(), 16u);
+  EXPECT_EQ(index.weight_map.at("\u4e2d\u6587.\u6743\u91cd"), "model-00003-of-00003.safetensors");
+  EXPECT_EQ(index.weight_map.count(std::string("tab\tnew\nline\0\x1b\x7f", 15)), 1u);
+  EXPECT_EQ(index.metadata.at("total_size"), 18446744073709551615ULL);
+  EXPECT_TRUE(index.extra.empty());
+  EXPECT_EQ(encode_hf_index(index.weight_map, 18446744073709551615ULL, 8030261248), text);
+}
+
+TEST(HfIndex, EncodesWithoutParametersAndWithoutTensors) {
+  EXPECT_EQ(
+      encode_hf_index({{"a", "m.safetensors"}}, 4, 0),
+      "{\n  \"metadata\": {\n    \"total_size\": 4\n  },\n  \"weight_map\": {\n    \"a\": \"m.safetensors\"\n  }\n}\n");
+  EXPECT_EQ(encode_hf_index({}, 0, 0), "{\n  \"metadata\": {\n    \"total_size\": 0\n  },\n  \"weight_map\": {}\n}\n");
+  expect_error(ErrorKind::kUsage, [] { encode_hf_index({{"\xff", "m"}}, 0, 0); }, {"tensor name", "not UTF-8"});
+}
+
+TEST(HfIndex, AcceptsAbsentMetadataAndKeepsOtherKeys) {
+  const HfIndex index =
+      parse_hf_index(R"({"weight_map":{"t":"sub/m-1.safetensors"},"master_weights":true,"z":{"y":[]}})", "p");
+  EXPECT_TRUE(index.metadata.is_object());
+  EXPECT_TRUE(index.metadata.empty());
+  EXPECT_EQ(index.weight_map.at("t"), "sub/m-1.safetensors");
+  EXPECT_EQ(index.extra, json::parse(R"({"master_weights":true,"z":{"y":[]}})"));
+}
+
+TEST(HfIndex, RefusesWhatBreaksItsRules) {
+  expect_refused("", "not valid JSON");
+  expect_refused("[]", "must be an object");
+  expect_refused("{}", "'weight_map' is missing");
+  expect_refused(R"({"weight_map":[]})", "'weight_map' must be an object");
+  expect_refused(R"({"weight_map":{},"metadata":null})", "'metadata' must be an object");
+  expect_refused(R"({"weight_map":{"a\nb":3}})", "tensor 'a\\x0ab': its weight_map value must be a file name");
+  expect_refused(R"({"weight_map":{"t":"../x"}})", "tensor 't': file name '../x'");
+  expect_refused(R"({"weight_map":{"t":"x","\u0074":"y"}})", "'t' appears twice");
+  expect_refused(R"({"weight_map":{},"weight_map":{}})", "'weight_map' appears twice");
+  expect_refused("{\"weight_map\":{}}\xff", "not UTF-8");
+  expect_refused("\xEF\xBB\xBF{\"weight_map\":{}}", "byte order mark");
+  expect_refused(std::string("{\"weight_map\":{}}\0", 18), "NUL");
+  expect_refused(R"({"weight_map":{}} x)", "not valid JSON");
+  expect_refused(R"({"weight_map":{},"x":1e999})", "too large");
+}
+
+TEST(HfIndex, LimitsNesting) {
+  const auto nested = [](std::size_t arrays) {
+    return fmt::format(R"({{"weight_map":{{}},"x":{}{}}})", std::string(arrays, '['), std::string(arrays, ']'));
+  };
+  EXPECT_EQ(parse_hf_index(nested(126), "p").extra.size(), 1u);
+  expect_refused(nested(127), "nested more than 127");
+  expect_refused(std::string(1'000'000, '['), "nested more than 127");
+}
+
+TEST(HfIndex, ReadsNinetyTwoThousandTensors) {
+  std::map<std::string, std::string> map;
+  for (int i = 0; i < 92'000; ++i) map.emplace(fmt::format("model.layers.{}.w", i), "model-00001-of-00163.safetensors");
+  EXPECT_EQ(parse_hf_index(encode_hf_index(map, 1, 1), "p").weight_map, map);
+}
+
+TEST(CheckRelativePath, AcceptsPlainNames) {
+  for (const char* name : {"a", "model-00001-of-00002.safetensors", "sub/dir/a", "..a", "a..", "...", ".hidden", "a b",
+                           "\u00e9", "ab:c", "1:x"}) {
+    EXPECT_NO_THROW(check_relative_path(name, "index")) << name;
+  }
+}
+
+TEST(CheckRelativePath, RefusesWhatLeavesTheDirectory) {
+  for (const char* name : {"",       "/",     "/etc/passwd", "..",   ".",     "../a",         "a/..",
+                           "a/../b", "a/./b", "./a",         "a//b", "a/",    "//host/share", "\\\\host\\share",
+                           "a\\b",   "..\\a", "C:",          "c:a",  "C:\\a", "z:/a"}) {
+    SCOPED_TRACE(name);
+    expect_error(ErrorKind::kFormat, [&] { check_relative_path(name, "c/index.json"); }, {"c/index.json: file name '"});
+  }
+  expect_error(ErrorKind::kFormat, [] { check_relative_path(std::string_view("a\0b", 3), "i"); }, {"a\\x00b", "NUL"});
+}
+
+}  // namespace
+}  // namespace cairn::format::testing

@@ -1,0 +1,177 @@
+// cairn.json: a golden file written without Cairn, every rule of parse_manifest, keys of other versions kept.
+#include "format/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include "helpers.hpp"
+
+namespace cairn::format::testing {
+namespace {
+
+using nlohmann::json;
+
+Manifest golden_manifest() {
+  Manifest manifest;
+  manifest.tool = "cairn 0.1.0";
+  manifest.step = 1000;
+  manifest.has_step = true;
+  manifest.run_id = "7b-\u00e9";
+  manifest.parent = "checkpoint-900";
+  manifest.layout = "tp=4,pp=2,dp=2";
+  manifest.ranks = 16;
+  manifest.block_bytes = 256;
+  manifest.blocks_crc32c = 0x046eb416;
+  manifest.data_files = {{"model-00001-of-00002.safetensors", "model", 1000, 0xd7f3a66f},
+                         {"model-00002-of-00002.safetensors", "model", 1024, 0x0fd72929},
+                         {"optimizer.safetensors", "optimizer", 777, 0x7c04b7e6},
+                         {"poids-\u00e9.safetensors", "poids", 0, 0}};
+  manifest.carried_files = {{"config.json", "", 20, 0x53bc8238}, {"rng/rank-0.bin", "", 33, 0x4d4c5016}};
+  manifest.user_metadata = {{"note", "\"quoted\" \u4e2d"}};
+  manifest.quantisation = {{"optimizer", "int8"}};
+  manifest.extra["some_later_key"]["kept"] = {1, -2, 0.5, nullptr, true};
+  return manifest;
+}
+
+/// The smallest valid manifest, for changing one key at a time.
+json smallest() {
+  return json::parse(R"({"format":"cairn-checkpoint","format_version":1,"tool":"t","block_bytes":4096,
+    "blocks_crc32c":"00000000","data_files":[{"name":"a","section":"model","size_bytes":1,"crc32c":"0000000a"}],
+    "carried_files":[]})");
+}
+
+void expect_refused(const std::string& text, std::string_view part) {
+  expect_error(ErrorKind::kFormat, [&] { parse_manifest(text, "c/cairn.json"); }, {"c/cairn.json: ", part});
+}
+
+TEST(Manifest, EncodesTheGoldenFile) {
+  EXPECT_EQ(encode_manifest(golden_manifest()), read_file(test_data("golden/cairn.json")));
+}
+
+TEST(Manifest, ParsesTheGoldenFile) {
+  const std::string text = read_file(test_data("golden/cairn.json"));
+  const Manifest manifest = parse_manifest(text, "p");
+  const Manifest expected = golden_manifest();
+  EXPECT_EQ(manifest.version, 1);
+  EXPECT_EQ(manifest.tool, expected.tool);
+  EXPECT_TRUE(manifest.has_step);
+  EXPECT_EQ(manifest.step, 1000u);
+  EXPECT_EQ(manifest.run_id, expected.run_id);
+  EXPECT_EQ(manifest.parent, expected.parent);
+  EXPECT_EQ(manifest.layout, expected.layout);
+  EXPECT_EQ(manifest.ranks, 16u);
+  EXPECT_EQ(manifest.block_bytes, 256u);
+  EXPECT_EQ(manifest.blocks_crc32c, expected.blocks_crc32c);
+  ASSERT_EQ(manifest.data_files.size(), 4u);
+  EXPECT_EQ(manifest.data_files[1].name, "model-00002-of-00002.safetensors");
+  EXPECT_EQ(manifest.data_files[1].section, "model");
+  EXPECT_EQ(manifest.data_files[1].size_bytes, 1024u);
+  EXPECT_EQ(manifest.data_files[1].crc32c, 0x0fd72929u);
+  ASSERT_EQ(manifest.carried_files.size(), 2u);
+  EXPECT_EQ(manifest.carried_files[1].name, "rng/rank-0.bin");
+  EXPECT_EQ(manifest.user_metadata, expected.user_metadata);
+  EXPECT_EQ(manifest.quantisation, expected.quantisation);
+  EXPECT_EQ(manifest.extra, expected.extra);
+  EXPECT_EQ(encode_manifest(manifest), text);
+}
+
+TEST(Manifest, LeavesOutWhatIsEmpty) {
+  Manifest manifest;
+  manifest.tool = "t";
+  manifest.block_bytes = 1;
+  const Manifest back = parse_manifest(encode_manifest(manifest), "p");
+  EXPECT_FALSE(back.has_step);
+  EXPECT_TRUE(back.extra.empty());
+  EXPECT_TRUE(back.quantisation.is_object());
+  EXPECT_EQ(json::parse(encode_manifest(manifest)).size(), 7u);
+  manifest.has_step = true;  // step 0 is a step
+  EXPECT_TRUE(parse_manifest(encode_manifest(manifest), "p").has_step);
+}
+
+TEST(Manifest, RefusesMissingAndMistypedKeys) {
+  EXPECT_EQ(parse_manifest(smallest().dump(), "p").data_files.size(), 1u);
+  for (const char* key :
+       {"format", "format_version", "tool", "block_bytes", "blocks_crc32c", "data_files", "carried_files"}) {
+    json changed = smallest();
+    changed.erase(key);
+    expect_refused(changed.dump(), fmt::format("the key '{}' is missing", key));
+  }
+  const json wrong = {{"format", 1},
+                      {"format_version", "1"},
+                      {"tool", nullptr},
+                      {"block_bytes", -1},
+                      {"data_files", json::object()},
+                      {"carried_files", "x"},
+                      {"step", 1.5},
+                      {"run_id", 7},
+                      {"parent", true},
+                      {"layout", json::array()},
+                      {"ranks", "4"},
+                      {"quantisation", json::array()},
+                      {"user_metadata", "x"},
+                      {"blocks_crc32c", 5}};
+  for (const auto& [key, value] : wrong.items()) {
+    json changed = smallest();
+    changed[key] = value;
+    expect_refused(changed.dump(), fmt::format("'{}' must be", key));
+  }
+  for (const char* key : {"name", "size_bytes", "crc32c"}) {
+    json changed = smallest();
+    changed["data_files"][0].erase(key);
+    expect_refused(changed.dump(), fmt::format("data_files[0]: the key '{}' is missing", key));
+  }
+  json changed = smallest();
+  changed["user_metadata"]["k"] = 3;
+  expect_refused(changed.dump(), "'k' must be a string");
+  changed = smallest();
+  changed["data_files"].push_back(3);
+  expect_refused(changed.dump(), "data_files[1]: must be an object");
+}
+
+TEST(Manifest, RefusesBadValues) {
+  const auto refused = [](const char* key, const json& value, std::string_view part) {
+    json changed = smallest();
+    changed[key] = value;
+    expect_refused(changed.dump(), part);
+  };
+  refused("format", "other", "this is no manifest");
+  refused("format_version", 2, "format version 2, this build of Cairn reads up to 1");
+  refused("format_version", 18446744073709551615ULL, "use a newer Cairn");
+  refused("format_version", 0, "version 0");
+  refused("block_bytes", 0, "is 0");
+  for (const char* crc :
+       {"", "1234567", "123456789", "ABCDEF01", "0x123456", "-1234567", "+1234567", " 1234567", "1234567g"}) {
+    refused("blocks_crc32c", crc, "8 lower-case hexadecimal digits");
+  }
+  refused("parent", "../other", "'.' or '..'");
+  json file = smallest()["data_files"][0];
+  refused("carried_files", json::array({file}), "the file 'a' is listed twice");
+  file["name"] = "../../etc/passwd";
+  refused("data_files", json::array({file}), "data_files[0]: file name '../../etc/passwd'");
+}
+
+TEST(Manifest, SaysFirstThatAVersionIsNewer) {
+  expect_refused(R"({"format":"cairn-checkpoint","format_version":9})", "use a newer Cairn");
+}
+
+TEST(Manifest, RefusesTextThatIsNoStrictJson) {
+  expect_refused("", "not valid JSON");
+  expect_refused("[]", "must be an object");
+  expect_refused(R"({"format":"a","format":"b"})", "'format' appears twice");
+  expect_refused(R"({"x":{"y":[{"z":1,"\u007a":2}]}})", "'z' appears twice");
+  const std::string golden = read_file(test_data("golden/cairn.json"));
+  for (std::size_t cut = 0; cut + 2 < golden.size(); cut += 7) expect_refused(golden.substr(0, cut), "not valid JSON");
+}
+
+TEST(Manifest, RefusesToEncodeWhatItCouldNotRead) {
+  Manifest manifest = golden_manifest();
+  manifest.extra["step"] = 1;
+  expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"'step'"});
+  manifest.extra = json::array();
+  expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"no object"});
+  manifest = golden_manifest();
+  manifest.user_metadata["bad"] = "\xff";
+  expect_error(ErrorKind::kUsage, [&] { encode_manifest(manifest); }, {"not UTF-8"});
+}
+
+}  // namespace
+}  // namespace cairn::format::testing

@@ -1,0 +1,271 @@
+#include "exchange_case.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "io/exchange.hpp"
+#include "random.hpp"
+
+namespace cairn::test {
+namespace {
+
+constexpr std::byte kUntouched{0xA5};
+
+std::uint64_t product(std::span<const std::uint64_t> shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
+}
+
+std::uint64_t bytes_of(const Box& box, DType dtype) { return product(box.shape) * bits_of(dtype) / 8; }
+
+/// Copies the elements of `region` from one row-major box to another, bit by bit.
+void copy_elements(DType dtype, const Box& region, const Box& from_box, const std::byte* from, const Box& to_box,
+                   std::byte* to) {
+  const std::uint64_t bits = bits_of(dtype);
+  const std::size_t rank = region.shape.size();
+  std::vector<std::uint64_t> at = region.offset;
+  const auto position = [&](const Box& box) {
+    std::uint64_t flat = 0;
+    for (std::size_t d = 0; d < rank; ++d) flat = flat * box.shape[d] + (at[d] - box.offset[d]);
+    return flat * bits;
+  };
+  for (std::uint64_t left = product(region.shape); left > 0; --left) {
+    const std::uint64_t source = position(from_box);
+    const std::uint64_t target = position(to_box);
+    for (std::uint64_t bit = 0; bit < bits; bit += bits % 8 == 0 ? 8 : 1) {
+      if (bits % 8 == 0) {
+        to[(target + bit) / 8] = from[(source + bit) / 8];
+        continue;
+      }
+      const std::byte value = (from[(source + bit) / 8] >> ((source + bit) % 8)) & std::byte{1};
+      std::byte& out = to[(target + bit) / 8];
+      const auto shift = (target + bit) % 8;
+      out = (out & ~(std::byte{1} << shift)) | (value << shift);
+    }
+    for (std::size_t d = rank; d-- > 0;) {
+      if (++at[d] < region.offset[d] + region.shape[d]) break;
+      at[d] = region.offset[d];
+    }
+  }
+}
+
+/// Cuts a box in random pieces. The last dimension of a packed type stays whole, so that cuts fall between bytes.
+std::vector<Box> random_pieces(std::mt19937_64& random, const Box& whole, DType dtype, int cuts) {
+  std::vector<Box> pieces{whole};
+  for (int i = 0; i < cuts; ++i) {
+    const Box chosen = pieces[uniform(random, 0, pieces.size() - 1)];
+    if (chosen.shape.empty()) break;
+    const std::size_t dims = chosen.shape.size() - (bits_of(dtype) % 8 == 0 ? 0 : 1);
+    if (dims == 0) break;
+    const std::size_t d = uniform(random, 0, dims - 1);
+    if (chosen.shape[d] < 2) continue;
+    Box& first = *std::find(pieces.begin(), pieces.end(), chosen);
+    const std::uint64_t cut = uniform(random, 1, chosen.shape[d] - 1);
+    first.shape[d] = cut;
+    Box second = chosen;
+    second.offset[d] += cut;
+    second.shape[d] -= cut;
+    pieces.push_back(second);
+  }
+  return pieces;
+}
+
+/// A random box inside `whole` that contains `inner` (pass an empty shape for any box).
+Box random_around(std::mt19937_64& random, const Box& whole, const Box& inner, DType dtype) {
+  Box out = inner;
+  const std::size_t dims = whole.shape.size();
+  for (std::size_t d = 0; d < dims; ++d) {
+    if (bits_of(dtype) % 8 != 0 && d + 1 == dims) {
+      out.offset[d] = whole.offset[d];
+      out.shape[d] = whole.shape[d];
+      continue;
+    }
+    const std::uint64_t end = inner.offset[d] + inner.shape[d];
+    out.offset[d] = uniform(random, 0, 2) == 0 ? inner.offset[d] : uniform(random, whole.offset[d], inner.offset[d]);
+    const std::uint64_t new_end = uniform(random, 0, 2) == 0 ? end : uniform(random, end, whole.offset[d] + whole.shape[d]);
+    out.shape[d] = new_end - out.offset[d];
+  }
+  return out;
+}
+
+std::vector<std::uint64_t> random_shape(std::mt19937_64& random, DType dtype, std::uint64_t bytes) {
+  const std::uint64_t rank = uniform(random, bits_of(dtype) % 8 == 0 ? 0 : 2, 4);
+  std::vector<std::uint64_t> shape(rank, 1);
+  std::uint64_t elements = std::max<std::uint64_t>(1, bytes * 8 / bits_of(dtype));
+  for (std::size_t d = 0; d < rank; ++d) {
+    const bool last = d + 1 == rank;
+    shape[d] = last ? std::max<std::uint64_t>(1, elements) : uniform(random, 1, std::min<std::uint64_t>(elements, 40));
+    elements /= shape[d];
+  }
+  if (rank > 1) std::shuffle(shape.begin(), shape.end(), random);
+  if (bits_of(dtype) % 8 != 0) shape.back() = (shape.back() + 7) / 8 * 8;
+  return shape;
+}
+
+void add_tensors(std::mt19937_64& random, ExchangeCase& c) {
+  const DType types[] = {DType::kBF16, DType::kF32, DType::kU8, DType::kF64, DType::kF4, DType::kF6E2M3, DType::kI64};
+  const std::uint64_t tensors = uniform(random, 1, 8);
+  const std::uint64_t files = uniform(random, 1, 4);
+  std::vector<std::uint64_t> end(files);
+  for (auto& header : end) header = uniform(random, 0, 50);
+  for (std::uint64_t t = 0; t < tensors; ++t) {
+    format::StoredTensor tensor;
+    tensor.section = "model";
+    tensor.name = "t" + std::to_string(t);
+    tensor.dtype = types[uniform(random, 0, std::size(types) - 1)];
+    tensor.shape = random_shape(random, tensor.dtype, uniform(random, 0, 3) == 0 ? 16 : c.shape.tensor_bytes);
+    const Box whole{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
+    for (const Box& box : random_pieces(random, whole, tensor.dtype, static_cast<int>(uniform(random, 0, 3)))) {
+      const auto file = static_cast<std::uint32_t>(uniform(random, 0, files - 1));
+      tensor.boxes.push_back({file, end[file], box});
+      end[file] += bytes_of(box, tensor.dtype) + (uniform(random, 0, 3) == 0 ? uniform(random, 1, 9) : 0);
+    }
+    c.stored.tensors.push_back(tensor);
+  }
+  for (std::uint64_t f = 0; f < files; ++f) {
+    c.stored.files.push_back({"f" + std::to_string(f), end[f]});
+    c.files.push_back(random_bytes(random, end[f]));
+  }
+}
+
+void add_parts(std::mt19937_64& random, ExchangeCase& c) {
+  c.parts.resize(static_cast<std::size_t>(c.shape.ranks));
+  const auto add = [&](std::uint64_t rank, std::uint32_t tensor, const Box& memory_box, const Box& part) {
+    auto& mine = c.parts[rank];
+    mine.push_back({tensor, static_cast<std::uint32_t>(mine.size()), memory_box, part});
+  };
+  for (std::uint32_t t = 0; t < c.stored.tensors.size(); ++t) {
+    const format::StoredTensor& tensor = c.stored.tensors[t];
+    const Box whole{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
+    const auto last_rank = static_cast<std::uint64_t>(c.shape.ranks) - 1;
+    for (const Box& piece : random_pieces(random, whole, tensor.dtype, 6)) {
+      const std::uint64_t holders = c.shape.replicas ? uniform(random, 0, 3) : 1;
+      for (std::uint64_t h = 0; h < holders; ++h) {
+        add(uniform(random, 0, last_rank), t, random_around(random, whole, piece, tensor.dtype), piece);
+      }
+    }
+  }
+}
+
+plan::ExtentMap extents_of(const ExchangeCase& c) {
+  std::vector<std::uint64_t> sizes;
+  for (const auto& file : c.stored.files) sizes.push_back(file.size_bytes);
+  return {plan::whole_files(sizes), c.shape.workers, c.shape.grain_bytes};
+}
+
+/// All memory of a rank, as it must be when the parts hold the files' bytes and the rest is untouched.
+std::vector<base::Bytes> memory_of(const ExchangeCase& c, int rank) {
+  std::vector<base::Bytes> memory;
+  for (const plan::MemoryPart& part : c.parts[static_cast<std::size_t>(rank)]) {
+    const format::StoredTensor& tensor = c.stored.tensors[part.tensor];
+    base::Bytes bytes(bytes_of(part.memory_box, tensor.dtype), kUntouched);
+    for (const format::StoredBox& box : tensor.boxes) {
+      Box common = part.part;
+      bool empty = false;
+      for (std::size_t d = 0; d < common.shape.size(); ++d) {
+        const std::uint64_t begin = std::max(box.box.offset[d], part.part.offset[d]);
+        const std::uint64_t end =
+            std::min(box.box.offset[d] + box.box.shape[d], part.part.offset[d] + part.part.shape[d]);
+        empty = empty || begin >= end;
+        common.offset[d] = begin;
+        common.shape[d] = begin < end ? end - begin : 0;
+      }
+      if (empty) continue;
+      copy_elements(tensor.dtype, common, box.box, c.files[box.file].data() + box.offset_bytes, part.memory_box, bytes.data());
+    }
+    memory.push_back(std::move(bytes));
+  }
+  return memory;
+}
+
+io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase& c, const plan::ExtentMap& extents) {
+  const auto rank = static_cast<std::size_t>(communicator.rank());
+  return io::Exchange(communicator, c.stored, extents, c.shape.window_bytes,
+                      plan::transfers_of_memory(communicator.rank(), c.parts[rank], c.stored, extents),
+                      {c.shape.buffer_bytes});
+}
+
+/// Which bytes of the files belong to a tensor.
+std::vector<std::vector<bool>> covered_bytes(const ExchangeCase& c) {
+  std::vector<std::vector<bool>> covered;
+  for (const auto& file : c.stored.files) covered.emplace_back(file.size_bytes, false);
+  for (const auto& tensor : c.stored.tensors) {
+    for (const auto& box : tensor.boxes) {
+      const auto begin = covered[box.file].begin() + static_cast<std::ptrdiff_t>(box.offset_bytes);
+      std::fill(begin, begin + static_cast<std::ptrdiff_t>(bytes_of(box.box, tensor.dtype)), true);
+    }
+  }
+  return covered;
+}
+
+}  // namespace
+
+ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape) {
+  ExchangeCase c;
+  c.shape = shape;
+  add_tensors(random, c);
+  add_parts(random, c);
+  return c;
+}
+
+std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase& c) {
+  const plan::ExtentMap extents = extents_of(c);
+  io::Exchange exchange = make_exchange(communicator, c, extents);
+  const std::vector<base::Bytes> memory = memory_of(c, communicator.rank());
+  const std::vector<std::span<const std::byte>> views(memory.begin(), memory.end());
+  const auto covered = covered_bytes(c);
+  std::uint64_t compared = 0;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+    const bool mine = round < exchange.windows().size();
+    const plan::Window* window = mine ? &exchange.windows()[round] : nullptr;
+    base::Bytes buffer(mine ? window->bytes : 0, kUntouched);
+    const std::uint64_t arrived = exchange.gather(round, views, {window, buffer});
+    std::uint64_t expected = 0;
+    std::size_t at = 0;
+    for (const plan::Extent& part : mine ? window->parts : std::vector<plan::Extent>{}) {
+      for (std::uint64_t i = part.begin; i < part.end; ++i, ++at, ++compared) {
+        const bool has_tensor = covered[part.file][i];
+        expected += has_tensor ? 1 : 0;
+        wrong += buffer[at] != (has_tensor ? c.files[part.file][i] : kUntouched) ? 1 : 0;
+      }
+    }
+    EXPECT_EQ(arrived, expected) << "rank " << communicator.rank() << " round " << round;
+  }
+  EXPECT_EQ(wrong, 0U) << "wrong bytes in the windows of rank " << communicator.rank();
+  return compared;
+}
+
+std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c) {
+  const plan::ExtentMap extents = extents_of(c);
+  io::Exchange exchange = make_exchange(communicator, c, extents);
+  const std::vector<base::Bytes> expected = memory_of(c, communicator.rank());
+  std::vector<base::Bytes> memory;
+  for (const base::Bytes& box : expected) memory.emplace_back(box.size(), kUntouched);
+  const std::vector<std::span<std::byte>> views(memory.begin(), memory.end());
+  std::uint64_t arrived = 0;
+  for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+    const bool mine = round < exchange.windows().size();
+    const plan::Window* window = mine ? &exchange.windows()[round] : nullptr;
+    base::Bytes buffer;
+    for (const plan::Extent& part : mine ? window->parts : std::vector<plan::Extent>{}) {
+      const auto from = c.files[part.file].begin();
+      buffer.insert(buffer.end(), from + static_cast<std::ptrdiff_t>(part.begin), from + static_cast<std::ptrdiff_t>(part.end));
+    }
+    arrived += exchange.scatter(round, {window, buffer}, views);
+  }
+  std::uint64_t wanted = 0;
+  for (const plan::MemoryPart& part : c.parts[static_cast<std::size_t>(communicator.rank())]) {
+    wanted += bytes_of(part.part, c.stored.tensors[part.tensor].dtype);
+  }
+  EXPECT_EQ(arrived, wanted) << "rank " << communicator.rank();
+  std::uint64_t compared = 0;
+  for (std::size_t l = 0; l < memory.size(); ++l) {
+    EXPECT_TRUE(memory[l] == expected[l]) << "memory box " << l << " of rank " << communicator.rank();
+    compared += memory[l].size();
+  }
+  return compared;
+}
+
+}  // namespace cairn::test

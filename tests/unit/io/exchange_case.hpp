@@ -1,0 +1,46 @@
+// A random checkpoint, random shards of it in the memory of some ranks, and what an exchange must make of them - worked
+// out element by element, without the run arithmetic that the exchange uses.
+//
+// Everything follows from one generator, so all ranks of a test hold the same case.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "comm/communicator.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "plan/extents.hpp"
+#include "plan/transfer.hpp"
+
+namespace cairn::test {
+
+struct ExchangeShape {
+  int ranks = 1;
+  int workers = 1;                  ///< ranks that own extents
+  std::uint64_t grain_bytes = 64;
+  std::uint64_t window_bytes = 256;
+  std::uint64_t buffer_bytes = 1ULL << 20;
+  std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly
+  bool replicas = false;            ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
+};
+
+struct ExchangeCase {
+  ExchangeShape shape;
+  format::StoredCheckpoint stored;
+  std::vector<base::Bytes> files;                           ///< what they hold
+  std::vector<std::vector<plan::MemoryPart>> parts;         ///< by rank; part i has local number i
+};
+
+ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape);
+
+/// Collective: gathers all parts and compares every window with the files. Returns the bytes compared on this rank; bytes
+/// of the files that no tensor covers must stay untouched.
+std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase& c);
+
+/// Collective: scatters the files and compares all memory. Returns the bytes compared on this rank.
+std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c);
+
+}  // namespace cairn::test

@@ -1,0 +1,227 @@
+// Extents and windows: every selected byte has one worker and one window, cuts lie on the grain, shares are even.
+#include "plan/extents.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "cairn/error.hpp"
+#include "seeded.hpp"
+
+namespace cairn::plan {
+namespace {
+
+using plan_test::Seeded;
+
+std::vector<Extent> all_extents(const ExtentMap& map) {
+  std::vector<Extent> out;
+  for (int rank = 0; rank < map.workers(); ++rank) {
+    for (const Extent& extent : map.of(rank)) out.push_back(extent);
+  }
+  return out;
+}
+
+/// Joined pieces of a list that is ascending by (file, begin).
+std::vector<FileRange> joined(const std::vector<Extent>& extents) {
+  std::vector<FileRange> out;
+  for (const Extent& e : extents) {
+    EXPECT_LT(e.begin, e.end);
+    if (!out.empty() && out.back().file == e.file && out.back().end == e.begin) {
+      out.back().end = e.end;
+    } else {
+      out.push_back({e.file, e.begin, e.end});
+    }
+  }
+  return out;
+}
+
+std::vector<std::uint64_t> random_sizes(Seeded& random) {
+  std::vector<std::uint64_t> sizes(random.between(1, 6));
+  for (auto& size : sizes) size = random.between(1, 500);
+  return sizes;
+}
+
+std::vector<FileRange> random_ranges(Seeded& random, std::span<const std::uint64_t> sizes, std::uint64_t grain) {
+  if (random.one_in(2)) return whole_files(sizes);
+  std::vector<FileRange> ranges;
+  for (std::uint64_t i = random.between(0, 8); i > 0; --i) {
+    const auto file = static_cast<std::uint32_t>(random.between(0, sizes.size() - 1));
+    const std::uint64_t a = random.between(0, sizes[file]);
+    const std::uint64_t b = random.between(0, sizes[file]);
+    ranges.push_back({file, std::min(a, b), std::max(a, b)});
+  }
+  return widen_to_grain(ranges, sizes, grain);
+}
+
+void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges) {
+  const std::vector<Extent> extents = all_extents(map);
+  std::vector<FileRange> nonempty = ranges;
+  std::erase_if(nonempty, [](const FileRange& r) { return r.begin == r.end; });
+  ASSERT_EQ(joined(extents), joined([&] {
+              std::vector<Extent> as;
+              for (const FileRange& r : nonempty) as.push_back({r.file, r.begin, r.end, 0});
+              return as;
+            }()));
+  std::uint64_t total = 0;
+  std::vector<std::uint64_t> cells(static_cast<std::size_t>(map.workers()));
+  const std::uint64_t grain = map.grain_bytes();
+  std::set<std::tuple<std::uint32_t, std::uint64_t>> seen_cells;
+  for (const Extent& e : extents) {
+    total += e.end - e.begin;
+    for (std::uint64_t cell = e.begin / grain; cell <= (e.end - 1) / grain; ++cell) {
+      ASSERT_TRUE(seen_cells.insert({e.file, cell}).second) << "cell " << cell << " of file " << e.file << " has two owners";
+      ++cells[static_cast<std::size_t>(e.rank)];
+    }
+  }
+  EXPECT_EQ(total, map.total_bytes());
+  const auto [least, most] = std::minmax_element(cells.begin(), cells.end());
+  EXPECT_LE(*most - *least, 1U);
+}
+
+void check_covering(Seeded& random, const ExtentMap& map, std::span<const std::uint64_t> sizes) {
+  const auto file = static_cast<std::uint32_t>(random.between(0, sizes.size()));
+  const std::uint64_t a = random.between(0, 520);
+  const std::uint64_t b = random.between(0, 520);
+  std::vector<Extent> expected;
+  int first = 0;
+  int last = -1;
+  for (Extent e : all_extents(map)) {
+    if (e.file != file) continue;
+    if (first > last) first = e.rank;
+    last = e.rank;
+    e.begin = std::max(e.begin, std::min(a, b));
+    e.end = std::min(e.end, std::max(a, b));
+    if (e.begin < e.end) expected.push_back(e);
+  }
+  EXPECT_EQ(map.covering(file, std::min(a, b), std::max(a, b)), expected);
+  EXPECT_EQ(map.workers_of_file(file).first, first);
+  EXPECT_EQ(map.workers_of_file(file).last, last);
+}
+
+void check_windows(Seeded& random, const ExtentMap& map) {
+  const std::uint64_t grain = map.grain_bytes();
+  const std::uint64_t limit = grain + random.between(0, 5 * grain);
+  std::uint64_t checked = 0;
+  for (int rank = 0; rank < map.workers(); ++rank) {
+    const std::vector<Extent> extents = map.of(rank);
+    std::vector<Extent> parts;
+    for (const Window& window : cut_windows(extents, limit, grain)) {
+      std::uint64_t bytes = 0;
+      ASSERT_FALSE(window.parts.empty());
+      for (const Extent& part : window.parts) {
+        bytes += part.end - part.begin;
+        EXPECT_EQ(part.rank, rank);
+        const bool whole_start = std::any_of(extents.begin(), extents.end(), [&](const Extent& e) {
+          return e.file == part.file && e.begin == part.begin;
+        });
+        EXPECT_TRUE(whole_start || part.begin % grain == 0);
+        parts.push_back(part);
+      }
+      EXPECT_EQ(bytes, window.bytes);
+      EXPECT_LE(bytes, limit);
+      checked += bytes;
+    }
+    EXPECT_EQ(joined(parts), joined(extents));
+  }
+  EXPECT_EQ(checked, map.total_bytes());
+}
+
+TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
+  Seeded random("ExtentMap.RandomMaps");
+  SCOPED_TRACE(random.note());
+  for (int round = 0; round < 1500; ++round) {
+    const std::vector<std::uint64_t> sizes = random_sizes(random);
+    const std::uint64_t grain = random.between(1, 70);
+    const std::vector<FileRange> ranges = random_ranges(random, sizes, grain);
+    const int workers = static_cast<int>(random.between(1, 64));
+    const ExtentMap map(ranges, workers, grain);
+    check_map(map, ranges);
+    for (int i = 0; i < 5; ++i) check_covering(random, map, sizes);
+    check_windows(random, map);
+    if (HasFailure()) FAIL() << "round " << round << " grain " << grain << " workers " << workers;
+  }
+}
+
+TEST(ExtentMap, CutsFallOnTheGrain) {
+  const std::uint64_t sizes[] = {100, 50};
+  const ExtentMap map(whole_files(sizes), 3, 16);  // 7 + 4 cells: 4, 4, 3
+  EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 64, 0}}));
+  EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 64, 100, 1}, {1, 0, 16, 1}}));
+  EXPECT_EQ(map.of(2), (std::vector<Extent>{{1, 16, 50, 2}}));
+  EXPECT_TRUE(map.of(3).empty());
+  EXPECT_TRUE(map.of(-1).empty());
+}
+
+TEST(ExtentMap, MoreWorkersThanCells) {
+  const std::uint64_t sizes[] = {10};
+  const ExtentMap map(whole_files(sizes), 1000, 4);
+  EXPECT_EQ(all_extents(map), (std::vector<Extent>{{0, 0, 4, 0}, {0, 4, 8, 1}, {0, 8, 10, 2}}));
+  EXPECT_EQ(map.workers_of_file(0).last, 2);
+}
+
+TEST(ExtentMap, NothingToDo) {
+  const ExtentMap map({}, 4, 4096);
+  EXPECT_EQ(map.total_bytes(), 0U);
+  EXPECT_TRUE(map.of(0).empty());
+  EXPECT_TRUE(map.covering(0, 0, 100).empty());
+  EXPECT_GT(map.workers_of_file(0).first, map.workers_of_file(0).last);
+  const std::uint64_t empty[] = {0, 7, 0};
+  EXPECT_EQ(ExtentMap(whole_files(empty), 2, 4).total_bytes(), 7U);
+}
+
+TEST(ExtentMap, SizesNearTheEndOf64Bits) {
+  const std::uint64_t huge = (1ULL << 63) + 12345;
+  const std::uint64_t grain = 4ULL << 20;
+  const std::uint64_t sizes[] = {huge};
+  const ExtentMap map(whole_files(sizes), 16384, grain);
+  std::uint64_t at = 0;
+  for (int rank = 0; rank < map.workers(); ++rank) {
+    const auto extents = map.of(rank);
+    ASSERT_EQ(extents.size(), 1U);
+    EXPECT_EQ(extents[0].begin, at);
+    EXPECT_EQ(at % grain, 0U);
+    at = extents[0].end;
+  }
+  EXPECT_EQ(at, huge);
+  const auto tail = map.covering(0, huge - 1, UINT64_MAX);
+  EXPECT_EQ(tail, (std::vector<Extent>{{0, huge - 1, huge, 16383}}));
+  const auto wide = widen_to_grain({{0, huge - 1, huge}}, sizes, grain);
+  EXPECT_EQ(wide, (std::vector<FileRange>{{0, huge - huge % grain, huge}}));
+  const std::uint64_t largest[] = {UINT64_MAX};
+  EXPECT_EQ(widen_to_grain({{0, UINT64_MAX - 1, UINT64_MAX}}, largest, grain).at(0).end, UINT64_MAX);
+}
+
+TEST(ExtentMap, RefusesRangesThatShareACell) {
+  EXPECT_THROW(ExtentMap({{0, 0, 10}, {0, 12, 20}}, 2, 16), Error);
+  EXPECT_THROW(ExtentMap({{0, 32, 40}, {0, 0, 10}}, 2, 16), Error);
+  EXPECT_THROW(ExtentMap({{1, 0, 10}, {0, 0, 10}}, 2, 16), Error);
+  EXPECT_THROW(ExtentMap({{0, 9, 3}}, 2, 16), Error);
+  EXPECT_THROW(ExtentMap({}, 0, 16), Error);
+  EXPECT_THROW(ExtentMap({}, 1, 0), Error);
+  EXPECT_NO_THROW(ExtentMap({{0, 0, 10}, {0, 17, 20}}, 2, 16));
+}
+
+TEST(WidenToGrain, MergesAndClips) {
+  const std::uint64_t sizes[] = {100, 30};
+  EXPECT_EQ(widen_to_grain({{1, 5, 6}, {0, 90, 95}, {0, 3, 4}, {0, 14, 18}, {0, 50, 50}}, sizes, 16),
+            (std::vector<FileRange>{{0, 0, 32}, {0, 80, 96}, {1, 0, 16}}));
+  EXPECT_EQ(widen_to_grain({{0, 97, 98}}, sizes, 16), (std::vector<FileRange>{{0, 96, 100}}));
+  EXPECT_THROW(widen_to_grain({{2, 0, 1}}, sizes, 16), Error);
+  EXPECT_THROW(widen_to_grain({{1, 0, 31}}, sizes, 16), Error);
+}
+
+TEST(CutWindows, SpansFilesAndCutsOnTheGrain) {
+  const std::vector<Extent> extents = {{0, 5, 20, 3}, {1, 0, 40, 3}};
+  const auto windows = cut_windows(extents, 32, 8);
+  ASSERT_EQ(windows.size(), 2U);
+  EXPECT_EQ(windows[0].parts, (std::vector<Extent>{{0, 5, 20, 3}, {1, 0, 16, 3}}));
+  EXPECT_EQ(windows[0].bytes, 31U);
+  EXPECT_EQ(windows[1].parts, (std::vector<Extent>{{1, 16, 40, 3}}));
+  EXPECT_TRUE(cut_windows({}, 32, 8).empty());
+  EXPECT_THROW(cut_windows(extents, 7, 8), Error);
+}
+
+}  // namespace
+}  // namespace cairn::plan

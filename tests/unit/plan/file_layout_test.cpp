@@ -1,0 +1,193 @@
+// File layouts: names, order, indexes and headers, read back by the parser; torch's sharded dialect key by key.
+#include "plan/file_layout.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string_view>
+
+#include "cairn/error.hpp"
+#include "format/hf_index.hpp"
+#include "format/safetensors.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::plan {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+format::SafetensorsHeader parsed(const DataFile& file) {
+  const std::string_view json = std::string_view(file.header).substr(8);
+  return format::parse_header(json, file.size_bytes, file.name);
+}
+
+std::vector<std::string> names_of(const FileLayout& layout) {
+  std::vector<std::string> names;
+  for (const DataFile& file : layout.files) names.push_back(file.name);
+  return names;
+}
+
+std::string error_of(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Catalog small_catalog() {
+  return make_catalog({{"model", "l.10.w", DType::kBF16, {4, 4}},
+                       {"model", "l.2.w", DType::kBF16, {4, 4}},
+                       {"model", "l.2.b", DType::kF32, {3}},
+                       {"optimizer", "l.2.w/moment1_0", DType::kF32, {4, 4}},
+                       {"adapter", "lora", DType::kF32, {2}},
+                       {"ema", "step", DType::kI64, {}}});
+}
+
+TEST(LayOutHf, OneFilePerSection) {
+  const Catalog catalog = small_catalog();
+  const FileLayout layout = lay_out_hf(catalog, {});
+  EXPECT_THAT(names_of(layout), ElementsAre("model.safetensors", "optimizer.safetensors", "adapter_model.safetensors",
+                                            "ema.safetensors"));
+  EXPECT_TRUE(layout.index_files.empty());
+  ASSERT_EQ(layout.stored.tensors.size(), 6U);
+  const auto header = parsed(layout.files[0]);
+  EXPECT_EQ(header.metadata, (std::map<std::string, std::string>{{"format", "pt"}}));
+  EXPECT_EQ(header.data_start, 4096U);
+  EXPECT_EQ(layout.files[0].header.size(), 4096U);
+  EXPECT_EQ(layout.files[0].size_bytes, 4096U + 12 + 32 + 32);
+  EXPECT_EQ(layout.files[3].section, "ema");
+  // In the file: wide dtypes first, then names by bytes; in the catalog: natural order.
+  EXPECT_EQ(header.tensors[0].name, "l.2.b");
+  EXPECT_EQ(header.tensors[1].name, "l.10.w");
+  for (std::size_t t = 0; t < 3; ++t) {
+    const auto& stored = layout.stored.tensors[t];
+    EXPECT_EQ(stored.name, catalog.tensors[t].name);
+    ASSERT_EQ(stored.boxes.size(), 1U);
+    EXPECT_EQ(stored.boxes[0].box, shard::whole(catalog.tensors[t].shape));
+  }
+  EXPECT_EQ(layout.stored.tensors[0].boxes[0].offset_bytes, 4096U);       // l.2.b
+  EXPECT_EQ(layout.stored.tensors[1].boxes[0].offset_bytes, 4096U + 44);  // l.2.w
+  EXPECT_EQ(layout.stored.tensors[2].boxes[0].offset_bytes, 4096U + 12);  // l.10.w
+}
+
+TEST(LayOutHf, SplitsInCatalogOrderAndWritesIndexes) {
+  LayoutOptions options;
+  options.max_file_bytes = 44;
+  options.align_bytes = 8;
+  const FileLayout layout = lay_out_hf(small_catalog(), options);
+  EXPECT_THAT(names_of(layout), ElementsAre("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors",
+                                            "optimizer.safetensors", "adapter_model.safetensors", "ema.safetensors"));
+  ASSERT_EQ(layout.index_files.size(), 1U);
+  const auto index = format::parse_hf_index(layout.index_files.at("model.safetensors.index.json"), "index");
+  EXPECT_EQ(index.weight_map, (std::map<std::string, std::string>{{"l.10.w", "model-00002-of-00002.safetensors"},
+                                                                  {"l.2.b", "model-00001-of-00002.safetensors"},
+                                                                  {"l.2.w", "model-00001-of-00002.safetensors"}}));
+  EXPECT_EQ(index.metadata["total_size"], 76);
+  EXPECT_EQ(index.metadata["total_parameters"], 35);
+  options.max_file_bytes = 1;
+  const FileLayout single = lay_out_hf(make_catalog({{"optimizer", "a", DType::kF32, {1}}, {"optimizer", "b", DType::kF32, {1}}}), options);
+  const auto optimizer = format::parse_hf_index(single.index_files.at("optimizer.safetensors.index.json"), "index");
+  EXPECT_EQ(optimizer.metadata["total_size"], 8);
+  EXPECT_FALSE(optimizer.metadata.contains("total_parameters"));
+}
+
+TEST(LayOutHf, NoTensorsNoFiles) {
+  const FileLayout layout = lay_out_hf({}, {});
+  EXPECT_TRUE(layout.files.empty());
+  EXPECT_TRUE(layout.index_files.empty());
+}
+
+TEST(LayOutHf, TensorsWithoutElementsAreKept) {
+  const FileLayout layout = lay_out_hf(make_catalog({{"model", "none", DType::kF32, {0, 7}}}), {});
+  ASSERT_EQ(layout.files.size(), 1U);
+  EXPECT_EQ(layout.files[0].size_bytes, 4096U);
+  EXPECT_EQ(parsed(layout.files[0]).tensors.at(0).shape, (std::vector<std::uint64_t>{0, 7}));
+}
+
+TEST(LayOutHf, RefusesSectionsThatCannotNameAFile) {
+  for (const char* section : {"", ".", "..", "a/b", "/a", "a\\b", "c:x"}) {
+    const Catalog catalog = make_catalog({{section, "w", DType::kF32, {1}}});
+    EXPECT_THAT(error_of([&] { lay_out_hf(catalog, {}); }), HasSubstr("cannot name a file")) << section;
+  }
+  const Catalog clash = make_catalog({{"adapter", "w", DType::kF32, {1}}, {"adapter_model", "w", DType::kF32, {1}}});
+  EXPECT_THAT(error_of([&] { lay_out_hf(clash, {}); }), HasSubstr("would both write file 'adapter_model.safetensors'"));
+}
+
+TEST(LayOutHf, RefusesSizesThatOverflow) {
+  const Catalog catalog = make_catalog({{"model", "w", DType::kF32, {1ULL << 62, 4}}});
+  EXPECT_THAT(error_of([&] { lay_out_hf(catalog, {}); }), HasSubstr("'w'"));
+}
+
+TEST(LayOutShards, WritesTorchsMetadata) {
+  const Catalog catalog = make_catalog({{"model", "w", DType::kBF16, {4, 6}},
+                                        {"model", "caf\xc3\xa9\"", DType::kF32, {2}},
+                                        {"optimizer", "w/moment1_0", DType::kF32, {}}});
+  const std::uint32_t cafe = 0;
+  const std::uint32_t w = 1;
+  const std::uint32_t moment = 2;
+  const std::vector<std::vector<HeldBox>> held = {
+      {{cafe, {{0}, {2}}}, {w, {{0, 0}, {4, 2}}}, {w, {{0, 4}, {4, 2}}}, {moment, {}}},
+      {{cafe, {{2}, {0}}}},
+      {{w, {{0, 2}, {4, 2}}}, {w, {{0, 0}, {4, 2}}}, {moment, {}}}};
+  const FileLayout layout = lay_out_shards(catalog, held, {});
+  EXPECT_THAT(names_of(layout), ElementsAre("shard-00001-model-00001-of-00001.safetensors",
+                                            "shard-00003-model-00001-of-00002.safetensors",
+                                            "shard-00003-model-00002-of-00002.safetensors"));
+  EXPECT_TRUE(layout.index_files.empty());
+  // café goes to rank 1 alone; then each shared box to the less burdened holder.
+  const auto first = parsed(layout.files[0]);
+  EXPECT_EQ(first.metadata.at("format"), "pt");
+  EXPECT_EQ(first.metadata.at("DCP_VERSION"), "1.0");
+  EXPECT_EQ(first.metadata.at("DCP_SHARDING_INFO"),
+            R"({"caf\u00e9\"": {"saved_offsets": [0]}, "w": {"saved_offsets": [0, 4]}, )"
+            R"("optimizer.w/moment1_0": {"saved_offsets": []}})");
+  EXPECT_EQ(first.metadata.at("cairn.sections"), R"({"optimizer.w/moment1_0": ["optimizer", "w/moment1_0"]})");
+  const auto second = parsed(layout.files[1]);
+  EXPECT_EQ(second.metadata.at("DCP_SHARDING_INFO"), R"({"w": {"saved_offsets": [0, 0]}})");
+  EXPECT_FALSE(second.metadata.contains("cairn.sections"));
+  EXPECT_EQ(parsed(layout.files[2]).metadata.at("DCP_SHARDING_INFO"), R"({"w": {"saved_offsets": [0, 2]}})");
+  EXPECT_EQ(second.tensors.at(0).shape, (std::vector<std::uint64_t>{4, 2}));
+  ASSERT_EQ(layout.stored.tensors[w].boxes.size(), 3U);
+  EXPECT_EQ(layout.stored.tensors[w].boxes[0].box, (Box{{0, 0}, {4, 2}}));
+  EXPECT_EQ(layout.stored.tensors[w].boxes[0].file, 1U);
+  EXPECT_EQ(layout.stored.tensors[w].boxes[1].file, 2U);
+  EXPECT_EQ(layout.stored.tensors[w].boxes[2].file, 0U);
+}
+
+TEST(LayOutShards, BalancesReplicas) {
+  std::vector<CatalogTensor> tensors;
+  std::vector<HeldBox> everything;
+  for (std::uint32_t i = 0; i < 64; ++i) {
+    tensors.push_back({"model", "t" + std::to_string(i), DType::kU8, {100}});
+    everything.push_back({i, {{0}, {100}}});
+  }
+  LayoutOptions options;
+  options.align_bytes = 8;
+  const std::vector<std::vector<HeldBox>> held(4, everything);
+  const FileLayout layout = lay_out_shards(make_catalog(tensors), held, options);
+  ASSERT_EQ(layout.files.size(), 4U);
+  for (const DataFile& file : layout.files) EXPECT_EQ(file.size_bytes - file.header.size(), 1600U);
+}
+
+TEST(LayOutShards, KeepsTensorsWithoutElementsAndSkipsIdleRanks) {
+  const Catalog catalog = make_catalog({{"model", "none", DType::kF32, {0, 3}}, {"model", "w", DType::kF32, {2}}});
+  const FileLayout layout = lay_out_shards(catalog, {{}, {{0, {{0, 0}, {0, 3}}}}, {{0, {{0, 0}, {0, 3}}}, {1, {{0}, {2}}}}}, {});
+  EXPECT_THAT(names_of(layout), ElementsAre("shard-00002-model-00001-of-00001.safetensors",
+                                            "shard-00003-model-00001-of-00001.safetensors"));
+  EXPECT_EQ(parsed(layout.files[0]).tensors.at(0).shape, (std::vector<std::uint64_t>{0, 3}));
+  ASSERT_EQ(layout.stored.tensors[0].boxes.size(), 1U);
+}
+
+TEST(LayOutShards, RefusesHolesAndNamesThatMeet) {
+  const Catalog catalog = make_catalog({{"model", "w", DType::kF32, {4}}});
+  EXPECT_THAT(error_of([&] { lay_out_shards(catalog, {{{0, {{0}, {3}}}}}, {}); }), HasSubstr("elements [3:4] are held by no rank"));
+  EXPECT_THAT(error_of([&] { lay_out_shards(catalog, {{{1, {{0}, {3}}}}}, {}); }), HasSubstr("rank 0 holds tensor number 1"));
+  const Catalog clash = make_catalog({{"model", "ema.w", DType::kF32, {1}}, {"ema", "w", DType::kF32, {1}}});
+  EXPECT_THAT(error_of([&] { lay_out_shards(clash, {}, {}); }), HasSubstr("under the name 'ema.w'"));
+}
+
+}  // namespace
+}  // namespace cairn::plan

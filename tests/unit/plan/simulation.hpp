@@ -1,0 +1,62 @@
+// A whole save and a whole load in one process: every rank's plan is made and carried out on files in memory, and every
+// byte is counted.
+//
+// The oracle knows nothing of runs: it moves single cells. A cell is one element, or four of a packed dtype (a whole
+// number of bytes; test layouts cut packed tensors between cells).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "plan/catalog.hpp"
+#include "plan/coverage.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
+#include "seeded.hpp"
+
+namespace cairn::plan_test {
+
+using Bytes = std::vector<std::byte>;
+
+/// What one rank holds: box number `local` of the list is a box of `tensor`.
+struct Held {
+  std::uint32_t tensor = 0;
+  Box box;
+};
+
+struct World {
+  plan::Catalog catalog;
+  std::vector<Bytes> truth;  ///< of each tensor
+  std::vector<std::vector<Held>> held;  ///< by rank
+};
+
+struct Knobs {
+  std::uint64_t grain_bytes = 64;
+  std::uint64_t window_bytes = 256;
+  std::uint64_t share_bytes = 32;
+};
+
+/// A few tensors of several sections and dtypes, held by nobody yet.
+World random_world(Seeded& random);
+
+/// Lets `ranks` ranks hold every element of every tensor in random ways.
+void hold_at_random(Seeded& random, World& world, int ranks);
+
+/// Adds what rank `claim.rank` holds, claim by claim (claim.local is numbered anew).
+void hold(World& world, std::uint32_t tensor, const std::vector<plan::Claim>& claims);
+
+/// The bytes of a box of a tensor, cell by cell.
+Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
+
+/// Saves the world: provisions, transfers, records, windows, runs. Fails the test unless every byte of every data section
+/// is written exactly once, inside its owner's window, and no header byte is. Returns the files.
+std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
+
+/// Loads everything that the world's ranks hold from the files. Fails the test unless every byte arrives exactly once and
+/// is the truth. `selective`: only the ranges that somebody wants take part, else whole files. Returns bytes checked.
+std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& stored, const std::vector<Bytes>& files,
+                            const Knobs& knobs, bool selective);
+
+}  // namespace cairn::plan_test
