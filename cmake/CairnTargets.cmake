@@ -9,10 +9,6 @@ target_compile_options(cairn_options INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-str
 if(CAIRN_WERROR)
   target_compile_options(cairn_options INTERFACE -Werror)
 endif()
-if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-  # With -O3 GCC 12 sees an overlap in every "text" + string (GCC bug 105651).
-  target_compile_options(cairn_options INTERFACE -Wno-restrict)
-endif()
 if(CAIRN_SANITIZER STREQUAL "address")
   # Without the checks that cost most time to compile and whose findings the address sanitizer has as well.
   target_compile_options(cairn_options INTERFACE -fsanitize=address,undefined -fno-sanitize=null,vptr,object-size
