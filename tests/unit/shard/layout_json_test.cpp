@@ -1,6 +1,8 @@
 // The JSON form: the examples of src/shard/README.md, each key on a small tensor, and an error per broken rule.
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "layout_data.hpp"
 #include "shard/layout.hpp"
 
@@ -126,6 +128,23 @@ TEST(LayoutJson, FlatRulesAfterCuts) {
   const auto padded = held_of(R"({"mesh": [["dp", 4]], "rules": [{"match": "w", "flat": {"kind": "zero1", "axis": "dp"}}]})", {3});
   EXPECT_EQ(padded[1], (Boxes{{{2}, {1}}}));
   EXPECT_EQ(padded[2], std::nullopt);
+}
+
+TEST(LayoutJson, EqualFlatRulesShareABuffer) {
+  const auto held_first = [](const char* second_flat) {
+    State state;
+    state.add("model", "a", {6});
+    state.add("model", "b", {2});
+    const std::string text = fmt::format(R"({{"mesh": [["dp", 2]], "rules": [
+        {{"match": "a", "flat": {{"kind": "zero1", "axis": "dp"}}}}, {{"match": "b", "flat": {}}}]}})", second_flat);
+    return state.bind(Layout::from_text(text), Model{}).held_by(0);
+  };
+  const auto shared = held_first(R"({"axis": "dp", "kind": "zero1"})");  // eight elements, four each
+  ASSERT_EQ(shared.size(), 1U);
+  EXPECT_EQ(shared[0].boxes, (Boxes{{{0}, {4}}}));
+  const auto apart = held_first(R"({"axis": "dp", "kind": "zero1", "buffer": "second"})");  // padded to eight and four
+  ASSERT_EQ(apart.size(), 2U);
+  EXPECT_EQ(apart[1].boxes, (Boxes{{{0}, {2}}}));
 }
 
 TEST(LayoutJson, SectionsAndRoles) {

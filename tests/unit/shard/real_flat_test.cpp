@@ -276,7 +276,7 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, Megatron,
-                         testing::Values(std::pair{"tp2_dp2_dpreshard", 76}, std::pair{"tp2_pp2", 38}),
+                         testing::Values(std::pair{"tp2_dp2_dpreshard", 68}, std::pair{"tp2_pp2", 34}),
                          [](const auto& test) { return test.param.first; });
 
 }  // namespace
