@@ -43,7 +43,7 @@ void reductions_of_integers(Communicator& communicator) {
     all_xor ^= kHigh + rank * 5;
     all_or |= kHigh + rank * 5;
   }
-  for (const std::size_t count : {0U, 1U, 5U, 33U}) {
+  for (const std::size_t count : {0U, 1U, 9U}) {
     const auto reduce = [&](std::uint64_t value, ReduceOp op) {
       std::vector<std::uint64_t> values(count, value);
       communicator.all_reduce(std::span(values), op);
