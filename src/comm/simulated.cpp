@@ -77,22 +77,14 @@ class SimulatedRequest final : public Request {
   void post_send(std::span<const std::byte> data) {
     const std::lock_guard lock(world_->mutex);
     post_->from = data;
-<<<<<<< HEAD
-    enqueue(&Channel::sends);
-=======
     channel().sends.push_back(post_);
     match();
->>>>>>> wt-comm
   }
   void post_receive(std::span<std::byte> data) {
     const std::lock_guard lock(world_->mutex);
     post_->into = data;
-<<<<<<< HEAD
-    enqueue(&Channel::receives);
-=======
     channel().receives.push_back(post_);
     match();
->>>>>>> wt-comm
   }
 
   bool test() override {
@@ -125,15 +117,8 @@ class SimulatedRequest final : public Request {
                        is_send_ ? post_->from.size() : post_->into.size(), route_.from, route_.to, route_.tag);
   }
 
-<<<<<<< HEAD
-  void enqueue(std::deque<std::shared_ptr<Post>> Channel::*queue) {
-    const std::lock_guard lock(world_->mutex);
-    Channel& both = channel();  // may insert into the group's map: only with the mutex held
-    (both.*queue).push_back(post_);
-=======
   void match() {
     Channel& both = channel();
->>>>>>> wt-comm
     while (!both.sends.empty() && !both.receives.empty()) {
       Post& send = *both.sends.front();
       Post& receive = *both.receives.front();
