@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/progress.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
@@ -126,6 +127,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
       engine_(choose_engine(communicator, options_.engine)) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
+  const WatchedCall watched(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
   const std::vector<std::uint64_t> sizes = file_sizes(checkpoint_.stored);

@@ -12,6 +12,7 @@
 #include "checkpoint/progress.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/window_io.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
@@ -231,6 +232,7 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
 
 VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   PhaseClock clock;
+  const WatchedCall watched(communicator, clock);
   clock.begin("open");
   const fs::path path = given.has_filename() ? given : given.parent_path();
   base::Bytes shared;
