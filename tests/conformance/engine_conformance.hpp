@@ -1,5 +1,5 @@
 // What every engine must do, as test bodies that know neither MPI nor files: conformance_memory_test.cpp runs them on
-// simulated ranks, conformance_mpiio_test.cpp on MPI.
+// simulated ranks, conformance_files_test.cpp on MPI.
 //
 // What the engine wrote is read back by other means (FileAccess), and by the engine on another division of the files.
 #pragma once

@@ -1,4 +1,4 @@
-// The conformance suite on engine "mpiio", and what only it has: hints.
+// The conformance suite on the engines that write files, and what only "mpiio" has: hints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -11,17 +11,22 @@
 namespace cairn::test {
 namespace {
 
-class MpiioEngineConformance : public testing::TestWithParam<std::size_t> {};
+class FileEngineConformance : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
 
-TEST_P(MpiioEngineConformance, Holds) {
+TEST_P(FileEngineConformance, Holds) {
+  const auto [engine, number] = GetParam();
   const SharedTempDir directory;
   const PosixAccess files;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  engine_tests()[GetParam()].body({*communicator, "mpiio", directory.path(), files, {}});
+  engine_tests()[number].body({*communicator, engine, directory.path(), files, {}});
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, MpiioEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
-                         [](const auto& param) { return engine_tests()[param.param].name; });
+INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
+                         testing::Combine(testing::Values("mpiio", "posix"),
+                                          testing::Range(std::size_t{0}, engine_tests().size())),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
+                         });
 
 TEST(MpiioEngine, TakesHintsOfTheUser) {
   const SharedTempDir directory;
