@@ -77,7 +77,8 @@ void print_document(Output& output, const Report& report, const DemoState& state
 int run_demo_save(Context& context, const DemoOptions& options) {
   check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
   const std::string layout = demo_layout(context.communicator, options.layout);
-  const DemoState state = demo_state(options.model.empty() ? kDefaultModel : options.model, options.layers);
+  const std::string model = options.model.empty() ? kDefaultModel : options.model;
+  const DemoState state = demo_state(context.communicator, model, options.layers);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   checkpoint::PhaseClock clock;
   std::optional<HeldState> held;
