@@ -176,12 +176,9 @@ std::vector<std::string> carried_files(const Directory& directory) {
 
 const char* name_of(Dialect dialect) {
   switch (dialect) {
-    case Dialect::kHuggingFace:
-      return "Hugging Face";
-    case Dialect::kDcpSafetensors:
-      return "torch DCP safetensors";
-    case Dialect::kPaddle:
-      return "PaddlePaddle";
+    case Dialect::kHuggingFace: return "Hugging Face";
+    case Dialect::kDcpSafetensors: return "torch DCP safetensors";
+    case Dialect::kPaddle: return "PaddlePaddle";
   }
   return "unknown";
 }

@@ -2,6 +2,7 @@
 #include "io/exchange_messages.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <type_traits>
 
@@ -15,6 +16,8 @@ constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
 constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
 constexpr std::uint64_t kSelfPieceBytes = 1ULL << 20;
+constexpr int kIdlePolls = 50;
+constexpr std::chrono::microseconds kIdleSleep{20};
 
 /// Where a batch of an item lies on this side.
 template <class Pointer>
@@ -130,6 +133,15 @@ bool Lane<Pointer>::poll() {
 }
 
 template <class Pointer>
+void Lane<Pointer>::finish() {
+  for (InFlight& flight : in_flight_) {
+    flight.request->wait();
+    complete(flight);
+  }
+  in_flight_.clear();
+}
+
+template <class Pointer>
 bool Lane<Pointer>::post_next() {
   if (!cutter_.next() || in_flight_.size() == kInFlightPerLane) return false;
   const Message message = *cutter_.next();
@@ -182,16 +194,20 @@ void SelfCopy::copy_some() {
 }
 
 void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, SelfCopy& own) {
-  while (!(incoming.done() && outgoing.done() && own.done())) {
+  int idle_polls = 0;
+  while (!(incoming.all_posted() && outgoing.all_posted() && own.done())) {
     const bool received = incoming.poll();
     const bool sent = outgoing.poll();
-    if (received || sent) continue;
-    if (!own.done()) {
+    if (received || sent) {
+      idle_polls = 0;
+    } else if (!own.done()) {
       own.copy_some();
-    } else {
-      std::this_thread::yield();  // ranks may outnumber cores
+    } else if (++idle_polls > kIdlePolls) {
+      std::this_thread::sleep_for(kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields
     }
   }
+  incoming.finish();
+  outgoing.finish();
 }
 
 }  // namespace cairn::io

@@ -74,17 +74,25 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
-    comm::agree(communicator_, "create data files", [&] { create_files(); });
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "create data files", [&] {
+      info.emplace(options_.hints);
+      create_files();
+    });
     comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
-    open_handles(MPI_MODE_WRONLY);
+    open_handles(MPI_MODE_WRONLY, info->get());
   });
 }
 
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
-    comm::agree(communicator_, "open data files", [&] { check_files_to_read(); });
-    open_handles(MPI_MODE_RDONLY);
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "open data files", [&] {
+      info.emplace(options_.hints);
+      check_files_to_read();
+    });
+    open_handles(MPI_MODE_RDONLY, info->get());
   });
 }
 
@@ -122,7 +130,7 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-void MpiioEngine::open_handles(int mode) {
+void MpiioEngine::open_handles(int mode, MPI_Info info) {
   // Communicators first: their creation cannot be agreed on, and a failure there ends the job.
   alone_ = communicator_.subgroup(communicator_.rank(), communicator_.rank(), 0);
   for (const Member& member : members_) {
@@ -131,13 +139,11 @@ void MpiioEngine::open_handles(int mode) {
     groups_.push_back(turn.first == turn.last ? nullptr : communicator_.subgroup(turn.first, turn.last, tag));
   }
   Failure failure;
-  std::optional<InfoHandle> info;
-  comm::agree(communicator_, "set MPI-IO hints", [&] { info.emplace(options_.hints); });
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
     const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
-    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info->get());
+    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info);
     if (code != MPI_SUCCESS) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + mpi_error_text(code)));
     } else if (fault && fault->error != 0 && fault->error != EINTR) {

@@ -59,7 +59,7 @@ class MpiioEngine final : public Engine {
   void create_files();
   void open_own_descriptors();
   void check_files_to_read() const;
-  void open_handles(int mode);
+  void open_handles(int mode, MPI_Info info);
   void give_up_half_open_files();
   template <class Op>
   void run_round(std::span<const Op> ops, const std::string& step);

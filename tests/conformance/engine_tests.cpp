@@ -83,7 +83,9 @@ void rounds_without_bytes(const EngineCase& c) {
   for (int round = 0; round < 3; ++round) engine->write_round({});
   engine->sync();
   engine->close();
-  if (c.communicator.rank() == 0) EXPECT_EQ(c.files.size_bytes(files[0].path), 10'000U);
+  if (c.communicator.rank() == 0) {
+    EXPECT_EQ(c.files.size_bytes(files[0].path), 10'000U);
+  }
 }
 
 void edges_of_a_5_gib_file(const EngineCase& c) {
@@ -107,7 +109,9 @@ void an_existing_file_is_an_error(const EngineCase& c) {
   const std::string text = common_error(c.communicator, ErrorKind::kIo, [&] { engine->open_for_write(files, extents); });
   EXPECT_THAT(text, HasSubstr("model-1.safetensors"));
   EXPECT_THAT(text, HasSubstr("File exists"));
-  if (c.communicator.rank() == 0) EXPECT_EQ(c.files.size_bytes(files[1].path), 7U) << "it must stay as it was";
+  if (c.communicator.rank() == 0) {
+    EXPECT_EQ(c.files.size_bytes(files[1].path), 7U) << "it must stay as it was";
+  }
 }
 
 void a_missing_file_is_an_error(const EngineCase& c) {

@@ -95,7 +95,7 @@ void foreign_exceptions(Communicator& communicator) {
 }
 
 void empty_and_long_texts(Communicator& communicator) {
-  for (const std::size_t length : {std::size_t{0}, std::size_t{5000}}) {
+  for (const std::size_t length : {std::size_t{0}, std::size_t{300}}) {
     const Outcome outcome = outcome_of_agree(communicator, [&] {
       if (communicator.rank() == 0) throw Error(ErrorKind::kUsage, std::string(length, 'e'));
     });

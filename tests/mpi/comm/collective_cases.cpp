@@ -14,7 +14,7 @@ using base::Bytes;
 using comm::Communicator;
 using comm::ReduceOp;
 
-constexpr std::size_t kSizes[] = {0, 1, 7, 1000};
+constexpr std::size_t kSizes[] = {0, 1, 7, 64};
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
@@ -43,7 +43,7 @@ void reductions_of_integers(Communicator& communicator) {
     all_xor ^= kHigh + rank * 5;
     all_or |= kHigh + rank * 5;
   }
-  for (const std::size_t count : {0U, 1U, 5U, 33U}) {
+  for (const std::size_t count : {0U, 1U, 9U}) {
     const auto reduce = [&](std::uint64_t value, ReduceOp op) {
       std::vector<std::uint64_t> values(count, value);
       communicator.all_reduce(std::span(values), op);
@@ -96,10 +96,10 @@ void all_to_all_patterns(Communicator& communicator) {
   exchange(communicator, [](int, int, int) { return std::size_t{0}; });
   exchange(communicator, [](int, int, int) { return std::size_t{16}; });
   exchange(communicator, [](int from, int to, int) { return index(from * 7 + to * 3) % 11; });          // some zero
-  exchange(communicator, [](int from, int to, int ranks) { return index((from + 1) % ranks == to ? 300 : 0); });  // ring
+  exchange(communicator, [](int from, int to, int ranks) { return index((from + 1) % ranks == to ? 100 : 0); });  // ring
   exchange(communicator, [](int from, int to, int) { return index(from == to ? 50 : 0); });             // to itself only
-  exchange(communicator, [](int from, int, int) { return index(from == 0 ? 1000 : 0); });               // from one only
-  exchange(communicator, [](int, int to, int ranks) { return index(to == ranks - 1 ? 1000 : 0); });     // to one only
+  exchange(communicator, [](int from, int, int) { return index(from == 0 ? 100 : 0); });               // from one only
+  exchange(communicator, [](int, int to, int ranks) { return index(to == ranks - 1 ? 100 : 0); });     // to one only
   EXPECT_THROW(communicator.all_to_all(std::vector<Bytes>(index(communicator.size() + 1))), Error);
 }
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <string>
 #include <tuple>
 
@@ -30,7 +29,7 @@ TEST_P(MpiCommCases, Pass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ByChunk, MpiCommCases,
-                         testing::Combine(testing::ValuesIn(test::comm_cases()), testing::Values(0U, 1U, 24U, 100U)),
+                         testing::Combine(testing::ValuesIn(test::comm_cases()), testing::Values(0U, 5U, 24U)),
                          [](const testing::TestParamInfo<Parameter>& parameter) {
                            const std::uint64_t chunk = std::get<1>(parameter.param);
                            return std::string(std::get<0>(parameter.param).name) +
@@ -50,19 +49,6 @@ TEST(MpiCommunicator, IsADuplicateWithErrorsReturned) {
   EXPECT_NE(native_handle(*derived), MPI_COMM_NULL);
   EXPECT_NE(native_handle(*derived), handle);
   run_simulated(1, [](Communicator& simulated) { EXPECT_EQ(native_handle(simulated), MPI_COMM_NULL); });
-}
-
-TEST(MpiCommunicator, LargerThanItsFlatBuffers) {
-  // Above 64 MiB in total the pieces travel one by one, without lowering any limit. Two ranks are enough.
-  const auto world = duplicate_mpi(MPI_COMM_WORLD);
-  if (world->rank() > 1) return;
-  const auto pair = world->subgroup(0, std::min(1, world->size() - 1), 0);
-  const std::size_t size = (66ULL << 20) / static_cast<std::size_t>(pair->size());
-  const auto all = pair->all_gather(test::pattern(pair->rank(), 1, size));
-  ASSERT_EQ(all.size(), static_cast<std::size_t>(pair->size()));
-  for (int rank = 0; rank < pair->size(); ++rank) {
-    EXPECT_TRUE(all[static_cast<std::size_t>(rank)] == test::pattern(rank, 1, size)) << "rank " << rank;
-  }
 }
 
 TEST(MpiCall, ErrorsHaveMpisText) {

@@ -114,6 +114,19 @@ TEST_F(MpiIoDeathTest, RomioCanBePreferredWhileAToolHoldsTheToolInterface) {
   EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
+TEST_F(MpiIoDeathTest, ASessionTakesRomioWhileAToolHoldsTheToolInterface) {
+  const auto run = [] {
+    int granted = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &granted);
+    int argc = 0;
+    char** argv = nullptr;
+    const MpiSession session(argc, argv);
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
 TEST_F(MpiIoDeathTest, TooLateIsSaid) {
   const auto run = [] {
     init_mpi();

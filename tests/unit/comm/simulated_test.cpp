@@ -34,7 +34,7 @@ TEST_P(SimulatedCommCases, Pass) {
 }
 
 INSTANTIATE_TEST_SUITE_P(ByRanks, SimulatedCommCases,
-                         testing::Combine(testing::ValuesIn(test::comm_cases()), testing::Values(1, 2, 4, 7, 32)),
+                         testing::Combine(testing::ValuesIn(test::comm_cases()), testing::Values(1, 2, 4, 7, 16)),
                          [](const testing::TestParamInfo<Parameter>& parameter) {
                            return std::string(std::get<0>(parameter.param).name) + "On" + std::to_string(std::get<1>(parameter.param));
                          });
@@ -158,7 +158,7 @@ TEST(Simulated, HelperThreadsUseADuplicate) {
 }
 
 TEST(Simulated, AgreementAndMessagesOnManyRanks) {
-  constexpr int kRanks = 100;
+  constexpr int kRanks = 40;
   std::atomic<int> agreed = 0;
   run_simulated(kRanks, [&](Communicator& communicator) {
     try {
@@ -166,7 +166,7 @@ TEST(Simulated, AgreementAndMessagesOnManyRanks) {
         if (communicator.rank() % 10 == 3) throw Error(ErrorKind::kIo, "disk " + std::to_string(communicator.rank()));
       });
     } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "disk 3 (ranks 3, 13 and 8 more)");
+      EXPECT_STREQ(error.what(), "disk 3 (ranks 3, 13 and 2 more)");
       ++agreed;
     }
     EXPECT_EQ(communicator.sum(1), static_cast<std::uint64_t>(kRanks));

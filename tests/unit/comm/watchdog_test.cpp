@@ -26,8 +26,8 @@ TEST(Watchdog, ZeroSecondsIsOff) {
 }
 
 TEST(Watchdog, ProgressKeepsItSilent) {
-  Watchdog watchdog(0.5, describe);
-  for (int i = 0; i < 12; ++i) {
+  Watchdog watchdog(1.5, describe);
+  for (int i = 0; i < 20; ++i) {
     watchdog.progress("write", "model.safetensors");
     std::this_thread::sleep_for(100ms);
   }
@@ -36,14 +36,14 @@ TEST(Watchdog, ProgressKeepsItSilent) {
 TEST(Watchdog, EndsAtOnceWhenDestroyed) {
   const auto start = std::chrono::steady_clock::now();
   { const Watchdog watchdog(3600, describe); }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 500ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
 }
 
 TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const Watchdog watchdog(1.0, describe);
+    const Watchdog watchdog(2.0, describe);
     std::this_thread::sleep_for(200ms);
     ::raise(SIGSTOP);
     std::this_thread::sleep_for(200ms);
@@ -52,7 +52,7 @@ TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
   ASSERT_TRUE(WIFSTOPPED(status));
-  std::this_thread::sleep_for(1500ms);
+  std::this_thread::sleep_for(3s);
   ASSERT_EQ(::kill(child, SIGCONT), 0);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));

@@ -59,7 +59,8 @@ TEST(Dcp, ATensorWithoutElementsKeepsOneBox) {
     d.shard("shard-0000" + std::string(rank) + "-model-00001-of-00001.safetensors",
             {{"none", DType::kF32, {0, 0}, {0, 6}}});
   }
-  const auto& none = tensor_of(recognise(d.directory), "model", "none");
+  const auto out = recognise(d.directory);
+  const auto& none = tensor_of(out, "model", "none");
   EXPECT_EQ(none.shape, (Shape{0, 6}));
   ASSERT_EQ(none.boxes.size(), 1u);
   EXPECT_EQ(none.boxes[0].box, (Box{{0, 0}, {0, 6}}));
