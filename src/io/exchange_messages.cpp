@@ -14,6 +14,9 @@ namespace {
 
 constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
+/// Packed bytes on their way per lane: enough for any network's delay, little enough to stay in the cache between packing
+/// and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
+constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
 constexpr std::uint64_t kSelfPieceBytes = 1ULL << 20;
 constexpr int kIdlePolls = 50;
@@ -145,7 +148,8 @@ template <class Pointer>
 bool Lane<Pointer>::post_next() {
   if (!cutter_.next() || in_flight_.size() == kInFlightPerLane) return false;
   const Message message = *cutter_.next();
-  if (!message.direct && !arena_.has_free()) return false;
+  const bool fits = packed_in_flight_bytes_ == 0 || packed_in_flight_bytes_ + message.bytes <= kPackedInFlightBytes;
+  if (!message.direct && !(fits && arena_.has_free())) return false;
   std::byte* slot = message.direct ? nullptr : arena_.take();
   std::unique_ptr<comm::Request> request;
   if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
@@ -156,6 +160,7 @@ bool Lane<Pointer>::post_next() {
     std::byte* data = slot != nullptr ? slot : direct_bytes(side_, message);
     request = communicator_.receive({data, message.bytes}, message.peer, kExchangeTag);
   }
+  if (slot != nullptr) packed_in_flight_bytes_ += message.bytes;
   in_flight_.push_back({message, slot, std::move(request)});
   cutter_.advance();
   return true;
@@ -166,6 +171,7 @@ void Lane<Pointer>::complete(InFlight& flight) {
   if (flight.slot != nullptr) {
     if constexpr (!std::is_const_v<std::remove_pointer_t<Pointer>>) copy_packed(side_, flight.message, flight.slot);
     arena_.give_back(flight.slot);
+    packed_in_flight_bytes_ -= flight.message.bytes;
   }
   completed_bytes_ += flight.message.bytes;
 }

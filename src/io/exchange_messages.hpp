@@ -94,6 +94,7 @@ class Lane {
   SlotArena& arena_;
   MessageCutter cutter_;
   std::vector<InFlight> in_flight_;
+  std::uint64_t packed_in_flight_bytes_ = 0;
   std::uint64_t completed_bytes_ = 0;
 };
 
