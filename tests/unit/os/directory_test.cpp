@@ -72,6 +72,25 @@ TEST(Rename, FilesAndDirectories) {
   EXPECT_TRUE(os::exists(dir / "partial"));
 }
 
+TEST(Exchange, SwapsTwoNames) {
+  const TempDir dir;
+  make_directory(dir / "old");
+  make_directory(dir / "new");
+  touch(dir / "old/1");
+  touch(dir / "new/2");
+  {
+    const Faults faults("rename:path=old");
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::exchange(dir / "new", dir / "old"); }),
+                HasSubstr("exchange of '" + (dir / "new").string() + "' with '" + (dir / "old").string() + "' failed"));
+  }
+  EXPECT_TRUE(os::exists(dir / "old/1"));
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { os::exchange(dir / "new", dir / "none"); }), "no error");
+  if (!os::exchange(dir / "new", dir / "old")) GTEST_SKIP() << "this file system cannot exchange names";
+  EXPECT_TRUE(os::exists(dir / "old/2"));
+  EXPECT_TRUE(os::exists(dir / "new/1"));
+  EXPECT_EQ(list_directory(dir.path()).size(), 2U);
+}
+
 TEST(SyncDirectory, SyncsOrSaysWhyNot) {
   const TempDir dir;
   sync_directory(dir.path());
