@@ -1,12 +1,14 @@
 // Gathers what `cairn inspect` shows.
 #include "cli/inspect.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "cli/exit_code.hpp"
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
+#include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
@@ -22,6 +24,14 @@ std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
   return out;
 }
 
+// Catalog order, whatever the order of the files.
+void sort_tensors(std::vector<format::StoredTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const format::StoredTensor& a, const format::StoredTensor& b) {
+    if (const auto order = plan::section_order(a.section, b.section); order != 0) return order < 0;
+    return plan::natural_order(a.name, b.name) < 0;
+  });
+}
+
 void sum_up(Inspection& inspection) {
   std::set<std::uint32_t> files_of_section;
   for (const format::StoredTensor& tensor : inspection.checkpoint.stored.tensors) {
@@ -29,11 +39,11 @@ void sum_up(Inspection& inspection) {
       inspection.sections.push_back({tensor.section, 0, 0, 0, 0});
       files_of_section.clear();
     }
-    InspectTotals& section = inspection.sections.back();
     std::set<std::uint32_t> files_of_tensor;
     for (const format::StoredBox& box : tensor.boxes) files_of_tensor.insert(box.file);
     for (const std::uint32_t file : files_of_tensor) ++inspection.files.at(file).tensors;
     files_of_section.insert(files_of_tensor.begin(), files_of_tensor.end());
+    InspectTotals& section = inspection.sections.back();
     section.tensors += 1;
     section.elements += shard::elements_of(tensor.shape);
     section.size_bytes += size_of(tensor);
@@ -60,6 +70,7 @@ Inspection inspect_here(const std::filesystem::path& path) {
   out.path = resolved.path;
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
+  sort_tensors(out.checkpoint.stored.tensors);
   out.files = files_of(out.checkpoint);
   sum_up(out);
   return out;

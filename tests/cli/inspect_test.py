@@ -46,6 +46,17 @@ class Inspect(CairnTest):
         self.assertIn("config.json", document["carried"])
         self.assertEqual(self.good("inspect", self.folder, "--json", ranks=3).json(), document)
 
+    def test_a_wrong_total_size_is_a_note(self):
+        files = small_files.two_shards(self.folder)
+        self.assertEqual(self.good("inspect", self.folder, "--json").json()["notes"], [])
+        weight_map = {tensor: name for name, tensors in files.items() for tensor in tensors}
+        small_files.write_index(self.folder, weight_map, total_size=1)
+        (note,) = self.good("inspect", self.folder, "--json").json()["notes"]
+        self.assertIn("total_size", note)
+        self.assertEqual(self.good("inspect", self.folder).out.count("total_size"), 1)
+        result = self.good("verify", self.folder, ranks=2)
+        self.assertEqual(len([line for line in result.warnings if "total_size" in line]), 1, result.err)
+
     def test_only_the_tables_that_are_asked_for(self):
         small_files.two_shards(self.folder)
         text = self.good("inspect", self.folder, "--files").out

@@ -44,6 +44,7 @@ class WrongUsage(CairnTest):
         self.bad(2, says=["--help"])
         self.bad(2, "frobnicate", says=["frobnicate"])
         self.bad(2, "demo", says=["cairn demo --help"])
+        self.bad(2, "demo", "dance", says=["dance"])
 
     def test_missing_and_extra_arguments(self):
         self.bad(2, "inspect", says=["path", "cairn inspect --help"])
