@@ -21,6 +21,7 @@ namespace {
 constexpr int kCollectiveTag = kMaxTag + 1;
 /// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Alltoallv gains.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
+constexpr std::uint64_t kTopBit = 1ULL << 63;
 /// Peers that the pairwise way serves at a time.
 constexpr int kPeersInFlight = 16;
 
@@ -134,7 +135,12 @@ void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {
 }
 
 void MpiCommunicator::all_reduce(std::span<std::uint64_t> values, ReduceOp op) {
-  reduce_in_chunks(values, MPI_UINT64_T, mpi_op(op), comm_);
+  if (op != ReduceOp::kMin && op != ReduceOp::kMax) return reduce_in_chunks(values, MPI_UINT64_T, mpi_op(op), comm_);
+  // MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bit flipped, the order of signed
+  // numbers is that of the unsigned ones, on every MPI.
+  for (std::uint64_t& value : values) value ^= kTopBit;
+  reduce_in_chunks(values, MPI_INT64_T, mpi_op(op), comm_);
+  for (std::uint64_t& value : values) value ^= kTopBit;
 }
 
 void MpiCommunicator::all_reduce(std::span<double> values, ReduceOp op) {
