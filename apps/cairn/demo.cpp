@@ -29,7 +29,7 @@ void add_save(CLI::App& demo, Command& chosen) {
   const auto options = std::make_shared<cli::DemoOptions>();
   options->checkpointer.max_file_bytes = 500'000'000;
   add_common(*command, options);
-  command->add_option("--model", options->model, "A model by its name [smollm2-135m]")->type_name("NAME");
+  command->add_option("--model", options->model, "A model by its name, or @config.json [smollm2-135m]")->type_name("NAME");
   command->add_option("--layout", options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
       ->type_name("LAYOUT");
   command->add_option("--step", options->step, "Training step [100]")->type_name("N");
@@ -45,7 +45,7 @@ void add_load(CLI::App& demo, Command& chosen) {
   CLI::App* command = demo.add_subcommand("load", "Load the newest checkpoint in any layout and check every byte");
   const auto options = std::make_shared<cli::DemoOptions>();
   add_common(*command, options);
-  command->add_option("--model", options->model, "A model by its name [what the checkpoint's config.json says]")
+  command->add_option("--model", options->model, "A model by its name, or @config.json [what the checkpoint carries]")
       ->type_name("NAME");
   command->add_option("--layout", options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
       ->type_name("LAYOUT");

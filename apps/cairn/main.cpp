@@ -10,12 +10,14 @@
 #include <sstream>
 
 #include "base/log.hpp"
+#include "base/units.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/launcher.hpp"
 #include "cli/version.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "command.hpp"
+#include "os/fault.hpp"
 
 namespace {
 
@@ -30,7 +32,6 @@ struct Arguments {
 
 void set_up(CLI::App& app, cairn::app::Command& chosen, const std::optional<std::string>& user_mpi_io) {
   app.require_subcommand(1);
-  app.set_help_all_flag("--help-all", "Help of all subcommands");
   app.set_version_flag("--version", cairn::cli::version_text, "Versions of the tool and of its MPI library");
   app.footer(
       "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
@@ -54,6 +55,13 @@ std::string name_of_chosen(const CLI::App& app) {
   return name;
 }
 
+// CLI11 misses a subcommand before it looks at the word that stands in its place.
+std::string explain(const CLI::App& app, const CLI::ParseError& error) {
+  const std::vector<std::string> extra = app.remaining(true);
+  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || extra.empty()) return error.what();
+  return fmt::format("{}; '{}' is none", error.what(), cairn::base::printable(extra.front()));
+}
+
 // Exit code when there is nothing left to run: help was asked for, or the arguments are wrong.
 std::optional<int> parse(CLI::App& app, int argc, char** argv, cairn::cli::Output& output) {
   try {
@@ -68,7 +76,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv, cairn::cli::Outpu
       output.line(lines);
       return cairn::cli::kExitGood;
     }
-    output.error(fmt::format("{} (see {} --help)", error.what(), name_of_chosen(app)));
+    output.error(fmt::format("{} (see {} --help)", explain(app, error), name_of_chosen(app)));
     return cairn::cli::kExitUsage;
   }
 }
@@ -108,6 +116,7 @@ int main(int argc, char** argv) {
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
     const cairn::comm::MpiSession session(argc, argv);
     const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD);
+    cairn::os::set_fault_rank(communicator->rank());
     cairn::cli::Output output(communicator->rank() == 0);
     Context context{*communicator, output};
     return run_and_tell(context, {argc, argv, user_mpi_io});

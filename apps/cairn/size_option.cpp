@@ -3,6 +3,17 @@
 #include "command.hpp"
 
 namespace cairn::app {
+namespace {
+
+// Sizes that were chosen in decimal units are shown in them.
+std::string default_text(std::uint64_t bytes) {
+  constexpr std::uint64_t kMegabyte = 1'000'000;
+  if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";
+  if (bytes % kMegabyte == 0) return std::to_string(bytes / kMegabyte) + " MB";
+  return base::format_size(bytes);
+}
+
+}  // namespace
 
 CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
   const auto parse = [&bytes, name](const std::string& text) {
@@ -12,7 +23,7 @@ CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t&
       throw CLI::ValidationError(name, error.what());
     }
   };
-  return command.add_option_function<std::string>(name, parse, help + " [" + base::format_size(bytes) + "]")
+  return command.add_option_function<std::string>(name, parse, help + " [" + default_text(bytes) + "]")
       ->type_name("SIZE");
 }
 

@@ -11,8 +11,6 @@ void add_verify(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
   const auto options = std::make_shared<cli::VerifyOptions>();
   command->add_option("path", options->path, "A checkpoint directory, or a root of checkpoints (its newest)")->required();
-  add_engine(*command, options->read.engine);
-  add_memory(*command, options->read.memory_budget_bytes);
   command->add_flag("--json", options->json, "The result as JSON");
   command->footer(
       "Every block of every file is read and checked, by all ranks together. Each fault is one line of output; exit\n"

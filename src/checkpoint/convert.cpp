@@ -15,6 +15,7 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/window_io.hpp"
 #include "checkpoint/window_regions.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
@@ -170,6 +171,7 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const ConvertOptions& opt
 ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& destination,
                       const ConvertOptions& options) {
   PhaseClock clock;
+  const WatchedCall watched(communicator, clock);
   clock.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path);
   ConvertReport result;

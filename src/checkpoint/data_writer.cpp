@@ -8,6 +8,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 
@@ -69,6 +70,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     }
   };
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
+    report_progress("writing", job.extents.total_bytes() * round / job.rounds, job.extents.total_bytes());
     const io::WindowBuffer window = window_of(job.windows, round, buffer);
     clock.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
@@ -92,6 +94,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   clock.begin("write");
   engine.write_round(headers);
   clock.begin("fsync");
+  report_progress("fsync", job.extents.total_bytes(), job.extents.total_bytes());
   engine.sync();
   engine.close();
 

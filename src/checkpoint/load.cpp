@@ -10,6 +10,8 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/progress.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
@@ -125,6 +127,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
       engine_(choose_engine(communicator, options_.engine)) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
+  const WatchedCall watched(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
   const std::vector<std::uint64_t> sizes = file_sizes(checkpoint_.stored);
@@ -159,6 +162,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+    report_progress("reading", extents.total_bytes() * round / exchange.rounds(), extents.total_bytes());
     const io::WindowBuffer window = window_of(exchange.windows(), round, buffer);
     clock_.begin("read");
     engine->read_round(read_ops(window));

@@ -11,6 +11,7 @@
 #include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
 #include "os/file.hpp"
+#include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
 
@@ -73,6 +74,14 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
   }
 }
 
+/// Catalog order, whatever order the dialect gave.
+void sort_tensors(format::StoredCheckpoint& stored) {
+  std::stable_sort(stored.tensors.begin(), stored.tensors.end(), [](const auto& a, const auto& b) {
+    const auto section = plan::section_order(a.section, b.section);
+    return section != 0 ? section < 0 : plan::natural_order(a.name, b.name) < 0;
+  });
+}
+
 /// A single file is a directory with one data file.
 interop::Directory single_file(const fs::path& path) {
   interop::Directory directory;
@@ -110,6 +119,7 @@ OpenCheckpoint open_here(const fs::path& given) {
   auto recognised = interop::recognise(is_directory ? read_directory(path) : single_file(path));
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = std::move(recognised.stored);
+  sort_tensors(checkpoint.stored);
   checkpoint.carried = std::move(recognised.carried);
   checkpoint.warnings = std::move(recognised.warnings);
   if (checkpoint.manifest) check_against_manifest(checkpoint);

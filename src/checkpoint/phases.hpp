@@ -8,6 +8,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
+#include "comm/watchdog.hpp"
 
 namespace cairn::checkpoint {
 
@@ -20,6 +21,8 @@ class PhaseClock {
   void begin(const std::string& name);
   void add_bytes(std::uint64_t bytes);
   void stop();
+  /// Each begin() is a beat of this watchdog from now on; null ends that.
+  void watch(comm::Watchdog* watchdog) { watchdog_ = watchdog; }
   [[nodiscard]] double seconds() const;  ///< since construction
 
   /// Collective.
@@ -36,6 +39,7 @@ class PhaseClock {
   Clock::time_point phase_start_;
   std::vector<Row> rows_;
   std::size_t current_;
+  comm::Watchdog* watchdog_ = nullptr;
 };
 
 }  // namespace cairn::checkpoint

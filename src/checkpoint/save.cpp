@@ -10,6 +10,7 @@
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
 #include "os/file.hpp"
@@ -80,6 +81,7 @@ Saver::~Saver() = default;
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    bool update_latest) {
   PhaseClock clock;
+  const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
   const std::vector<Source> state = with_blob(communicator_, given, extras);
   std::vector<LocalBox> boxes;

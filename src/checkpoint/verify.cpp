@@ -9,8 +9,10 @@
 #include "base/bytes.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/window_io.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
@@ -134,13 +136,15 @@ class BlockChecker {
   BlockChecker(fs::path directory, const format::BlockTable& table, PhaseClock& clock)
       : directory_(std::move(directory)), table_(table), clock_(clock) {}
 
-  void check(const plan::Extent& extent) {
+  /// `mine`: bytes of all extents of this rank, for the progress line.
+  void check(const plan::Extent& extent, std::uint64_t mine) {
     const std::uint64_t block_bytes = table_.block_bytes;
     if (buffer_.size() == 0) buffer_ = base::AlignedBuffer(std::max(block_bytes, kReadBytes / block_bytes * block_bytes));
     const os::File file(directory_ / table_.files[extent.file].name, os::OpenMode::kRead);
     for (std::uint64_t at = extent.begin; at < extent.end;) {
       const std::uint64_t end = std::min(at + buffer_.size(), extent.end);
       const auto data = buffer_.span().first(end - at);
+      report_progress("verifying", bytes, mine);
       clock_.begin("read");
       file.read_at(data, at);
       clock_.add_bytes(data.size());
@@ -208,7 +212,10 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
                       VerifyResult& result) {
   comm::agree(communicator, "verify", [&] {
     const plan::ExtentMap extents(checkable(table, result.faults), communicator.size(), table.block_bytes);
-    for (const plan::Extent& extent : extents.of(communicator.rank())) checker.check(extent);
+    const std::vector<plan::Extent> mine = extents.of(communicator.rank());
+    std::uint64_t bytes = 0;
+    for (const plan::Extent& extent : mine) bytes += extent.end - extent.begin;
+    for (const plan::Extent& extent : mine) checker.check(extent, bytes);
   });
   base::ByteWriter mine;
   put_faults(mine, checker.faults);
@@ -225,6 +232,7 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
 
 VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   PhaseClock clock;
+  const WatchedCall watched(communicator, clock);
   clock.begin("open");
   const fs::path path = given.has_filename() ? given : given.parent_path();
   base::Bytes shared;

@@ -14,7 +14,7 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::uint64_t kMaxLayoutBytes = 64ULL << 20;
+constexpr std::uint64_t kMaxTextBytes = 64ULL << 20;
 constexpr std::uint64_t kMaxAlignBytes = 1ULL << 30;
 
 }  // namespace
@@ -42,14 +42,17 @@ void check_positive(std::uint64_t bytes, std::string_view option) {
   if (bytes == 0) throw Error(ErrorKind::kUsage, fmt::format("{} is 0; give a size of at least one byte", option));
 }
 
+std::string text_or_file(comm::Communicator& communicator, const std::string& argument) {
+  if (!argument.starts_with('@')) return argument;
+  const std::filesystem::path path = argument.substr(1);
+  std::string text;
+  comm::agree_on_root(communicator, "read argument", 0, [&] { text = os::read_text(path, kMaxTextBytes); });
+  communicator.share(text, 0);
+  return text;
+}
+
 std::string layout_text(comm::Communicator& communicator, const std::string& argument) {
-  std::string text = argument;
-  if (argument.starts_with('@')) {
-    const std::filesystem::path path = argument.substr(1);
-    comm::agree_on_root(communicator, "read layout", 0, [&] { text = os::read_text(path, kMaxLayoutBytes); });
-    communicator.share(text, 0);
-  }
-  return shard::Layout::from_text(text).text();
+  return shard::Layout::from_text(text_or_file(communicator, argument)).text();
 }
 
 }  // namespace cairn::cli

@@ -20,7 +20,10 @@ void check_alignment(std::uint64_t bytes);
 /// Throws Error(kUsage) when the bytes are 0. `option` is named.
 void check_positive(std::uint64_t bytes, std::string_view option);
 
-/// Collective. Layout text of an argument: a short form, or "@file.json", which rank 0 reads. The text that comes back is
+/// Collective. The argument itself, or the content of the file of an "@file" argument, which rank 0 reads.
+std::string text_or_file(comm::Communicator& communicator, const std::string& argument);
+
+/// Collective. Layout text of an argument: a short form, or "@file.json". The text that comes back is
 /// valid (shard::Layout::from_text takes it); Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
 

@@ -30,13 +30,13 @@ struct Verdict {
   std::optional<HeldState::Difference> first;
 };
 
-DemoState state_to_load(const DemoOptions& options, const Checkpointer::LoadedExtras& extras) {
-  if (!options.model.empty()) return demo_state(options.model, options.layers);
+DemoState state_to_load(Context& context, const DemoOptions& options, const Checkpointer::LoadedExtras& extras) {
+  if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
   const auto config = extras.carried.find("config.json");
   if (config == extras.carried.end()) {
     throw Error(ErrorKind::kUsage, "the checkpoint carries no config.json; name the model with --model");
   }
-  return demo_state_of_config(config->second);
+  return demo_state_of_config(config->second, options.layers);
 }
 
 void check_blobs(const Checkpointer::LoadedExtras& extras) {
@@ -154,7 +154,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);
   const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);
-  const DemoState state = state_to_load(options, extras);
+  const DemoState state = state_to_load(context, options, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<HeldState> held;
   comm::agree(context.communicator, "reserve memory", [&] { held.emplace(state, map, context.communicator.rank()); });

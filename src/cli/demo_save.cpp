@@ -59,14 +59,13 @@ Report save(Context& context, const DemoOptions& options, std::span<const Source
   return checkpointer.save(options.step, sources, extras);
 }
 
-void print_document(Output& output, const Report& report, const std::string& layout, const DemoOptions& options) {
+void print_document(Output& output, const Report& report, const DemoState& state, const Extras& extras) {
   nlohmann::ordered_json document = json_document("demo save");
   document["directory"] = report.directory.string();
-  document["step"] = options.step;
-  document["layout"] = layout;
-  document["tensors"] = report.tensors;
+  document["layout"] = extras.layout;
+  document["tensors"] = state.tensors.size();
   document["files"] = report.files;
-  document["size_bytes"] = report.bytes;
+  document["size_bytes"] = state.bytes;
   document["engine"] = report.engine;
   document["seconds_max"] = report.seconds;
   document["phases"] = phases_json(report.phases);
@@ -78,7 +77,8 @@ void print_document(Output& output, const Report& report, const std::string& lay
 int run_demo_save(Context& context, const DemoOptions& options) {
   check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
   const std::string layout = demo_layout(context.communicator, options.layout);
-  const DemoState state = demo_state(options.model.empty() ? kDefaultModel : options.model, options.layers);
+  const std::string model = options.model.empty() ? kDefaultModel : options.model;
+  const DemoState state = demo_state(context.communicator, model, options.layers);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   checkpoint::PhaseClock clock;
   std::optional<HeldState> held;
@@ -90,19 +90,20 @@ int run_demo_save(Context& context, const DemoOptions& options) {
     clock.stop();
   });
   std::vector<Phase> phases = clock.reduce(context.communicator);
-  Report report = save(context, options, sources_of(state, *held), extras_of(context, options, state, layout));
+  const Extras extras = extras_of(context, options, state, layout);
+  Report report = save(context, options, sources_of(state, *held), extras);
   phases.insert(phases.end(), report.phases.begin(), report.phases.end());
   report.phases = std::move(phases);
   if (options.json) {
-    print_document(context.output, report, layout, options);
+    print_document(context.output, report, state, extras);
     return kExitGood;
   }
   for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
   for (const std::string& warning : report.warnings) base::warn_once(warning);
-  context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  context.output.line(phase_table(report.phases, report.seconds, state.bytes));
   context.output.line(fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {} (engine {})",
-                                  group_digits(report.tensors), group_digits(report.bytes),
-                                  base::format_size(report.bytes), context.communicator.size(), base::printable(layout),
+                                  group_digits(state.tensors.size()), group_digits(state.bytes),
+                                  base::format_size(state.bytes), context.communicator.size(), base::printable(layout),
                                   report.files, base::printable(report.directory.string()), report.engine));
   return kExitGood;
 }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "cairn/error.hpp"
+#include "cli/arguments.hpp"
 #include "cli/demo_values.hpp"
 #include "format/safetensors.hpp"
 #include "nlohmann/json.hpp"
@@ -38,12 +39,20 @@ DemoState state_of(shard::Model model, std::string config) {
 
 }  // namespace
 
-DemoState demo_state(const std::string& model_name, std::optional<std::uint64_t> layers) {
+DemoState demo_state_by_name(const std::string& model_name, std::optional<std::uint64_t> layers) {
   shard::Model model = shard::model_by_name(model_name, layers);
   return state_of(std::move(model), config_with_layers(shard::config_of(model_name), layers));
 }
 
-DemoState demo_state_of_config(const std::string& config) { return state_of(shard::model_from_config(config), config); }
+DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers) {
+  shard::Model model = shard::model_from_config(config, layers);
+  return state_of(std::move(model), config_with_layers(config, layers));
+}
+
+DemoState demo_state(comm::Communicator& communicator, const std::string& argument, std::optional<std::uint64_t> layers) {
+  if (!argument.starts_with('@')) return demo_state_by_name(argument, layers);
+  return demo_state_of_config(text_or_file(communicator, argument), layers);
+}
 
 HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int rank)
     : state_(state), held_(map.held_by(rank)), begins_{0} {

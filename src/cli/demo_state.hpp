@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "shard/model.hpp"
 #include "shard/shard_map.hpp"
 
@@ -25,10 +26,13 @@ struct DemoState {
 };
 
 /// Throws as shard::model_by_name.
-DemoState demo_state(const std::string& model_name, std::optional<std::uint64_t> layers);
+DemoState demo_state_by_name(const std::string& model_name, std::optional<std::uint64_t> layers);
 
-/// The state that the config.json text describes.
-DemoState demo_state_of_config(const std::string& config);
+/// The state that the config.json text describes. Throws as shard::model_from_config.
+DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers);
+
+/// Collective: by name, or by the config.json of a "@file" argument.
+DemoState demo_state(comm::Communicator& communicator, const std::string& argument, std::optional<std::uint64_t> layers);
 
 /// One rank's part of the state: every box in one allocation. Rank-local.
 class HeldState {

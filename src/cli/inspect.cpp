@@ -1,39 +1,35 @@
 // Gathers what `cairn inspect` shows.
 #include "cli/inspect.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include "cli/exit_code.hpp"
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
-#include "os/file.hpp"
+#include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {
 namespace {
 
-constexpr std::size_t kPrefixReadBytes = 64;  // enough for header_length() to recognise a git-lfs pointer
-
-format::SafetensorsHeader read_header(const std::filesystem::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t file_bytes = file.size_bytes();
-  base::Bytes prefix(std::min<std::uint64_t>(kPrefixReadBytes, file_bytes));
-  file.read_at(prefix, 0);
-  std::string json(format::header_length(prefix, file_bytes, path.string()), ' ');
-  file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
-  return format::parse_header(json, file_bytes, path.string());
-}
-
 std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
-  const bool is_single_file = std::filesystem::is_regular_file(opened.directory);
   std::vector<InspectFile> out;
   for (const format::StoredFile& stored : opened.stored.files) {
     InspectFile file{stored.name, stored.size_bytes, 0, {}};
-    file.metadata = read_header(is_single_file ? opened.directory : opened.directory / stored.name).metadata;
+    file.metadata = checkpoint::read_header(opened.directory / stored.name).metadata;
     out.push_back(std::move(file));
   }
   return out;
+}
+
+// Catalog order, whatever the order of the files.
+void sort_tensors(std::vector<format::StoredTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const format::StoredTensor& a, const format::StoredTensor& b) {
+    if (const auto order = plan::section_order(a.section, b.section); order != 0) return order < 0;
+    return plan::natural_order(a.name, b.name) < 0;
+  });
 }
 
 void sum_up(Inspection& inspection) {
@@ -43,11 +39,11 @@ void sum_up(Inspection& inspection) {
       inspection.sections.push_back({tensor.section, 0, 0, 0, 0});
       files_of_section.clear();
     }
-    InspectTotals& section = inspection.sections.back();
     std::set<std::uint32_t> files_of_tensor;
     for (const format::StoredBox& box : tensor.boxes) files_of_tensor.insert(box.file);
     for (const std::uint32_t file : files_of_tensor) ++inspection.files.at(file).tensors;
     files_of_section.insert(files_of_tensor.begin(), files_of_tensor.end());
+    InspectTotals& section = inspection.sections.back();
     section.tensors += 1;
     section.elements += shard::elements_of(tensor.shape);
     section.size_bytes += size_of(tensor);
@@ -71,8 +67,10 @@ Inspection inspect_here(const std::filesystem::path& path) {
   Inspection out;
   ResolvedPath resolved = resolve_here(path);
   out.checkpoint = checkpoint::open_here(resolved.path);
+  out.path = resolved.path;
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
+  sort_tensors(out.checkpoint.stored.tensors);
   out.files = files_of(out.checkpoint);
   sum_up(out);
   return out;

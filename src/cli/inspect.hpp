@@ -40,6 +40,7 @@ struct InspectFile {
 };
 
 struct Inspection {
+  std::filesystem::path path;           ///< the file or directory that was opened
   checkpoint::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;

@@ -66,7 +66,7 @@ Json tensors_json(const format::StoredCheckpoint& stored) {
 void print_inspection_json(Output& output, const Inspection& inspection) {
   Json document = json_document("inspect");
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
-  document["path"] = opened.directory.string();
+  document["path"] = inspection.path.string();
   document["dialect"] = interop::name_of(opened.dialect);
   document["has_checksums"] = opened.blocks.has_value();
   document["manifest"] = manifest_json(opened.manifest);

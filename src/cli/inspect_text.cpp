@@ -13,7 +13,7 @@ std::string size_cell(std::uint64_t bytes) { return fmt::format("{} ({})", group
 
 void print_heading(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
-  output.line(base::printable(opened.directory.string()));
+  output.line(base::printable(inspection.path.string()));
   std::string kind = interop::name_of(opened.dialect);
   if (opened.manifest) {
     const format::Manifest& manifest = *opened.manifest;

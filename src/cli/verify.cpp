@@ -16,10 +16,9 @@
 namespace cairn::cli {
 namespace {
 
-checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path,
-                                              const VerifyOptions& options) {
+checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path) {
   const ProgressLine progress(context.output);
-  return checkpoint::verify(context.communicator, path, options.read);
+  return checkpoint::verify(context.communicator, path);
 }
 
 void print_text(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
@@ -50,7 +49,7 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   document["seconds_max"] = result.seconds;
   document["faults"] = nlohmann::ordered_json::array();
   for (const checkpoint::Fault& fault : result.faults) {
-    nlohmann::ordered_json row = {{"file", fault.file}, {"tensor", fault.tensor}};
+    nlohmann::ordered_json row = {{"file", fault.file}, {"tensors", fault.tensors}};
     row["block"] = fault.has_block ? nlohmann::ordered_json(fault.block) : nlohmann::ordered_json(nullptr);
     row["message"] = fault.message;
     document["faults"].push_back(std::move(row));
@@ -66,7 +65,7 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
 
 int run_verify(Context& context, const VerifyOptions& options) {
   const ResolvedPath target = resolve(context.communicator, options.path);
-  const checkpoint::VerifyResult result = verify_with_progress(context, target.path, options);
+  const checkpoint::VerifyResult result = verify_with_progress(context, target.path);
   if (options.json) {
     print_document(context.output, target, result);
   } else {

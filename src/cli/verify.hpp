@@ -3,7 +3,6 @@
 
 #include <filesystem>
 
-#include "checkpoint/load.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
@@ -11,7 +10,6 @@ namespace cairn::cli {
 struct VerifyOptions {
   std::filesystem::path path;
   bool json = false;
-  checkpoint::ReadOptions read;
 };
 
 /// Collective. Prints each fault on a line of its own. kExitFailed when there is any.

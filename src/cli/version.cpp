@@ -3,16 +3,15 @@
 
 #include <fmt/format.h>
 
+#include "checkpoint/version.hpp"
 #include "cli/output.hpp"
 #include "comm/mpi.hpp"
 
 namespace cairn::cli {
 
-std::string tool_version() { return CAIRN_VERSION; }
-
 std::string version_text() {
-  return fmt::format("cairn {}\nMPI library: {}\nbuild: {}, compiler {}", tool_version(),
-                     one_line(comm::mpi_io_implementation().library), CAIRN_BUILD_TYPE, __VERSION__);
+  return fmt::format("{}\nMPI library: {}\nbuild: {}, compiler {}", checkpoint::tool_version(),
+                     one_line(comm::mpi_library()), CAIRN_BUILD_TYPE, __VERSION__);
 }
 
 }  // namespace cairn::cli

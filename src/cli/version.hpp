@@ -5,9 +5,6 @@
 
 namespace cairn::cli {
 
-/// "0.1.0".
-std::string tool_version();
-
 /// Three lines: tool version, MPI library, build type and compiler.
 std::string version_text();
 

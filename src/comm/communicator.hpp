@@ -30,7 +30,8 @@ class Request {
   virtual ~Request() = default;
   /// Rank-local; true once the message is complete (buffer reusable, or filled).
   virtual bool test() = 0;
-  /// Blocks until complete. A message of another size than the buffer is Error(kInternal).
+  /// Blocks until complete. A message of another size than the buffer is Error(kInternal) (except that Open MPI cuts a
+  /// larger one of a rank to itself silently).
   virtual void wait() = 0;
 };
 

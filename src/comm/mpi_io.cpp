@@ -3,8 +3,8 @@
 // Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows who opened the file): the choice is made at the first
 // MPI_File_open of the process, not in MPI_Init. OMPI_MCA_io in the environment is read
 //   - at the first MPI_File_open: setenv after MPI_Init and before it takes effect;
-//   - or at MPI_T_init_thread, while a tool holds MPI_T: then setenv has no effect, and writing the control variable "io"
-//     has, until the tool finalizes MPI_T;
+//   - or at MPI_T_init_thread, before or after MPI_Init, while a tool holds MPI_T: then setenv has no effect, and writing
+//     the control variable "io" has;
 //   - never again after the first MPI_File_open: neither setenv nor the control variable changes anything, and the
 //     control variable goes on telling the truth.
 // MPI_T_init_thread costs 0.2 s, as it loads every component; so it is called only where nothing else can tell.
@@ -131,7 +131,7 @@ void prefer_romio() {
   if (component == nullptr || std::getenv(kIoVariable) != nullptr) return;
   setenv(kIoVariable, component, 0);
   set_late = internal::mpi_is_up();
-  if (!set_late || !tool_interface_is_up()) return;
+  if (!tool_interface_is_up()) return;
   IoControlVariable variable;
   if (variable.read() == std::string()) variable.write(component);
 }

@@ -75,12 +75,16 @@ class SimulatedRequest final : public Request {
   SimulatedRequest& operator=(const SimulatedRequest&) = delete;
 
   void post_send(std::span<const std::byte> data) {
+    const std::lock_guard lock(world_->mutex);
     post_->from = data;
-    enqueue(channel().sends);
+    channel().sends.push_back(post_);
+    match();
   }
   void post_receive(std::span<std::byte> data) {
+    const std::lock_guard lock(world_->mutex);
     post_->into = data;
-    enqueue(channel().receives);
+    channel().receives.push_back(post_);
+    match();
   }
 
   bool test() override {
@@ -104,6 +108,8 @@ class SimulatedRequest final : public Request {
   [[nodiscard]] int world_rank(int rank) const { return group_->members[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int me() const { return world_rank(is_send_ ? route_.from : route_.to); }
   [[nodiscard]] int peer() const { return world_rank(is_send_ ? route_.to : route_.from); }
+
+  // The rest: with the mutex held.
   Channel& channel() { return group_->channels[{route_.from, route_.to, route_.tag}]; }
 
   [[nodiscard]] std::string what() const {
@@ -111,9 +117,7 @@ class SimulatedRequest final : public Request {
                        is_send_ ? post_->from.size() : post_->into.size(), route_.from, route_.to, route_.tag);
   }
 
-  void enqueue(std::deque<std::shared_ptr<Post>>& queue) {
-    const std::lock_guard lock(world_->mutex);
-    queue.push_back(post_);
+  void match() {
     Channel& both = channel();
     while (!both.sends.empty() && !both.receives.empty()) {
       Post& send = *both.sends.front();

@@ -25,9 +25,10 @@ BlockAccumulator::BlockAccumulator(std::span<const std::uint64_t> file_sizes, st
 
 void BlockAccumulator::add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> piece) {
   if (file >= file_sizes_.size() || offset > file_sizes_[file] || piece.size() > file_sizes_[file] - offset) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("checksum of {} bytes at offset {} of file number {}, which has {} bytes ({} files)", piece.size(),
-                            offset, file, file < file_sizes_.size() ? file_sizes_[file] : 0, file_sizes_.size()));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("checksum of {} bytes at offset {} of file number {}, which has {} bytes ({} files)", piece.size(),
+                    offset, file, file < file_sizes_.size() ? file_sizes_[file] : 0, file_sizes_.size()));
   }
   const std::uint64_t size = file_sizes_[file];
   while (!piece.empty()) {
@@ -44,7 +45,8 @@ void BlockAccumulator::add(std::uint32_t file, std::uint64_t offset, std::span<c
 
 BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
   if (names.size() != file_sizes_.size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("block table: {} names for {} files", names.size(), file_sizes_.size()));
+    throw Error(ErrorKind::kInternal,
+                fmt::format("block table: {} names for {} files", names.size(), file_sizes_.size()));
   }
   BlockTable table;
   table.block_bytes = block_bytes_;

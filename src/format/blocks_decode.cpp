@@ -60,10 +60,12 @@ class BlocksReader {
   /// Reads the fixed header, leaves `rest_` at the first file and before the trailer. Returns the number of files.
   std::uint64_t read_header() {
     const auto magic = take(layout::kMagic.size(), "the magic");
-    if (!std::ranges::equal(magic, base::as_bytes(layout::kMagic))) fail("the magic 'CAIRNBLK' is missing at its start");
+    if (!std::ranges::equal(magic, base::as_bytes(layout::kMagic)))
+      fail("the magic 'CAIRNBLK' is missing at its start");
     const std::uint32_t version = u32("the version");
     if (version != layout::kVersion) {
-      fail(fmt::format("version {} is not known, this build reads version {}; use a newer Cairn", version, layout::kVersion));
+      fail(fmt::format("version {} is not known, this build reads version {}; use a newer Cairn", version,
+                       layout::kVersion));
     }
     const std::uint32_t header_bytes = u32("the header");
     const std::uint32_t required_flags = u32("the header");
@@ -107,12 +109,14 @@ class BlocksReader {
     file.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
     check_relative_path(file.name, path_);
     if (!is_utf8(file.name)) fail(fmt::format("file name '{}' is not UTF-8", base::printable(file.name)));
-    if (reserved != 0) fail(fmt::format("file '{}': the reserved field is {}, not 0", base::printable(file.name), reserved));
+    if (reserved != 0)
+      fail(fmt::format("file '{}': the reserved field is {}, not 0", base::printable(file.name), reserved));
     skip_padding();
     const std::uint64_t expected = base::ceil_div(file.size_bytes, table_.block_bytes);
     if (block_count != expected || block_count > rest_.size() / layout::kCrcBytes) {
       fail(fmt::format("file '{}': {} blocks are listed; {} bytes in blocks of {} make {}, and {} bytes follow",
-                       base::printable(file.name), block_count, file.size_bytes, table_.block_bytes, expected, rest_.size()));
+                       base::printable(file.name), block_count, file.size_bytes, table_.block_bytes, expected,
+                       rest_.size()));
     }
     file.crcs.reserve(block_count);
     for (std::uint64_t i = 0; i < block_count; ++i) file.crcs.push_back(u32("checksums"));

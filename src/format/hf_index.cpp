@@ -1,3 +1,5 @@
+// The index as a table of file names: read strictly, written as Python writes it.
+// Every file name is checked here, so that a caller may join it to the directory.
 #include "format/hf_index.hpp"
 
 #include <fmt/format.h>
@@ -32,7 +34,8 @@ std::map<std::string, std::string> read_weight_map(const json& map, std::string_
 
 void check_utf8(const std::string& text, const char* what) {
   if (!is_utf8(text)) {
-    throw Error(ErrorKind::kUsage, fmt::format("{} '{}' is not UTF-8, so no index can hold it", what, base::printable(text)));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("{} '{}' is not UTF-8, so no index can hold it", what, base::printable(text)));
   }
 }
 
@@ -40,7 +43,8 @@ void check_utf8(const std::string& text, const char* what) {
 
 HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   json document = parse_strict_json(text, path);
-  if (!document.is_object()) fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
+  if (!document.is_object())
+    fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
   const auto map = document.find("weight_map");
   if (map == document.end()) fail_format(path, "the key 'weight_map' is missing; this is no index of tensors");
   HfIndex index;

@@ -11,7 +11,7 @@
 namespace cairn::format {
 
 struct HfIndex {
-  std::map<std::string, std::string> weight_map;   ///< tensor name -> file name
+  std::map<std::string, std::string> weight_map;       ///< tensor name -> file name
   nlohmann::json metadata = nlohmann::json::object();  ///< "total_size" and whatever else; may be absent in the file
   nlohmann::json extra = nlohmann::json::object();     ///< other top-level keys (Paddle's), kept
 };

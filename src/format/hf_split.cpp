@@ -1,3 +1,5 @@
+// The rule of huggingface_hub, step for step and quirks included: what is too large takes the next number at once, before
+// the file that is still open, and tied tensors come last in the file that holds the first of them.
 #include "format/hf_split.hpp"
 
 #include <fmt/format.h>

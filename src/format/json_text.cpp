@@ -1,3 +1,5 @@
+// Strict parsing on top of the JSON library: its callback sees every bracket and key while the tree grows, so that a
+// second key or a deep nest is refused at once.
 #include "format/json_text.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Strict JSON for the index and the manifest: files that people and other programs write.
 //
-// Beyond the JSON library: the text is UTF-8 without byte order mark or NUL, no object has a key twice (the library lets
-// the last one win, and two readers would then see two checkpoints), and nesting is bounded.
+// Beyond the JSON library: the text is UTF-8 without byte order mark or NUL, no object has a key twice (the library
+// lets the last one win, and two readers would then see two checkpoints), and nesting is bounded.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
 #include <fmt/format.h>
 
 #include "base/units.hpp"
@@ -35,7 +36,8 @@ json extra_keys(const json& extra) {
   if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are no object");
   for (const std::string_view key : keys::kAll) {
     if (extra.contains(key)) {
-      throw Error(ErrorKind::kInternal, fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
     }
   }
   return extra;

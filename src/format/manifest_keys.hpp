@@ -25,8 +25,8 @@ inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// Everything else at the top level belongs to Manifest::extra.
 inline constexpr std::array<std::string_view, 14> kAll = {
-    kBlockBytes, kBlocksCrc, kCarriedFiles, kDataFiles, kFormat, kFormatVersion, kLayout,
-    kParent,     kQuantisation, kRanks,     kRunId,     kStep,   kTool,          kUserMetadata};
+    kBlockBytes, kBlocksCrc,    kCarriedFiles, kDataFiles, kFormat, kFormatVersion, kLayout,
+    kParent,     kQuantisation, kRanks,        kRunId,     kStep,   kTool,          kUserMetadata};
 
 // Of one file:
 inline constexpr const char* kFileCrc = "crc32c";

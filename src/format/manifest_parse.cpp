@@ -1,3 +1,5 @@
+// The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
+// Manifest::extra.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -81,8 +83,9 @@ int read_version(const Fields& fields, std::string_view path) {
   }
   const std::uint64_t version = fields.number(keys::kFormatVersion);
   if (version > static_cast<std::uint64_t>(kManifestVersion)) {
-    fail_format(path, fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
-                                  version, kManifestVersion));
+    fail_format(
+        path, fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
+                          version, kManifestVersion));
   }
   if (version == 0) fail_format(path, "format version 0 does not exist");
   return static_cast<int>(version);

@@ -1,3 +1,4 @@
+// How the layer begins its error messages.
 #include "format/message.hpp"
 
 #include <fmt/format.h>

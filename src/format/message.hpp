@@ -6,8 +6,8 @@
 
 namespace cairn::format {
 
-/// The text with control characters as \xNN, cut after 1000 bytes. Unlike base::printable it leaves quotes, so that a place
-/// that is already part of a message ("x.json: tensor 'a'") keeps its form.
+/// The text with control characters as \xNN, cut after 1000 bytes. Unlike base::printable it leaves quotes, so that a
+/// place that is already part of a message ("x.json: tensor 'a'") keeps its form.
 std::string one_line(std::string_view text);
 
 /// Throws Error(kFormat): "<where>: <what>".

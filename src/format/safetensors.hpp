@@ -1,7 +1,7 @@
 // safetensors headers: parse with the reference's checks in the reference's order, encode with its order and escaping.
 //
-// Rules and limits: FORMAT.md. Nothing here does work, or takes memory, in proportion to a size that a file claims before
-// that size is checked against the file.
+// Rules and limits: FORMAT.md. Nothing here does work, or takes memory, in proportion to a size that a file claims
+// before that size is checked against the file.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +37,8 @@ struct SafetensorsHeader {
 };
 
 /// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
-/// the file's size. `path` is for messages. A git-lfs pointer is recognised (`prefix` may hold up to 64 bytes for that).
+/// the file's size. `path` is for messages. A git-lfs pointer is recognised (`prefix` may hold up to 64 bytes for
+/// that).
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
 /// Parses and validates a header. `json`: exactly the header_length bytes after the prefix.
@@ -58,14 +59,14 @@ struct EncodedHeader {
 };
 
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
-/// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two equal
-/// names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes, more than
-/// kMaxRank dimensions, a header above kMaxHeaderBytes.
+/// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
+/// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes,
+/// more than kMaxRank dimensions, a header above kMaxHeaderBytes.
 EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
-/// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a sub-byte
-/// tensor is no whole number of bytes.
+/// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a
+/// sub-byte tensor is no whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
 }  // namespace cairn::format

@@ -29,8 +29,9 @@ void check_tensor(const TensorToStore& tensor) {
                            "a tensor cannot be named '__metadata__' in a safetensors file; rename it");
   }
   if (tensor.shape.size() > kMaxRank) {
-    throw SafetensorsError(Kind::kRankTooLarge, fmt::format("tensor '{}' has {} dimensions; at most {} can be stored",
-                                                            base::printable(tensor.name), tensor.shape.size(), kMaxRank));
+    throw SafetensorsError(Kind::kRankTooLarge,
+                           fmt::format("tensor '{}' has {} dimensions; at most {} can be stored",
+                                       base::printable(tensor.name), tensor.shape.size(), kMaxRank));
   }
 }
 
@@ -38,7 +39,8 @@ void check_tensor(const TensorToStore& tensor) {
 std::vector<std::size_t> file_order(std::span<const TensorToStore> tensors) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return tensors[a].name < tensors[b].name; });
   const auto twice = std::adjacent_find(order.begin(), order.end(),
                                         [&](auto a, auto b) { return tensors[a].name == tensors[b].name; });
   if (twice != order.end()) {
@@ -100,10 +102,11 @@ void append_tensor(std::string& out, const TensorToStore& tensor, std::uint64_t 
 
 void check_length(std::size_t json_bytes) {
   if (json_bytes > kMaxHeaderBytes) {
-    throw SafetensorsError(Kind::kHeaderTooLarge,
-                           fmt::format("the safetensors header would be {} bytes or more, above the limit of {}; spread the "
-                                       "tensors over more files",
-                                       json_bytes, kMaxHeaderBytes));
+    throw SafetensorsError(
+        Kind::kHeaderTooLarge,
+        fmt::format("the safetensors header would be {} bytes or more, above the limit of {}; spread the "
+                    "tensors over more files",
+                    json_bytes, kMaxHeaderBytes));
   }
 }
 
@@ -126,8 +129,9 @@ std::string framed(const std::string& json, std::uint64_t align_bytes) {
 EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes) {
   if (align_bytes < 8 || !std::has_single_bit(align_bytes)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("alignment of the data section is {} bytes; it must be a power of two, at least 8", align_bytes));
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("alignment of the data section is {} bytes; it must be a power of two, at least 8", align_bytes));
   }
   for (const TensorToStore& tensor : tensors) check_tensor(tensor);
   EncodedHeader out;
@@ -139,8 +143,9 @@ EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::m
     const TensorToStore& tensor = tensors[i];
     const auto end = base::try_add(out.data_bytes, tensor_bytes(tensor.dtype, tensor.shape, tensor.name));
     if (!end) {
-      throw SafetensorsError(Kind::kValidationOverflow, fmt::format("the data of the file overflows 64 bits at tensor '{}'",
-                                                                    base::printable(tensor.name)));
+      throw SafetensorsError(
+          Kind::kValidationOverflow,
+          fmt::format("the data of the file overflows 64 bits at tensor '{}'", base::printable(tensor.name)));
     }
     if (json.size() > 1) json += ',';
     append_tensor(json, tensor, out.data_bytes, *end);

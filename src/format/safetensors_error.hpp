@@ -19,8 +19,8 @@ enum class SafetensorsErrorKind {
   kMisalignedSlice,
   kTensorInvalidInfo,
   kMetadataIncompleteBuffer,
-  kDuplicateKey,   // stricter than the reference, which lets the last one win
-  kRankTooLarge,   // more than kMaxRank dimensions
+  kDuplicateKey,    // stricter than the reference, which lets the last one win
+  kRankTooLarge,    // more than kMaxRank dimensions
   kNotSafetensors,  // recognisably something else, e.g. a git-lfs pointer
 };
 

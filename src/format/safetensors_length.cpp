@@ -1,7 +1,7 @@
 // The first eight bytes of a safetensors file: the length of the header, or something else altogether.
 //
-// Whatever is not safetensors nearly always claims an absurd header length, since its first bytes are text or a magic number. Such
-// files are named for what they are, because "header too large" sends people the wrong way.
+// Whatever is not safetensors nearly always claims an absurd header length, since its first bytes are text or a magic
+// number. Such files are named for what they are, because "header too large" sends people the wrong way.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,10 +61,11 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
                                        where, length, kMaxHeaderBytes));
   }
   if (length > file_bytes - kPrefixBytes) {
-    throw SafetensorsError(SafetensorsErrorKind::kInvalidHeaderLength,
-                           fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file "
-                                       "is cut off",
-                                       where, length, file_bytes));
+    throw SafetensorsError(
+        SafetensorsErrorKind::kInvalidHeaderLength,
+        fmt::format("{}: the header of {} bytes ends beyond the end of the file ({} bytes); the file "
+                    "is cut off",
+                    where, length, file_bytes));
   }
   return length;
 }

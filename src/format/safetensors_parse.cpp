@@ -54,10 +54,11 @@ void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path
 
 void check_tensor(const TensorEntry& tensor, std::uint64_t start, std::string_view path) {
   if (tensor.begin != start || tensor.end < tensor.begin) {
-    fail_tensor(Kind::kInvalidOffset, path, tensor,
-                fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors must "
-                            "lie end to end without holes or overlaps",
-                            tensor.begin, tensor.end, start));
+    fail_tensor(
+        Kind::kInvalidOffset, path, tensor,
+        fmt::format("data_offsets [{}, {}] do not continue at {}, where the tensor before it ends; tensors must "
+                    "lie end to end without holes or overlaps",
+                    tensor.begin, tensor.end, start));
   }
   const TensorSize size = try_tensor_bytes(tensor.dtype, tensor.shape);
   if (size.error) fail_tensor(*size.error, path, tensor, size.reason);
@@ -77,8 +78,9 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
   const std::uint64_t present = header.file_bytes - header.data_start;
   if (start != present) {
     fail(Kind::kMetadataIncompleteBuffer, path,
-         fmt::format("the header describes {} bytes of data and the file holds {}; the file is cut off or has extra bytes",
-                     start, present));
+         fmt::format(
+             "the header describes {} bytes of data and the file holds {}; the file is cut off or has extra bytes",
+             start, present));
   }
 }
 
@@ -86,8 +88,8 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
 
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path) {
   if (json.size() > kMaxHeaderBytes) {
-    fail(Kind::kHeaderTooLarge, path, fmt::format("safetensors header of {} bytes is above the limit of {}", json.size(),
-                                                  kMaxHeaderBytes));
+    fail(Kind::kHeaderTooLarge, path,
+         fmt::format("safetensors header of {} bytes is above the limit of {}", json.size(), kMaxHeaderBytes));
   }
   SafetensorsHeader header;
   header.data_start = kPrefixBytes + json.size();

@@ -1,3 +1,4 @@
+// The state machine of the header: each callback knows from the state what may come, and says what it expected instead.
 #include "format/safetensors_sax.hpp"
 
 #include <fmt/format.h>
@@ -106,9 +107,7 @@ bool HeaderEvents::end_object() {
     case Expect::kTensorName: expect_ = Expect::kNothing; break;
     case Expect::kField: finish_tensor(); break;
     case Expect::kMetadataKey: expect_ = Expect::kTensorName; break;
-    default:
-      --unknown_depth_;
-      skipped_value();
+    default: --unknown_depth_; skipped_value();
   }
   return true;
 }

@@ -1,7 +1,8 @@
 // The header's JSON as a stream of events, turned into tensors and metadata. Only the parser includes this.
 //
-// A state machine with one state per place in the grammar: no tree is built, memory is what the result needs, and nesting is
-// a counter, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw SafetensorsError.
+// A state machine with one state per place in the grammar: no tree is built, memory is what the result needs, and
+// nesting is a counter, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw
+// SafetensorsError.
 #pragma once
 
 #include <cstdint>
@@ -44,20 +45,20 @@ class HeaderEvents {
 
  private:
   enum class Expect {
-    kHeader,         // the object that is the header
-    kTensorName,     // a key of it, or its end
-    kInfo,           // the object after a tensor's name
-    kField,          // a key in it, or its end
+    kHeader,      // the object that is the header
+    kTensorName,  // a key of it, or its end
+    kInfo,        // the object after a tensor's name
+    kField,       // a key in it, or its end
     kDtype,
-    kShape,          // "[" of the shape
-    kDimension,      // a number in it, or its end
+    kShape,      // "[" of the shape
+    kDimension,  // a number in it, or its end
     kOffsets,
     kOffset,
-    kUnknown,        // the value of a key that Cairn does not know, skipped whole
-    kMetadata,       // the object after "__metadata__", or null
+    kUnknown,   // the value of a key that Cairn does not know, skipped whole
+    kMetadata,  // the object after "__metadata__", or null
     kMetadataKey,
     kMetadataValue,
-    kNothing,        // after the header
+    kNothing,  // after the header
   };
   struct Seen {
     bool dtype = false;

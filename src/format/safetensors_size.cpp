@@ -1,3 +1,4 @@
+// Sizes of tensors in checked 64-bit arithmetic. In bits first, since F4 and F6 elements are no whole bytes.
 #include "format/safetensors_size.hpp"
 
 #include <fmt/format.h>

@@ -13,9 +13,9 @@
 namespace cairn::format {
 
 struct TensorSize {
-  std::uint64_t bytes = 0;                      ///< valid when there is no error
+  std::uint64_t bytes = 0;  ///< valid when there is no error
   std::optional<SafetensorsErrorKind> error;
-  std::string reason;                           ///< of the error, without path and tensor name
+  std::string reason;  ///< of the error, without path and tensor name
 };
 
 /// The reference's checks in its order: product of the shape left to right, bits, whole bytes.

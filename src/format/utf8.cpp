@@ -8,8 +8,8 @@ namespace cairn::format {
 namespace {
 
 struct Sequence {
-  std::size_t length;         // 0: not a leading byte
-  unsigned char second_low;   // range of the second byte; the later ones are 80..BF
+  std::size_t length;        // 0: not a leading byte
+  unsigned char second_low;  // range of the second byte; the later ones are 80..BF
   unsigned char second_high;
 };
 

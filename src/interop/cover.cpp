@@ -88,9 +88,8 @@ std::vector<std::uint64_t> first_hole(Boxes boxes, std::span<const std::uint64_t
       if (covered < full) break;
     }
     element.push_back(at);
-    std::erase_if(members, [&](std::size_t i) {
-      return at < begin_of(boxes[i].box, d) || at >= end_of(boxes[i].box, d);
-    });
+    std::erase_if(members,
+                  [&](std::size_t i) { return at < begin_of(boxes[i].box, d) || at >= end_of(boxes[i].box, d); });
   }
   return element;
 }

@@ -32,12 +32,14 @@ void check_whole(const std::string& file, const Reading& reading) {
     if (std::all_of(offsets.begin(), offsets.end(), [](std::uint64_t o) { return o == 0; })) continue;
     throw reading.error(ErrorKind::kFormat, file,
                         fmt::format("holds only a part of tensor {}, but an index lists the file; remove the index to "
-                                    "read the directory as shards", in_quotes(name)));
+                                    "read the directory as shards",
+                                    in_quotes(name)));
   }
 }
 
-constexpr const char* kSplitParamHint = "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
-                                        "not where they belong: they cannot be read";
+constexpr const char* kSplitParamHint =
+    "; PaddlePaddle's sharding v2 (split_param) writes flat slices like that, which say "
+    "not where they belong: they cannot be read";
 
 Error twice(const Copy& first, const Copy& second, const Reading& reading, const char* hint = "") {
   return reading.error(ErrorKind::kFormat, *second.file,
@@ -70,7 +72,8 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
     if (referenced.contains(file)) continue;
     throw reading.error(ErrorKind::kFormat, file,
                         fmt::format("{} does not list this file: one of the two is a leftover of another save; move it "
-                                    "away", shown(set.index_file)));
+                                    "away",
+                                    shown(set.index_file)));
   }
 }
 
@@ -117,8 +120,9 @@ void check_all_found(const DataSet& set, const Matched& matched, const Reading& 
     for (const Copy& copy : matched.elsewhere) {
       if (copy.entry->name == tensor) hint = fmt::format("it is in {}", shown(*copy.file));
     }
-    throw reading.error(ErrorKind::kFormat, file, fmt::format("tensor {} is not in this file, as {} says; {}",
-                                                              in_quotes(tensor), shown(set.index_file), hint));
+    throw reading.error(
+        ErrorKind::kFormat, file,
+        fmt::format("tensor {} is not in this file, as {} says; {}", in_quotes(tensor), shown(set.index_file), hint));
   }
 }
 
@@ -141,16 +145,19 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
 void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.unlisted) {
     if (strictness != Strictness::kPaddleOptimizer) {
-      throw reading.error(ErrorKind::kFormat, *copy.file,
-                          fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
-                                      "damaged", in_quotes(copy.entry->name), shown(set.index_file)));
+      throw reading.error(
+          ErrorKind::kFormat, *copy.file,
+          fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
+                      "damaged",
+                      in_quotes(copy.entry->name), shown(set.index_file)));
     }
     const auto [place, added] = matched.listed.emplace(copy.entry->name, copy);
     if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
   }
   if (!matched.unlisted.empty()) {
     reading.warn(fmt::format("{}: {} tensors of the files are not listed, e.g. {}; they are taken as well",
-                             shown(set.index_file), matched.unlisted.size(), in_quotes(matched.unlisted.front().entry->name)));
+                             shown(set.index_file), matched.unlisted.size(),
+                             in_quotes(matched.unlisted.front().entry->name)));
   }
 }
 
@@ -163,9 +170,9 @@ void settle_repeated(const DataSet& set, Strictness strictness, const Matched& m
   }
   if (!matched.elsewhere.empty()) {
     const Copy& first = matched.elsewhere.front();
-    reading.warn(fmt::format("{}: {} scalars stand in two files, e.g. {} also in {}; the file that the index names is used",
-                             shown(set.index_file), matched.elsewhere.size(), in_quotes(first.entry->name),
-                             shown(*first.file)));
+    reading.warn(
+        fmt::format("{}: {} scalars stand in two files, e.g. {} also in {}; the file that the index names is used",
+                    shown(set.index_file), matched.elsewhere.size(), in_quotes(first.entry->name), shown(*first.file)));
   }
 }
 
@@ -195,7 +202,8 @@ void check_numbers(const DataSet& set, Reading& reading) {
     if (name.numbered != model.numbered || name.count != model.count) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("belongs to another save than {}, and there is no index; move the files of the "
-                                      "older save away", shown(first)));
+                                      "older save away",
+                                      shown(first)));
     }
     if (!name.numbered) continue;
     if (name.number == 0 || name.number > name.count) {
@@ -214,12 +222,12 @@ void check_numbers(const DataSet& set, Reading& reading) {
   }
   if (next <= model.count) {
     throw Error(ErrorKind::kNotFound,
-                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors)", reading.place(), next,
-                            model.count, in_quotes(set.name), shown(set.name), next, model.count));
+                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors)", reading.place(),
+                            next, model.count, in_quotes(set.name), shown(set.name), next, model.count));
   }
   if (model.count > 1) {
-    reading.warn(fmt::format("{} files of {} have no index; all of them are taken together", model.count,
-                             in_quotes(set.name)));
+    reading.warn(
+        fmt::format("{} files of {} have no index; all of them are taken together", model.count, in_quotes(set.name)));
   }
 }
 

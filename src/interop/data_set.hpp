@@ -1,7 +1,8 @@
-// A Hugging Face file set: one file, numbered files, or the files that an index lists. Every tensor lies whole in one file.
+// A Hugging Face file set: one file, numbered files, or the files that an index lists. Every tensor lies whole in one
+// file.
 //
-// The index decides what belongs to the set; a file of the same name that it does not list is a leftover of an older save
-// and an error, because nobody can tell by looking which of the two the user means to load.
+// The index decides what belongs to the set; a file of the same name that it does not list is a leftover of an older
+// save and an error, because nobody can tell by looking which of the two the user means to load.
 #pragma once
 
 #include <string>
@@ -14,7 +15,7 @@
 namespace cairn::interop {
 
 struct DataSet {
-  std::string name;                ///< "model", "optimizer", "model.fp16"
+  std::string name;  ///< "model", "optimizer", "model.fp16"
   std::string section;
   std::string index_file;          ///< empty: none
   format::HfIndex index;           ///< of index_file

@@ -41,7 +41,8 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
     if (!added && known->second.first != name.count) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("belongs to another save than {} (of {} files, not {}); move the files of the "
-                                      "older save away", shown(known->second.second), name.count, known->second.first));
+                                      "older save away",
+                                      shown(known->second.second), name.count, known->second.first));
     }
   }
   if (reading.directory().alone) return;
@@ -52,8 +53,9 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
       ++next;
     }
     if (next <= count) {
-      throw Error(ErrorKind::kNotFound, fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors)",
-                                                    reading.place(), next, count, next, count));
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors)", reading.place(),
+                              next, count, next, count));
     }
   }
 }
@@ -63,18 +65,19 @@ void check_same(const Gathered& known, const format::TensorEntry& entry, const S
   const auto& tensor = known.tensor;
   const std::string both = fmt::format("tensor {} is ", in_quotes(entry.name));
   if (tensor.dtype != entry.dtype) {
-    throw reading.error(ErrorKind::kFormat, file, both + fmt::format("{} here and {} in {}", name_of(entry.dtype),
-                                                                     name_of(tensor.dtype), shown(known.first_file)));
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("{} here and {} in {}", name_of(entry.dtype), name_of(tensor.dtype),
+                                           shown(known.first_file)));
   }
   if (tensor.shape.size() != entry.shape.size()) {
-    throw reading.error(ErrorKind::kFormat, file, both + fmt::format("{}-dimensional here and {}-dimensional in {}",
-                                                                     entry.shape.size(), tensor.shape.size(),
-                                                                     shown(known.first_file)));
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("{}-dimensional here and {}-dimensional in {}", entry.shape.size(),
+                                           tensor.shape.size(), shown(known.first_file)));
   }
   if (target != SectionedName{tensor.section, tensor.name}) {
-    throw reading.error(ErrorKind::kFormat, file, both + fmt::format("in section {} here and in section {} in {}",
-                                                                     in_quotes(target.section), in_quotes(tensor.section),
-                                                                     shown(known.first_file)));
+    throw reading.error(ErrorKind::kFormat, file,
+                        both + fmt::format("in section {} here and in section {} in {}", in_quotes(target.section),
+                                           in_quotes(tensor.section), shown(known.first_file)));
   }
 }
 
@@ -84,8 +87,9 @@ void add_box(Gathered& gathered, format::StoredBox stored, const std::string& fi
   for (std::size_t d = 0; d < shape.size(); ++d) {
     const auto end = base::try_add(stored.box.offset[d], stored.box.shape[d]);
     if (!end) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("tensor {} ends beyond 2^64 in dimension {}",
-                                                                in_quotes(gathered.tensor.name), d));
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("tensor {} ends beyond 2^64 in dimension {}", in_quotes(gathered.tensor.name), d));
     }
     shape[d] = std::max(shape[d], *end);
   }
@@ -121,10 +125,13 @@ void gather(const std::string& file, ByStoredName& all, const Reading& reading) 
   }
 }
 
-/// Sorts, drops empty boxes and replicas; returns how many replicas there were. A tensor without elements keeps one box.
+/// Sorts, drops empty boxes and replicas; returns how many replicas there were. A tensor without elements keeps one
+/// box.
 std::size_t tidy(format::StoredTensor& tensor) {
   auto& boxes = tensor.boxes;
-  const auto key = [](const format::StoredBox& b) { return std::tie(b.box.offset, b.box.shape, b.file, b.offset_bytes); };
+  const auto key = [](const format::StoredBox& b) {
+    return std::tie(b.box.offset, b.box.shape, b.file, b.offset_bytes);
+  };
   std::sort(boxes.begin(), boxes.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
   if (has_zero(tensor.shape)) {
     boxes.resize(1);
@@ -146,9 +153,9 @@ std::string element_text(const std::vector<std::uint64_t>& element) {
 void check_cover(const format::StoredTensor& tensor, const std::vector<std::string>& files, const Reading& reading) {
   if (has_zero(tensor.shape)) return;
   if (!base::try_product(tensor.shape)) {
-    throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} of shape {} has more than 2^64 elements",
-                                                reading.path_of(files.front()), in_quotes(tensor.name),
-                                                element_text(tensor.shape)));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("{}: tensor {} of shape {} has more than 2^64 elements", reading.path_of(files.front()),
+                            in_quotes(tensor.name), element_text(tensor.shape)));
   }
   const auto fault = find_cover_fault(tensor.boxes, tensor.shape);
   if (!fault) return;
@@ -166,10 +173,11 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
   std::vector<std::string> held_by;
   if (holders.empty()) held_by.push_back("no file: empty boxes only");
   for (const std::uint32_t file : holders) held_by.push_back(names[file]);
-  throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} of shape {}: element {} is in no file (what there is of it is in {}); "
-                                              "a shard file is missing", reading.place(), in_quotes(tensor.name),
-                                              element_text(tensor.shape), element_text(fault->element),
-                                              list_some(held_by)));
+  throw Error(ErrorKind::kFormat,
+              fmt::format("{}: tensor {} of shape {}: element {} is in no file (what there is of it is in {}); "
+                          "a shard file is missing",
+                          reading.place(), in_quotes(tensor.name), element_text(tensor.shape),
+                          element_text(fault->element), list_some(held_by)));
 }
 
 }  // namespace
@@ -187,7 +195,8 @@ std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>&
     tensors.push_back(std::move(gathered.tensor));
   }
   if (replicas != 0) {
-    reading.warn(fmt::format("{} boxes are stored more than once; of each the copy in the first file is used", replicas));
+    reading.warn(
+        fmt::format("{} boxes are stored more than once; of each the copy in the first file is used", replicas));
   }
   return tensors;
 }

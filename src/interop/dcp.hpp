@@ -12,9 +12,10 @@
 
 namespace cairn::interop {
 
-/// The tensors of sharded files (at least one). Equal boxes are replicas: the one in the first file is taken. Empty boxes
-/// are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming tensor and
-/// files: a numbered file missing, two saves mixed, contradicting dtypes, ranks or sections, an overlap, a hole.
+/// The tensors of sharded files (at least one). Equal boxes are replicas: the one in the first file is taken. Empty
+/// boxes are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming
+/// tensor and files: a numbered file missing, two saves mixed, contradicting dtypes, ranks or sections, an overlap, a
+/// hole.
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading);
 
 }  // namespace cairn::interop

@@ -16,11 +16,11 @@ namespace cairn::interop {
 
 /// What was found in a directory. Names are relative to it.
 struct Directory {
-  std::string path;                                             ///< for messages
+  std::string path;                                              ///< for messages
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
-  std::map<std::string, std::string> json;                      ///< name -> text of *.json up to 1 GiB: indexes, config
-  std::map<std::string, std::uint64_t> others;                  ///< every other file -> size
-  std::vector<std::string> folders;  ///< sub-directories: neither read nor carried along, named in a warning
+  std::map<std::string, std::string> json;      ///< name -> text of *.json up to 1 GiB: indexes, config
+  std::map<std::string, std::uint64_t> others;  ///< every other file -> size
+  std::vector<std::string> folders;             ///< sub-directories: neither read nor carried along, named in a warning
   bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
 };
 
@@ -31,15 +31,15 @@ const char* name_of(Dialect dialect);
 
 struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
-  format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
+  format::StoredCheckpoint stored;    ///< files by name, tensors by (section, name); each tensor has at least one box
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
 
 /// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes and
 /// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
-/// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole, contradicting
-/// dtypes. A directory without any safetensors file is Error(kNotFound).
+/// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
+/// contradicting dtypes. A directory without any safetensors file is Error(kNotFound).
 Recognised recognise(const Directory& directory);
 
 }  // namespace cairn::interop

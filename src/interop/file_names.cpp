@@ -88,7 +88,8 @@ bool is_unmerged_paddle_name(std::string_view file) {
     rest.remove_prefix(stem.size());
     while (true) {  // axes joined by '_': tp00_pp01_shard03
       constexpr std::array<std::string_view, 4> kAxes = {"tp", "pp", "shard", "moe"};
-      const auto* axis = std::find_if(kAxes.begin(), kAxes.end(), [&](std::string_view a) { return rest.starts_with(a); });
+      const auto* axis =
+          std::find_if(kAxes.begin(), kAxes.end(), [&](std::string_view a) { return rest.starts_with(a); });
       if (axis == kAxes.end()) return false;
       rest.remove_prefix(axis->size());
       const std::size_t digits = leading_digits(rest);

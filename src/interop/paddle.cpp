@@ -41,10 +41,11 @@ std::string codec_of(const std::string& stage) {
 
 Error unmerged(const std::string& file, const std::string& stage, const Reading& reading) {
   const std::string quantised = stage == "O0" ? "" : fmt::format(" and quantised ({})", codec_of(stage));
-  return reading.error(ErrorKind::kFormat, file,
-                       fmt::format("PaddlePaddle saved this optimizer unmerged (ignore_merge_optimizer){}: each file holds "
-                                   "one rank's slices and does not say where they belong; save it again merged",
-                                   quantised));
+  return reading.error(
+      ErrorKind::kFormat, file,
+      fmt::format("PaddlePaddle saved this optimizer unmerged (ignore_merge_optimizer){}: each file holds "
+                  "one rank's slices and does not say where they belong; save it again merged",
+                  quantised));
 }
 
 std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -70,11 +71,12 @@ void refuse_flat_slices(const std::vector<format::StoredTensor>& tensors, const 
     const auto found = parameters.find(parameter_of(tensor));
     if (found == parameters.end() || found->second->shape.empty() || found->second->shape == tensor.shape) continue;
     const auto file = std::next(reading.directory().safetensors.begin(), tensor.boxes.front().file);
-    throw reading.error(ErrorKind::kFormat, file->first,
-                        fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
-                                    "split_param): PaddlePaddle did not gather it, and it cannot be placed; save again "
-                                    "with split_param off", in_quotes(tensor.name), shape_text(tensor.shape),
-                                    shape_text(found->second->shape)));
+    throw reading.error(
+        ErrorKind::kFormat, file->first,
+        fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
+                    "split_param): PaddlePaddle did not gather it, and it cannot be placed; save again "
+                    "with split_param off",
+                    in_quotes(tensor.name), shape_text(tensor.shape), shape_text(found->second->shape)));
   }
 }
 
@@ -86,7 +88,8 @@ void take_u16_as_bf16(std::vector<format::StoredTensor>& tensors, Reading& readi
     ++count;
   }
   if (count != 0) {
-    reading.warn(fmt::format("{} tensors are stored as U16 and taken as BF16, which PaddlePaddle writes that way", count));
+    reading.warn(
+        fmt::format("{} tensors are stored as U16 and taken as BF16, which PaddlePaddle writes that way", count));
   }
 }
 
@@ -95,9 +98,10 @@ void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
   if (optimizer == sets.end() || sets.contains(kMasterWeights)) return;
   const auto promise = optimizer->second.index.extra.find(kMasterWeights);
   if (promise == optimizer->second.index.extra.end() || *promise != true) return;
-  reading.warn(fmt::format("{} says that master weights were saved, but no file holds them: they were left out "
-                           "(remove_master_weight) or saved in place of the model (skip_save_model_weight)",
-                           shown(optimizer->second.index_file)));
+  reading.warn(
+      fmt::format("{} says that master weights were saved, but no file holds them: they were left out "
+                  "(remove_master_weight) or saved in place of the model (skip_save_model_weight)",
+                  shown(optimizer->second.index_file)));
 }
 
 }  // namespace
@@ -132,10 +136,11 @@ void refuse_quantised_paddle(const DataSets& sets, const Reading& reading) {
   for (const auto& [name, set] : sets) {
     const std::string stage = quant_stage(set.index.extra);
     if (stage != "O0") {
-      throw reading.error(ErrorKind::kFormat, set.index_file,
-                          fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
-                                      "by this version of Cairn; save again with {} O0", kQuantStage, codec_of(stage),
-                                      kQuantStage));
+      throw reading.error(
+          ErrorKind::kFormat, set.index_file,
+          fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
+                      "by this version of Cairn; save again with {} O0",
+                      kQuantStage, codec_of(stage), kQuantStage));
     }
     if (set.section != "optimizer") continue;
     for (const std::string& file : set.files) {
@@ -144,9 +149,10 @@ void refuse_quantised_paddle(const DataSets& sets, const Reading& reading) {
                          [&](std::string_view suffix) { return entry.name.ends_with(suffix); })) {
           continue;
         }
-        throw reading.error(ErrorKind::kFormat, file,
-                            fmt::format("tensor {} is a scale of quantised moments, but no index names their codec ({})",
-                                        in_quotes(entry.name), kQuantStage));
+        throw reading.error(
+            ErrorKind::kFormat, file,
+            fmt::format("tensor {} is a scale of quantised moments, but no index names their codec ({})",
+                        in_quotes(entry.name), kQuantStage));
       }
     }
   }

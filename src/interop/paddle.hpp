@@ -1,8 +1,8 @@
 // PaddlePaddle's unified checkpoints: Hugging Face file sets with habits of their own.
 //
-// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more than a
-// weight map. What cannot be read rightly - quantised moments, slices of single ranks, flat slices of sharding v2 - is
-// refused with its name instead of being taken for whole tensors. Names and shapes stay as stored.
+// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more than
+// a weight map. What cannot be read rightly - quantised moments, slices of single ranks, flat slices of sharding v2 -
+// is refused with its name instead of being taken for whole tensors. Names and shapes stay as stored.
 #pragma once
 
 #include <map>
@@ -24,7 +24,8 @@ void refuse_unmerged_paddle(const Reading& reading);
 /// An index with Paddle's keys, a set "peft_model", or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
-/// Throws Error(kFormat) naming the codec when the optimizer is quantised, or has scales although the index knows of none.
+/// Throws Error(kFormat) naming the codec when the optimizer is quantised, or has scales although the index knows of
+/// none.
 void refuse_quantised_paddle(const DataSets& sets, const Reading& reading);
 
 /// Turns U16 into BF16, refuses flat slices, warns of master weights that the index promises and no file holds.

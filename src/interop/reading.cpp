@@ -34,9 +34,7 @@ std::string Reading::place() const {
   return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
 }
 
-std::string Reading::path_of(std::string_view file) const {
-  return base::printable(raw_path_of(file), kLongestPath);
-}
+std::string Reading::path_of(std::string_view file) const { return base::printable(raw_path_of(file), kLongestPath); }
 
 Error Reading::error(ErrorKind kind, std::string_view file, const std::string& text) const {
   return {kind, path_of(file) + ": " + text};

@@ -39,8 +39,9 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
 void refuse_mindspore_parts(const Reading& reading) {
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (!is_mindspore_part_name(file)) continue;
-    throw reading.error(ErrorKind::kFormat, file, "holds one rank's parts of a MindSpore Transformers checkpoint, which "
-                                                  "are not read; convert it to Hugging Face files there");
+    throw reading.error(ErrorKind::kFormat, file,
+                        "holds one rank's parts of a MindSpore Transformers checkpoint, which "
+                        "are not read; convert it to Hugging Face files there");
   }
 }
 
@@ -69,7 +70,8 @@ DataSets find_sets(const Reading& reading) {
     const std::string name = parse_data_name(file).set;
     const auto known = sets.find(name);
     if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
-    if (name.empty()) throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
+    if (name.empty())
+      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
     DataSet& set = sets[name];
     set.name = name;
     set.files.push_back(file);
@@ -120,16 +122,19 @@ std::vector<std::string> sharded_files(const DataSets& sets, const Reading& read
     if (!listed.contains(file) && has_sharding_info(header)) {
       sharded.push_back(file);
     } else if (!listed.contains(file) && is_dcp_shard_name(file)) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("is named like a shard of torch DCP, but has no metadata {}",
-                                                                kDcpShardingInfoKey));
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("is named like a shard of torch DCP, but has no metadata {}", kDcpShardingInfoKey));
     } else if (whole.empty()) {
       whole = file;
     }
   }
   if (!sharded.empty() && !whole.empty()) {
-    throw reading.error(ErrorKind::kFormat, whole,
-                        fmt::format("holds whole tensors, but {} holds parts (torch DCP): two checkpoints in one directory; "
-                                    "move one of them away", shown(sharded.front())));
+    throw reading.error(
+        ErrorKind::kFormat, whole,
+        fmt::format("holds whole tensors, but {} holds parts (torch DCP): two checkpoints in one directory; "
+                    "move one of them away",
+                    shown(sharded.front())));
   }
   return sharded;
 }
@@ -151,8 +156,8 @@ void sort_and_check(std::vector<format::StoredTensor>& tensors, const Reading& r
   const auto same = std::adjacent_find(tensors.begin(), tensors.end(),
                                        [&](const auto& a, const auto& b) { return key(a) == key(b); });
   if (same == tensors.end()) return;
-  throw Error(ErrorKind::kFormat, fmt::format("{}: section {} has two tensors {}", reading.place(), in_quotes(same->section),
-                                              in_quotes(same->name)));
+  throw Error(ErrorKind::kFormat, fmt::format("{}: section {} has two tensors {}", reading.place(),
+                                              in_quotes(same->section), in_quotes(same->name)));
 }
 
 std::vector<std::string> carried_files(const Directory& directory) {

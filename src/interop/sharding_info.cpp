@@ -32,8 +32,9 @@ std::vector<std::uint64_t> offsets_of(const json& info, const std::string& tenso
                                       const Reading& reading) {
   const auto found = info.is_object() ? info.find("saved_offsets") : info.end();
   if (!info.is_object() || found == info.end() || !found->is_array()) {
-    throw reading.error(ErrorKind::kFormat, file,
-                        fmt::format("{} has no list saved_offsets for tensor {}", kDcpShardingInfoKey, in_quotes(tensor)));
+    throw reading.error(
+        ErrorKind::kFormat, file,
+        fmt::format("{} has no list saved_offsets for tensor {}", kDcpShardingInfoKey, in_quotes(tensor)));
   }
   std::vector<std::uint64_t> offsets;
   for (const json& value : *found) {
@@ -75,9 +76,9 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
     const auto held = names_in(header);
     for (const auto& item : object.items()) {
       if (held.contains(item.key())) continue;
-      throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("{} names tensor {}, which the file does not hold", kDcpShardingInfoKey,
-                                      in_quotes(item.key())));
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("{} names tensor {}, which the file does not hold", kDcpShardingInfoKey, in_quotes(item.key())));
     }
   }
   return out;
@@ -94,12 +95,14 @@ std::map<std::string, SectionedName> read_sections(const std::string& file, cons
     const json& value = item.value();
     if (!value.is_array() || value.size() != 2 || !value[0].is_string() || !value[1].is_string() ||
         value[0].get_ref<const std::string&>().empty()) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("{} of tensor {} is no pair [section, name]",
-                                                                kCairnSectionsKey, in_quotes(item.key())));
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("{} of tensor {} is no pair [section, name]", kCairnSectionsKey, in_quotes(item.key())));
     }
     if (!held.contains(item.key())) {
-      throw reading.error(ErrorKind::kFormat, file, fmt::format("{} names tensor {}, which the file does not hold",
-                                                                kCairnSectionsKey, in_quotes(item.key())));
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("{} names tensor {}, which the file does not hold", kCairnSectionsKey, in_quotes(item.key())));
     }
     out.emplace(item.key(), SectionedName{value[0].get<std::string>(), value[1].get<std::string>()});
   }

@@ -11,7 +11,7 @@ namespace cairn::io {
 
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
-  if (name == "posix") return std::make_unique<PosixEngine>(communicator);
+  if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
   throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'mpiio', 'posix' and 'memory'");
 }

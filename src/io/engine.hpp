@@ -3,7 +3,8 @@
 // Life of a write: open_for_write (files are created and pre-sized), write_round any number of times, sync, close. Of a
 // read: open_for_read, read_round or read, close. Calls marked collective are made by all ranks of the communicator in
 // the same order; each ends in an agreement, so that either all ranks go on or all throw the same Error. After an Error
-// the engine can only be destroyed.
+// the engine has closed its files and can only be destroyed; what it wrote stays and is worthless. Who gives up for
+// another reason calls close() on all ranks: a destructor cannot close files that ranks have open together.
 #pragma once
 
 #include <cstddef>
@@ -53,7 +54,7 @@ class Engine {
   virtual void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
 
   /// Collective; every rank makes the same number of calls, with ops inside its own extents (none is normal), ascending
-  /// by (file, offset), at most one per file. Data must live until the call returns.
+  /// by (file, offset), several per file as they come. Data must live until the call returns.
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
@@ -69,6 +70,7 @@ using Hints = std::map<std::string, std::string>;
 
 struct EngineOptions {
   Hints hints;
+  bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
 };
 
 /// "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws

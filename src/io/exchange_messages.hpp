@@ -3,7 +3,7 @@
 // Rules. (1) Sender and receiver cut a pair's items into the same messages (MessageCutter). (2) Messages are posted in
 // the order of the schedule, packed ones while a slot of the arena is free, and slots come back in any order. The
 // earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always moves;
-// it never blocks in one message while another one could go on. (3) Memory is the arena: nothing grows with the state.
+// it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows with the state.
 #pragma once
 
 #include <cstddef>
@@ -75,6 +75,9 @@ class Lane {
   [[nodiscard]] bool done() const { return in_flight_.empty() && !cutter_.next(); }
   /// Posts and completes what it can without blocking; true when anything moved.
   bool poll();
+  [[nodiscard]] bool all_posted() const { return !cutter_.next(); }
+  /// Blocks until done. Requires: the messages of both lanes of this rank are all posted.
+  void finish();
   [[nodiscard]] std::uint64_t completed_bytes() const { return completed_bytes_; }
 
  private:
@@ -91,6 +94,7 @@ class Lane {
   SlotArena& arena_;
   MessageCutter cutter_;
   std::vector<InFlight> in_flight_;
+  std::uint64_t packed_in_flight_bytes_ = 0;
   std::uint64_t completed_bytes_ = 0;
 };
 

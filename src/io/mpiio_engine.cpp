@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "base/checked.hpp"
@@ -22,6 +23,15 @@ Hints with_defaults(Hints hints) {
   return hints;
 }
 
+/// Decided once: MPI chooses at the first open of the process, and asking may take 0.2 s.
+const comm::MpiIoImplementation& implementation_of_process() {
+  static const comm::MpiIoImplementation implementation = [] {
+    comm::prefer_romio();
+    return comm::mpi_io_implementation();
+  }();
+  return implementation;
+}
+
 std::string quoted(const EngineFile& file) { return "'" + base::printable(file.path.string()) + "'"; }
 
 /// ROMIO takes what stands before a colon for the name of a file system; such paths need the prefix "ufs:" themselves.
@@ -35,27 +45,17 @@ std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& im
 }  // namespace
 
 MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options)
-    : communicator_(communicator), hints_(with_defaults(std::move(options.hints))) {
+    : communicator_(communicator), options_(std::move(options)) {
   if (comm::native_handle(communicator) == MPI_COMM_NULL) {
     throw Error(ErrorKind::kUsage, "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
   }
-  comm::prefer_romio();
-  implementation_ = comm::mpi_io_implementation();
+  options_.hints = with_defaults(std::move(options_.hints));
+  implementation_ = implementation_of_process();
   if (implementation_.loses_write_errors) {
     collective_ = false;
     base::warn_once("MPI-IO of " + implementation_.library + " runs on " + implementation_.io_component +
                     ", which loses write errors; set OMPI_MCA_io=romio321 before the job starts. Until then writes are "
                     "independent calls, whose byte counts are checked");
-  }
-}
-
-template <class Step>
-void MpiioEngine::guarded(Step step) {
-  try {
-    step();
-  } catch (const Error&) {
-    close_all();  // agreed on, so every rank is here; a descriptor left open would hold the space of deleted files
-    throw;
   }
 }
 
@@ -74,17 +74,25 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
-    comm::agree(communicator_, "create data files", [&] { create_files(); });
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "create data files", [&] {
+      info.emplace(options_.hints);
+      create_files();
+    });
     comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
-    open_handles(MPI_MODE_WRONLY);
+    open_handles(MPI_MODE_WRONLY, info->get());
   });
 }
 
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
-    comm::agree(communicator_, "open data files", [&] { check_files_to_read(); });
-    open_handles(MPI_MODE_RDONLY);
+    std::optional<InfoHandle> info;
+    comm::agree(communicator_, "open data files", [&] {
+      info.emplace(options_.hints);
+      check_files_to_read();
+    });
+    open_handles(MPI_MODE_RDONLY, info->get());
   });
 }
 
@@ -94,7 +102,7 @@ void MpiioEngine::create_files() {
     const EngineFile& file = files_[number];
     os::File created(file.path, os::OpenMode::kCreateNew);
     created.set_size(file.size_bytes);
-    if (file.size_bytes > 0) created.reserve(file.size_bytes);  // false: unknown to the file system; writes will tell
+    if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
     const auto member = std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == number; });
     if (member != members_.end()) {
       member->own = std::move(created);
@@ -122,25 +130,23 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-void MpiioEngine::open_handles(int mode) {
+void MpiioEngine::open_handles(int mode, MPI_Info info) {
   // Communicators first: their creation cannot be agreed on, and a failure there ends the job.
   alone_ = communicator_.subgroup(communicator_.rank(), communicator_.rank(), 0);
   for (const Member& member : members_) {
     const FileTurn& turn = member.turn;
-    const int tag = static_cast<int>(turn.file % 32768);  // the smallest tag bound that MPI guarantees
+    const int tag = static_cast<int>(turn.file % (comm::kMaxTag + 1));
     groups_.push_back(turn.first == turn.last ? nullptr : communicator_.subgroup(turn.first, turn.last, tag));
   }
   Failure failure;
-  std::optional<InfoHandle> info;
-  comm::agree(communicator_, "set MPI-IO hints", [&] { info.emplace(hints_); });
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
     const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
-    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info->get());
+    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info);
     if (code != MPI_SUCCESS) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + mpi_error_text(code)));
-    } else if (fault && fault->error != 0) {
+    } else if (fault && fault->error != 0 && fault->error != EINTR) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error)));
     }
   }

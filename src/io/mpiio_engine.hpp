@@ -59,20 +59,29 @@ class MpiioEngine final : public Engine {
   void create_files();
   void open_own_descriptors();
   void check_files_to_read() const;
-  void open_handles(int mode);
+  void open_handles(int mode, MPI_Info info);
   void give_up_half_open_files();
   template <class Op>
   void run_round(std::span<const Op> ops, const std::string& step);
   template <class Op>
-  void move_piece(Member& member, const Op* op, std::uint64_t piece, Failure& failure);
+  std::vector<Op> cut_pieces(std::span<const Op> ops) const;
+  template <class Op>
+  void move_piece(Member& member, const Op& piece, Failure& failure);
   void check_sizes() const;
   /// Runs a collective step; when it throws (on all ranks), closes everything, on all ranks.
   template <class Step>
-  void guarded(Step step);
+  void guarded(Step step) {
+    try {
+      step();
+    } catch (const Error&) {
+      close_all();  // agreed on, so every rank is here; a descriptor left open would hold the space of deleted files
+      throw;
+    }
+  }
   void close_all();
 
   comm::Communicator& communicator_;
-  Hints hints_;
+  EngineOptions options_;
   comm::MpiIoImplementation implementation_;
   bool collective_ = true;  ///< false where collective calls hang or lie about errors (OMPIO)
   std::vector<EngineFile> files_;

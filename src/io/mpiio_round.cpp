@@ -1,12 +1,14 @@
 // MPI-IO: a round of writes or reads in pieces of at most 1 GiB.
 //
-// The pieces of a round are numbered; piece p of every file comes before piece p + 1 of any, and inside a piece a rank
-// goes through its files by turn. (piece, turn, file) is one total order for all ranks, hence no deadlock (file_turns.hpp
-// has the argument). Members of a file call once per piece whether they have bytes or not.
+// A rank's pieces of one file are numbered; piece p of every file comes before piece p + 1 of any, and for one p a rank
+// goes through its files by turn. (p, turn, file) is one total order for all ranks, hence no deadlock (file_turns.hpp has
+// the argument). Members of a file call once per p whether they have bytes or not.
 #include <mpi.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <optional>
 #include <type_traits>
 
 #include "base/checked.hpp"
@@ -24,13 +26,6 @@ constexpr std::uint64_t kPieceBytes = 1ULL << 30;
 
 template <class Op>
 constexpr bool kIsWrite = std::is_same_v<Op, WriteOp>;
-
-/// The bytes of a piece; empty when the operation is shorter, or absent.
-template <class Op>
-auto piece_of(const Op* op, std::uint64_t piece) -> decltype(op->data) {
-  if (op == nullptr || op->data.size() / kPieceBytes < piece) return {};
-  return op->data.subspan(piece * kPieceBytes, std::min(kPieceBytes, op->data.size() - piece * kPieceBytes));
-}
 
 int call(MPI_File file, std::uint64_t offset, std::span<const std::byte> data, bool collective, MPI_Status* status) {
   const auto at = base::narrow<MPI_Offset>(offset, "file offset");
@@ -61,73 +56,76 @@ std::string space_left(const EngineFile& file) {
 void MpiioEngine::write_round(std::span<const WriteOp> ops) { run_round(ops, "write data files"); }
 void MpiioEngine::read_round(std::span<const ReadOp> ops) { run_round(ops, "read data files"); }
 
+/// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.
 template <class Op>
-void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
-  Failure failure;
-  std::uint64_t pieces = 0;
-  try {
-    check_round(ops, std::span<const EngineFile>(files_));
-    for (const Op& op : ops) {
-      const bool known = std::any_of(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
-      if (!known) throw Error(ErrorKind::kInternal, "I/O round: file " + std::to_string(op.file) + " is not this rank's");
-      pieces = std::max(pieces, base::ceil_div(op.data.size(), kPieceBytes));
-    }
-  } catch (const Error& error) {
-    failure.note(error);
-    ops = {};
-  }
-  // Over all ranks rather than file by file: one reduction, and it is 1 for windows of up to 1 GiB.
-  pieces = communicator_.max(pieces);
-  for (std::uint64_t piece = 0; piece < pieces; ++piece) {
-    for (Member& member : members_) {
-      const auto at = std::lower_bound(ops.begin(), ops.end(), member.turn.file,
-                                       [](const Op& op, std::uint32_t file) { return op.file < file; });
-      const bool found = at != ops.end() && at->file == member.turn.file;
-      move_piece(member, found ? &*at : nullptr, piece, failure);
+std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) const {
+  check_round(ops, std::span<const EngineFile>(files_));
+  std::vector<Op> pieces;
+  for (const Op& op : ops) {
+    const bool known = std::any_of(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
+    if (!known) throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " is not this rank's");
+    for (std::uint64_t at = 0; at < op.data.size(); at += kPieceBytes) {
+      pieces.push_back({op.file, op.offset + at, op.data.subspan(at, std::min(kPieceBytes, op.data.size() - at))});
     }
   }
-  try {
-    comm::agree(communicator_, step, [&] { failure.rethrow(); });
-  } catch (const Error&) {
-    close_all();  // as guarded() does
-    throw;
-  }
+  return pieces;
 }
 
 template <class Op>
-void MpiioEngine::move_piece(Member& member, const Op* op, std::uint64_t piece, Failure& failure) {
-  auto data = piece_of(op, piece);
-  const std::uint64_t expected = data.size();
+void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
+  Failure failure;
+  std::vector<Op> pieces;
+  try {
+    pieces = cut_pieces(ops);
+  } catch (const Error& error) {
+    failure.note(error);
+  }
+  const auto of_file = [&](std::uint32_t file) {
+    return std::ranges::equal_range(pieces, file, {}, [](const Op& piece) { return piece.file; });
+  };
+  std::uint64_t turns = 0;
+  for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
+  // Over all ranks rather than file by file: one reduction, and it is 1 for one window part per file of up to 1 GiB.
+  turns = communicator_.max(turns);
+  for (std::uint64_t p = 0; p < turns; ++p) {
+    for (Member& member : members_) {
+      const auto mine = of_file(member.turn.file);
+      const Op none{member.turn.file, 0, {}};
+      move_piece(member, p < mine.size() ? mine[p] : none, failure);
+    }
+  }
+  guarded([&] { comm::agree(communicator_, step, [&] { failure.rethrow(); }); });
+}
+
+template <class Op>
+void MpiioEngine::move_piece(Member& member, const Op& piece, Failure& failure) {
+  const std::uint64_t expected = piece.data.size();
   if (expected == 0 && !collective_) return;
   const EngineFile& file = files_[member.turn.file];
-  const std::uint64_t offset = expected > 0 ? op->offset + piece * kPieceBytes : 0;
   const char* verb = kIsWrite<Op> ? "write" : "read";
-  const std::string what = std::string("cannot ") + verb + " ";
+  const auto fail = [&](const std::string& why) {
+    failure.note(Error(ErrorKind::kIo, std::string("cannot ") + verb + " " + describe(file, piece.offset, expected) + ": " +
+                                           why + (kIsWrite<Op> ? space_left(file) : "")));
+  };
 
-  if (expected > 0) {
-    if (const auto fault = os::check_fault(verb, file.path)) {
-      if (fault->short_bytes) {
-        data = data.first(std::min(expected, *fault->short_bytes));
-      } else {
-        failure.note(Error(ErrorKind::kIo, what + describe(file, offset, expected) + ": " + std::strerror(fault->error)));
-        data = {};
-      }
-    }
+  auto data = piece.data;
+  const auto fault = expected > 0 ? os::check_fault(verb, file.path) : std::nullopt;
+  if (fault && fault->short_bytes) {
+    data = data.first(std::min(expected, *fault->short_bytes));
+  } else if (fault && fault->error != EINTR) {
+    fail(std::strerror(fault->error));
+    data = {};  // the others of the file are in the call, so this rank takes part too
   }
   MPI_Status status;
   std::memset(&status, 0, sizeof status);
-  const int code = call(member.handle.get(), offset, data, collective_, &status);
-  if (code != MPI_SUCCESS) {
-    failure.note(Error(ErrorKind::kIo, what + describe(file, offset, expected) + ": " + mpi_error_text(code) +
-                                           (kIsWrite<Op> ? space_left(file) : "")));
-    return;
+  if (const int code = call(member.handle.get(), piece.offset, data, collective_, &status); code != MPI_SUCCESS) {
+    return fail(mpi_error_text(code));
   }
-  if (expected == 0) return;
-  MPI_Count moved = 0;
-  if (data.size() > 0 && MPI_Get_elements_x(&status, MPI_BYTE, &moved) != MPI_SUCCESS) moved = -1;
-  if (moved == static_cast<MPI_Count>(expected)) return;
-  failure.note(Error(ErrorKind::kIo, what + describe(file, offset, expected) + ": MPI moved " + std::to_string(moved) +
-                                         " bytes and reported no error" + (kIsWrite<Op> ? space_left(file) : "")));
+  MPI_Count moved = 0;  // the status of an empty call may say anything
+  if (!data.empty() && MPI_Get_elements_x(&status, MPI_BYTE, &moved) != MPI_SUCCESS) moved = -1;
+  if (moved != static_cast<MPI_Count>(expected)) {
+    fail("MPI reported success, but moved " + std::to_string(moved) + " of " + std::to_string(expected) + " bytes");
+  }
 }
 
 }  // namespace cairn::io

@@ -51,7 +51,7 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
       const EngineFile& file = files_[number];
       os::File created(file.path, os::OpenMode::kCreateNew);
       created.set_size(file.size_bytes);
-      if (file.size_bytes > 0) created.reserve(file.size_bytes);  // false: unknown to the file system; writes will tell
+      if (reserve_space_) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
       created.sync();
       created.close();
     }

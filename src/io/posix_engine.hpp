@@ -14,7 +14,8 @@ namespace cairn::io {
 
 class PosixEngine final : public Engine {
  public:
-  explicit PosixEngine(comm::Communicator& communicator) : communicator_(communicator) {}
+  PosixEngine(comm::Communicator& communicator, const EngineOptions& options)
+      : communicator_(communicator), reserve_space_(options.reserve_space) {}
 
   [[nodiscard]] std::string_view name() const override { return "posix"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
@@ -29,6 +30,7 @@ class PosixEngine final : public Engine {
   os::File& descriptor_of(std::uint32_t file);
 
   comm::Communicator& communicator_;
+  bool reserve_space_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
   std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending

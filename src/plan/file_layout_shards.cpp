@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
 #include <set>
 
 #include "base/checked.hpp"
@@ -77,11 +76,11 @@ class ShardLayout {
   /// Gives every distinct box of the tensor to the least burdened of its holders.
   void deal(std::uint32_t tensor, std::vector<Claim> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
-    std::optional<int> any_rank;
-    for (const Claim& claim : claims) any_rank = std::min(claim.rank, any_rank.value_or(claim.rank));
+    int first_rank = claims.empty() ? 0 : claims.front().rank;
+    for (const Claim& claim : claims) first_rank = std::min(claim.rank, first_rank);
     std::vector<ReplicaGroup> groups = check_coverage(described, std::move(claims));
-    if (groups.empty() && any_rank) {
-      groups.push_back({shard::whole(described.shape), {{*any_rank, 0}}});  // without elements, yet part of the state
+    if (groups.empty()) {
+      groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // without elements, yet part of the state
     }
     std::map<int, std::size_t> boxes_of_rank;
     for (ReplicaGroup& group : groups) {

@@ -65,9 +65,9 @@ JsonBinder::JsonBinder(const LayoutRules& rules, const Model& model) : rules_(ru
 }
 
 TensorRule JsonBinder::bind(const TensorToBind& tensor) {
-  for (const std::string_view name : {std::string_view(tensor.spec.name), tensor.facts.parameter}) {
-    for (const NameRule& rule : rules_.rules) {
-      if (!rule.section.match(tensor.section)) continue;
+  for (const NameRule& rule : rules_.rules) {
+    if (!rule.section.match(tensor.section)) continue;
+    for (const std::string_view name : {std::string_view(tensor.spec.name), tensor.facts.parameter}) {
       for (const NamePattern& pattern : rule.match) {
         if (const auto captures = pattern.match(name)) return apply(rule, *captures, tensor);
       }
@@ -92,9 +92,9 @@ TensorRule JsonBinder::apply(const NameRule& rule, const Captures& captures, con
   if (!rule.flat) return out;
   out.flat = &*rule.flat;
   const auto& groups = groups_of_rule_[static_cast<std::size_t>(&rule - rules_.rules.data())];
-  out.buffer = fmt::format("{}|{}|{}|{}", rule.key, tensor.section, tensor.facts.role, name_of(tensor.facts.parameter_dtype));
+  out.buffer = fmt::format("{}|{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role, name_of(tensor.facts.parameter_dtype));
   if (rule.flat->kind == FlatKind::kZero1 || rule.flat->kind == FlatKind::kZero3) {
-    out.buffer = fmt::format("{}|{}|{}", rule.key, tensor.section, tensor.facts.role);  // DeepSpeed mixes dtypes
+    out.buffer = fmt::format("{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role);  // DeepSpeed mixes dtypes
   }
   if (groups.empty()) return out;
   for (std::size_t g = 0; g < groups.size(); ++g) {

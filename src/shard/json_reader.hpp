@@ -34,9 +34,9 @@ class JsonReader {
   [[nodiscard]] std::vector<std::uint64_t> numbers() const;
   /// A string, or an array of strings.
   [[nodiscard]] std::vector<std::string> texts() const;
+  /// The value as compact JSON with sorted keys: equal for equal values.
+  [[nodiscard]] std::string dump() const { return value_->dump(); }
   [[nodiscard]] bool is_array() const { return value_->is_array(); }
-  [[nodiscard]] bool is_text() const { return value_->is_string(); }
-  [[nodiscard]] bool is_null() const { return value_->is_null(); }
 
  private:
   const nlohmann::json* value_;

@@ -159,8 +159,10 @@ void read_only(const LayoutRules& rules, const JsonReader& value, Where& where) 
 
 FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
   value.check_keys({"kind", "axis", "axes", "alignment", "bucket_size", "pad_to", "use_orig_params", "round_robin",
-                    "groups"});
+                    "groups", "buffer"});
   FlatRule flat;
+  flat.key = value.dump();
+  if (const auto buffer = value.find("buffer")) (void)buffer->text();  // tells buffers apart as a part of the key
   const std::string kind = value.at("kind").text();
   if (kind == "zero1" || kind == "zero2") {
     flat.kind = FlatKind::kZero1;
@@ -271,7 +273,7 @@ NameRule read_rule(const LayoutRules& rules, const JsonReader& value) {
   }
   if (const auto flat = value.find("flat")) rule.flat = read_flat(rules, *flat);
   if (const auto boxes = value.find("boxes")) {
-    if (rule.flat || !rule.cuts.empty()) value.fail("'boxes' stands alone: no 'cuts', no 'flat'");
+    if (value.has("flat") || value.has("cuts")) value.fail("'boxes' stands alone: no 'cuts', no 'flat'");
     rule.boxes = read_boxes(rules, *boxes);
   }
   if (const auto replicate = value.find("replicate")) check_replicate(rules, *replicate, rule);

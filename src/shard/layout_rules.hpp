@@ -57,6 +57,7 @@ struct FlatRule {
   /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every value
   /// of the captures has a buffer of its own. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;
+  std::string key;  ///< the JSON text: rules with equal text share their buffers
 };
 
 /// Which coordinate of an axis holds number i (layer or expert).

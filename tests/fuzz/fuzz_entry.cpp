@@ -63,7 +63,8 @@ void feed_file(std::string_view input) {
 void feed_header(std::string_view input) {
   for (const std::uint64_t data_bytes : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{24}}) {
     SafetensorsHeader header;
-    if (accepted([&] { header = parse_header(input, kPrefixBytes + input.size() + data_bytes, "path"); })) check_header(header);
+    if (accepted([&] { header = parse_header(input, kPrefixBytes + input.size() + data_bytes, "path"); }))
+      check_header(header);
   }
 }
 

@@ -1,4 +1,5 @@
-// One function that gives any bytes to every parser of the format layer. Shared by libFuzzer and by the replay in ctest.
+// One function that gives any bytes to every parser of the format layer. Shared by libFuzzer and by the replay in
+// ctest.
 #pragma once
 
 #include <cstddef>

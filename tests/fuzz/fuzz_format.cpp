@@ -4,8 +4,9 @@
 //   ninja -C build/fuzz fuzz_format
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the test data and format.dict unless -seed_inputs, -dict or a corpus folder is given. A crash leaves crash-<hash>;
-// `fuzz_format crash-<hash>` runs it again, and so does `fuzz_replay crash-<hash>` of any other build.
+// Starts from the small files of the test data and format.dict, and from any corpus folders that are given. A crash
+// leaves crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_replay crash-<hash>` of an ordinary
+// build.
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -38,11 +39,16 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   static std::vector<std::string> own;
   static std::vector<char*> all(*argv, *argv + *argc);
   const auto given = [&](std::string_view start) {
-    return std::any_of(all.begin() + 1, all.end(), [&](const char* arg) { return std::string_view(arg).starts_with(start); });
+    return std::any_of(all.begin() + 1, all.end(),
+                       [&](const char* arg) { return std::string_view(arg).starts_with(start); });
   };
-  const bool has_files = std::any_of(all.begin() + 1, all.end(), [](const char* arg) { return arg[0] != '-'; });
-  if (!has_files && !given("-seed_inputs=")) own.push_back(seed_argument());
-  if (!has_files && !given("-dict=")) own.emplace_back("-dict=" CAIRN_FUZZ_DICTIONARY);
+  const bool runs_one_file =
+      std::any_of(all.begin() + 1, all.end(), [](const char* arg) { return std::filesystem::is_regular_file(arg); });
+  if (!runs_one_file) {
+    if (!given("-seed_inputs=")) own.push_back(seed_argument());
+    if (!given("-dict=")) own.emplace_back("-dict=" CAIRN_FUZZ_DICTIONARY);
+    if (!given("-max_len=")) own.emplace_back("-max_len=8192");  // longer inputs cost speed and find nothing more
+  }
   for (std::string& argument : own) all.push_back(argument.data());
   *argc = static_cast<int>(all.size());
   all.push_back(nullptr);

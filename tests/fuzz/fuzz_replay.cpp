@@ -93,7 +93,8 @@ class Mutator {
       case 3: input.insert(input.begin() + place(input), static_cast<std::byte>("0129\"{}[],:\\-. "[below(15)])); break;
       case 4: {  // a piece of the input once more, somewhere
         const auto from = input.begin() + static_cast<std::ptrdiff_t>(at);
-        const Input piece(from, from + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(1 + below(64), input.size() - at)));
+        const Input piece(
+            from, from + static_cast<std::ptrdiff_t>(std::min<std::uint64_t>(1 + below(64), input.size() - at)));
         input.insert(input.begin() + place(input), piece.begin(), piece.end());
         break;
       }

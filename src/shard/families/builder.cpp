@@ -9,7 +9,7 @@
 namespace cairn::shard {
 namespace {
 
-constexpr std::uint64_t kMostTensors = 1U << 20;
+constexpr std::uint64_t kMostTensors = 1U << 19;
 
 }  // namespace
 
@@ -69,7 +69,7 @@ ModelBuilder::ModelBuilder(std::string family, const Config& config, std::uint64
 void ModelBuilder::add(const std::string& name, DType dtype, Dims shape, const ShardRule& rule) {
   std::uint64_t bits = bits_of(dtype);
   for (const std::uint64_t size : shape) bits = times(bits, size);
-  if (model_.tensors.size() >= kMostTensors) throw Error(ErrorKind::kFormat, "config.json: more than 2^20 tensors");
+  if (model_.tensors.size() >= kMostTensors) throw Error(ErrorKind::kFormat, "config.json: more than 2^19 tensors");
   model_.tensors.push_back({name, dtype, std::move(shape)});
   rules_->by_name[name] = rule;
 }

@@ -40,7 +40,8 @@ TEST(ParseSize, KnowsDecimalAndBinaryUnits) {
 }
 
 TEST(ParseSize, RefusesWhatIsNoSize) {
-  for (const char* text : {"", "GB", "x", "5 XB", "-1", "-1KB", "nan", "infKB", "1e30", "5GBB", "0x10", "1,5GB", "10000000TB"}) {
+  for (const char* text :
+       {"", "GB", "x", "5 XB", "-1", "-1KB", "nan", "infKB", "1e30", "5GBB", "0x10", "1,5GB", "10000000TB"}) {
     EXPECT_EQ(kind_thrown([&] { parse_size(text); }), ErrorKind::kUsage) << text;
   }
 }

@@ -96,7 +96,6 @@ std::string message_when(const std::filesystem::path& root, Spoil spoil) {
 }
 
 TEST(RoundTrip, ContradictionsAreErrorsOnAllRanks) {
-  using testing::HasSubstr;
   const TempDir root;
   const auto expect = [&](auto spoil, const char* what) {
     const std::string message = message_when(root.path(), spoil);

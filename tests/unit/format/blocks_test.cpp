@@ -139,7 +139,8 @@ TEST(Blocks, RefusesPiecesOutsideTheFile) {
   expect_error(ErrorKind::kInternal, [&] { accumulator.add(0, 991, piece); }, {"offset 991"});
   expect_error(ErrorKind::kInternal, [&] { accumulator.add(0, ~0ULL, piece); }, {"offset"});
   expect_error(ErrorKind::kInternal, [&] { accumulator.add(3, 0, piece); }, {"0 bytes"});
-  expect_error(ErrorKind::kInternal, [&] { static_cast<void>(accumulator.finish(std::vector<std::string>(3))); }, {"3 names for 4 files"});
+  expect_error(ErrorKind::kInternal, [&] { static_cast<void>(accumulator.finish(std::vector<std::string>(3))); },
+               {"3 names for 4 files"});
   expect_error(ErrorKind::kUsage, [&] { BlockAccumulator(files.sizes, 0); }, {"block size"});
   accumulator.add(0, 990, piece);
   accumulator.add(0, 1000, {});

@@ -1,5 +1,5 @@
-// Every file of tests/data/safetensors-corpus, judged as expected.json says: the reference's verdict and error kind, or the
-// stricter one where "recommended" says so.
+// Every file of tests/data/safetensors-corpus, judged as expected.json says: the reference's verdict and error kind, or
+// the stricter one where "recommended" says so.
 #include <map>
 #include <optional>
 
@@ -13,8 +13,8 @@ using nlohmann::json;
 
 constexpr const char* kAccepted = "OK";
 
-/// Where Cairn refuses what the reference takes, or, in d03, has already seen the duplicate when the reference, which looks
-/// at the last one only, finds that it does not fit the file.
+/// Where Cairn refuses what the reference takes, or, in d03, has already seen the duplicate when the reference, which
+/// looks at the last one only, finds that it does not fit the file.
 const std::map<std::string, std::string>& stricter() {
   static const std::map<std::string, std::string> kinds = {
       {"c11_shape_100k_ones", "RankTooLarge"},

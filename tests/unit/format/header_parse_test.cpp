@@ -115,7 +115,8 @@ TEST(ParseHeader, RefusesMissingRepeatedAndUnknownFields) {
   refused(one("F32", "1", "0"), "data_offsets has 1 numbers");
   refused(one("F32", "1", ""), "data_offsets has 0 numbers");
   refused(one("F32", "1", "0,4,4"), "more than two");
-  for (const char* dtype : {"f32", "F128", "", "BF16 ", "I4", "__metadata__"}) refused(one(dtype, "1", "0,4"), "unknown dtype");
+  for (const char* dtype : {"f32", "F128", "", "BF16 ", "I4", "__metadata__"})
+    refused(one(dtype, "1", "0,4"), "unknown dtype");
   EXPECT_EQ(parse(R"({"t":{"x":1,"x":[],"dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4).tensors.size(), 1u);
 }
 
@@ -136,25 +137,30 @@ TEST(ParseHeader, LimitsNestingTo127Levels) {
   };
   EXPECT_EQ(parse(nested(125), 4).tensors.size(), 1u);
   expect_refused(Kind::kInvalidHeaderDeserialization, nested(126), 4, "nested more than 127");
-  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":{"x":)" + repeated("[", 1'000'000), 4, "nested more than 127");
-  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":)" + repeated(R"({"x":)", 200'000), 4, "nested more than 127");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":{"x":)" + repeated("[", 1'000'000), 4,
+                 "nested more than 127");
+  expect_refused(Kind::kInvalidHeaderDeserialization, R"({"t":)" + repeated(R"({"x":)", 200'000), 4,
+                 "nested more than 127");
 }
 
 TEST(ParseHeader, LimitsTheRankTo64) {
   EXPECT_EQ(parse(one("U8", repeated("1,", 63) + "1", "0,1"), 1).tensors[0].shape.size(), 64u);
-  expect_refused(Kind::kRankTooLarge, one("U8", repeated("1,", 64) + "1", "0,1"), 1, "tensor 't': the shape has more than 64");
+  expect_refused(Kind::kRankTooLarge, one("U8", repeated("1,", 64) + "1", "0,1"), 1,
+                 "tensor 't': the shape has more than 64");
 }
 
 TEST(ParseHeader, ChecksOffsetsThenOverflowThenBitsThenSize) {
   // Each input breaks its own rule and all the later ones.
-  expect_refused(Kind::kInvalidOffset, one("F4", "18446744073709551615,3", "1,4"), 9, "tensor 't': data_offsets [1, 4]");
+  expect_refused(Kind::kInvalidOffset, one("F4", "18446744073709551615,3", "1,4"), 9,
+                 "tensor 't': data_offsets [1, 4]");
   expect_refused(Kind::kInvalidOffset, one("F32", "1", "4,0"), 9, "data_offsets [4, 0]");
   expect_refused(Kind::kValidationOverflow, one("F4", "9223372036854775808,4,0", "0,4"), 9, "elements of shape");
   expect_refused(Kind::kValidationOverflow, one("F4", "4611686018427387905", "0,4"), 9, "size in bits");
   expect_refused(Kind::kMisalignedSlice, one("F4", "1,3", "0,4"), 9, "whole number of bytes");
   expect_refused(Kind::kMisalignedSlice, one("F6_E2M3", "2", "0,4"), 9, "whole number of bytes");
   expect_refused(Kind::kTensorInvalidInfo, one("F32", "2,2", "0,4"), 9, "F32 of shape [2, 2] is 16 bytes");
-  expect_refused(Kind::kMetadataIncompleteBuffer, one("F32", "1", "0,4"), 9, "describes 4 bytes of data and the file holds 9");
+  expect_refused(Kind::kMetadataIncompleteBuffer, one("F32", "1", "0,4"), 9,
+                 "describes 4 bytes of data and the file holds 9");
   expect_refused(Kind::kMetadataIncompleteBuffer, one("F32", "1", "0,4"), 3, "file holds 3");
   EXPECT_EQ(parse(one("F4", "0,9223372036854775808,4", "0,0"), 0).tensors.size(), 1u);
   EXPECT_EQ(parse(one("F6_E3M2", "4", "0,3"), 3).tensors.size(), 1u);
@@ -163,18 +169,21 @@ TEST(ParseHeader, ChecksOffsetsThenOverflowThenBitsThenSize) {
 TEST(ParseHeader, RefusesHolesOverlapsAndStrayEmptyTensors) {
   const auto two = [](const char* shape, const char* offsets) {
     return fmt::format(R"({{"a":{{"dtype":"U8","shape":[4],"data_offsets":[0,4]}},)"
-                       R"("b":{{"dtype":"U8","shape":[{}],"data_offsets":[{}]}}}})", shape, offsets);
+                       R"("b":{{"dtype":"U8","shape":[{}],"data_offsets":[{}]}}}})",
+                       shape, offsets);
   };
   EXPECT_EQ(parse(two("4", "4,8"), 8).tensors.size(), 2u);
   EXPECT_EQ(parse(two("0", "0,0"), 4).tensors[0].name, "b");
   EXPECT_EQ(parse(two("0", "4,4"), 4).tensors[1].name, "b");
-  for (const char* offsets : {"5,9", "3,7", "0,4"}) expect_refused(Kind::kInvalidOffset, two("4", offsets), 9, "data_offsets");
+  for (const char* offsets : {"5,9", "3,7", "0,4"})
+    expect_refused(Kind::kInvalidOffset, two("4", offsets), 9, "data_offsets");
   expect_refused(Kind::kInvalidOffset, two("0", "2,2"), 4, "tensor 'b'");
   expect_refused(Kind::kInvalidOffset, two("0", "5,5"), 4, "tensor 'b'");
 }
 
 TEST(ParseHeader, EscapesAndCutsNamesInMessages) {
-  const std::string json = R"({"a\n\u0000)" + std::string(5000, 'x') + R"(":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
+  const std::string json =
+      R"({"a\n\u0000)" + std::string(5000, 'x') + R"(":{"dtype":"F32","shape":[1],"data_offsets":[1,5]}})";
   expect_safetensors_error(Kind::kInvalidOffset, [&] { parse_header(json, json.size() + 13, "d\ni/f"); },
                            {"d\\x0ai/f: tensor 'a\\x0a\\x00xxx", "...'"});
 }
@@ -187,8 +196,9 @@ TEST(ParseHeader, IsFastForNinetyTwoThousandTensors) {
   std::string json = "{";
   std::uint64_t at = 0;
   for (int i = 0; i < 92'000; ++i, at += 8) {
-    json += fmt::format(R"({}"model.layers.{}.mlp.experts.{}.gate_proj.weight":{{"dtype":"BF16","shape":[2,2],"data_offsets":[{},{}]}})",
-                        i == 0 ? "" : ",", i / 256, i % 256, at, at + 8);
+    json += fmt::format(
+        R"({}"model.layers.{}.mlp.experts.{}.gate_proj.weight":{{"dtype":"BF16","shape":[2,2],"data_offsets":[{},{}]}})",
+        i == 0 ? "" : ",", i / 256, i % 256, at, at + 8);
   }
   json += "}";
   std::size_t count = 0;
@@ -201,7 +211,8 @@ TEST(ParseHeader, IsFastForNinetyTwoThousandTensors) {
 TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
   std::string json = "{";
   for (int i = 0; i < 100'000; ++i) {
-    json += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,{}]}})", i == 0 ? "" : ",", i, i == 0 ? 0 : 16);
+    json += fmt::format(R"({}"t{}":{{"dtype":"F32","shape":[0],"data_offsets":[0,{}]}})", i == 0 ? "" : ",", i,
+                        i == 0 ? 0 : 16);
   }
   json += "}";
   EXPECT_LT(seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
@@ -214,16 +225,19 @@ TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {
   EXPECT_EQ(length(0, 8), 0u);
   EXPECT_EQ(length(0x1234, 8 + 0x1234), 0x1234u);
   EXPECT_EQ(length(kMaxHeaderBytes, kMaxHeaderBytes + 8), kMaxHeaderBytes);
-  expect_safetensors_error(Kind::kHeaderTooLarge, [&] { length(kMaxHeaderBytes + 1, ~0ULL); }, {"f: header length 100000001"});
+  expect_safetensors_error(Kind::kHeaderTooLarge, [&] { length(kMaxHeaderBytes + 1, ~0ULL); },
+                           {"f: header length 100000001"});
   expect_safetensors_error(Kind::kHeaderTooLarge, [&] { length(~0ULL, 100); }, {"18446744073709551615"});
-  expect_safetensors_error(Kind::kInvalidHeaderLength, [&] { length(93, 100); }, {"f: the header of 93 bytes", "100 bytes"});
+  expect_safetensors_error(Kind::kInvalidHeaderLength, [&] { length(93, 100); },
+                           {"f: the header of 93 bytes", "100 bytes"});
   expect_safetensors_error(Kind::kHeaderTooSmall, [&] { length(0, 7); }, {"f: 7 bytes are too few"});
   expect_safetensors_error(Kind::kHeaderTooSmall, [] { header_length({}, 0, "f"); }, {"f: 0 bytes"});
 }
 
 TEST(HeaderLength, NamesWhatIsNotSafetensors) {
   const auto refused = [](std::string_view start, std::string_view part) {
-    expect_safetensors_error(Kind::kNotSafetensors, [&] { header_length(base::as_bytes(start), 200, "dir/m.safetensors"); },
+    expect_safetensors_error(Kind::kNotSafetensors,
+                             [&] { header_length(base::as_bytes(start), 200, "dir/m.safetensors"); },
                              {"dir/m.safetensors: not a safetensors file but", part});
   };
   refused("version https://git-lfs.github.com/spec/v1\noid sha256:0123", "git-lfs");

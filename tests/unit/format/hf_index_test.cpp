@@ -27,14 +27,16 @@ TEST(HfIndex, IsByteEqualToPython) {
 }
 
 TEST(HfIndex, EncodesWithoutParametersAndWithoutTensors) {
-  EXPECT_EQ(encode_hf_index({{"a", "m.safetensors"}}, 4, 0),
-            "{\n  \"metadata\": {\n    \"total_size\": 4\n  },\n  \"weight_map\": {\n    \"a\": \"m.safetensors\"\n  }\n}\n");
+  EXPECT_EQ(
+      encode_hf_index({{"a", "m.safetensors"}}, 4, 0),
+      "{\n  \"metadata\": {\n    \"total_size\": 4\n  },\n  \"weight_map\": {\n    \"a\": \"m.safetensors\"\n  }\n}\n");
   EXPECT_EQ(encode_hf_index({}, 0, 0), "{\n  \"metadata\": {\n    \"total_size\": 0\n  },\n  \"weight_map\": {}\n}\n");
   expect_error(ErrorKind::kUsage, [] { encode_hf_index({{"\xff", "m"}}, 0, 0); }, {"tensor name", "not UTF-8"});
 }
 
 TEST(HfIndex, AcceptsAbsentMetadataAndKeepsOtherKeys) {
-  const HfIndex index = parse_hf_index(R"({"weight_map":{"t":"sub/m-1.safetensors"},"master_weights":true,"z":{"y":[]}})", "p");
+  const HfIndex index =
+      parse_hf_index(R"({"weight_map":{"t":"sub/m-1.safetensors"},"master_weights":true,"z":{"y":[]}})", "p");
   EXPECT_TRUE(index.metadata.is_object());
   EXPECT_TRUE(index.metadata.empty());
   EXPECT_EQ(index.weight_map.at("t"), "sub/m-1.safetensors");
@@ -74,15 +76,16 @@ TEST(HfIndex, ReadsNinetyTwoThousandTensors) {
 }
 
 TEST(CheckRelativePath, AcceptsPlainNames) {
-  for (const char* name : {"a", "model-00001-of-00002.safetensors", "sub/dir/a", "..a", "a..", "...", ".hidden", "a b", "\u00e9",
-                           "ab:c", "1:x"}) {
+  for (const char* name : {"a", "model-00001-of-00002.safetensors", "sub/dir/a", "..a", "a..", "...", ".hidden", "a b",
+                           "\u00e9", "ab:c", "1:x"}) {
     EXPECT_NO_THROW(check_relative_path(name, "index")) << name;
   }
 }
 
 TEST(CheckRelativePath, RefusesWhatLeavesTheDirectory) {
-  for (const char* name : {"", "/", "/etc/passwd", "..", ".", "../a", "a/..", "a/../b", "a/./b", "./a", "a//b", "a/", "//host/share",
-                           "\\\\host\\share", "a\\b", "..\\a", "C:", "c:a", "C:\\a", "z:/a"}) {
+  for (const char* name : {"",       "/",     "/etc/passwd", "..",   ".",     "../a",         "a/..",
+                           "a/../b", "a/./b", "./a",         "a//b", "a/",    "//host/share", "\\\\host\\share",
+                           "a\\b",   "..\\a", "C:",          "c:a",  "C:\\a", "z:/a"}) {
     SCOPED_TRACE(name);
     expect_error(ErrorKind::kFormat, [&] { check_relative_path(name, "c/index.json"); }, {"c/index.json: file name '"});
   }

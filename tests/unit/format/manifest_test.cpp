@@ -89,15 +89,26 @@ TEST(Manifest, LeavesOutWhatIsEmpty) {
 
 TEST(Manifest, RefusesMissingAndMistypedKeys) {
   EXPECT_EQ(parse_manifest(smallest().dump(), "p").data_files.size(), 1u);
-  for (const char* key : {"format", "format_version", "tool", "block_bytes", "blocks_crc32c", "data_files", "carried_files"}) {
+  for (const char* key :
+       {"format", "format_version", "tool", "block_bytes", "blocks_crc32c", "data_files", "carried_files"}) {
     json changed = smallest();
     changed.erase(key);
     expect_refused(changed.dump(), fmt::format("the key '{}' is missing", key));
   }
-  const json wrong = {{"format", 1},    {"format_version", "1"}, {"tool", nullptr},   {"block_bytes", -1},
-                      {"data_files", json::object()}, {"carried_files", "x"},  {"step", 1.5},       {"run_id", 7},
-                      {"parent", true}, {"layout", json::array()}, {"ranks", "4"},      {"quantisation", json::array()},
-                      {"user_metadata", "x"}, {"blocks_crc32c", 5}};
+  const json wrong = {{"format", 1},
+                      {"format_version", "1"},
+                      {"tool", nullptr},
+                      {"block_bytes", -1},
+                      {"data_files", json::object()},
+                      {"carried_files", "x"},
+                      {"step", 1.5},
+                      {"run_id", 7},
+                      {"parent", true},
+                      {"layout", json::array()},
+                      {"ranks", "4"},
+                      {"quantisation", json::array()},
+                      {"user_metadata", "x"},
+                      {"blocks_crc32c", 5}};
   for (const auto& [key, value] : wrong.items()) {
     json changed = smallest();
     changed[key] = value;
@@ -127,7 +138,8 @@ TEST(Manifest, RefusesBadValues) {
   refused("format_version", 18446744073709551615ULL, "use a newer Cairn");
   refused("format_version", 0, "version 0");
   refused("block_bytes", 0, "is 0");
-  for (const char* crc : {"", "1234567", "123456789", "ABCDEF01", "0x123456", "-1234567", "+1234567", " 1234567", "1234567g"}) {
+  for (const char* crc :
+       {"", "1234567", "123456789", "ABCDEF01", "0x123456", "-1234567", "+1234567", " 1234567", "1234567g"}) {
     refused("blocks_crc32c", crc, "8 lower-case hexadecimal digits");
   }
   refused("parent", "../other", "'.' or '..'");

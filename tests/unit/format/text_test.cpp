@@ -30,7 +30,8 @@ TEST(Utf8, AcceptsExactlyTheWellFormedSequencesOfUpToThreeBytes) {
   EXPECT_EQ(three, 0x10000 - 0x800 - 2048);
   int four = 0;
   for (int a = 0xF0; a < 0x100; ++a) {
-    for (int b = 0; b < 256; ++b) four += is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), '\x80', '\xBF'});
+    for (int b = 0; b < 256; ++b)
+      four += is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), '\x80', '\xBF'});
   }
   EXPECT_EQ(four * 64 * 64, 0x110000 - 0x10000);
 }

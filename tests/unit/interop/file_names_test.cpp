@@ -1,0 +1,91 @@
+// What names say, pattern by pattern, and names that only look like one.
+#include "interop/file_names.hpp"
+
+#include <gtest/gtest.h>
+
+namespace cairn::interop {
+namespace {
+
+void expect_plain(const std::string& file, const std::string& set) {
+  const DataName name = parse_data_name(file);
+  EXPECT_EQ(name.set, set) << file;
+  EXPECT_FALSE(name.numbered) << file;
+}
+
+void expect_numbered(const std::string& file, const std::string& set, std::uint64_t number, std::uint64_t count) {
+  const DataName name = parse_data_name(file);
+  EXPECT_EQ(name.set, set) << file;
+  EXPECT_TRUE(name.numbered) << file;
+  EXPECT_EQ(name.number, number) << file;
+  EXPECT_EQ(name.count, count) << file;
+}
+
+TEST(FileNames, SetsOfDataFiles) {
+  expect_plain("model.safetensors", "model");
+  expect_plain("model.fp16.safetensors", "model.fp16");
+  expect_plain("consolidated.00.safetensors", "consolidated.00");
+  expect_plain("out-of-band.safetensors", "out-of-band");
+  expect_plain("model-1-of-2.safetensors", "model-1-of-2");
+  expect_plain("model-00001-of-00002x.safetensors", "model-00001-of-00002x");
+  expect_plain("model00001-of-00002.safetensors", "model00001-of-00002");
+  expect_plain("model-00001-of-.safetensors", "model-00001-of-");
+  expect_plain("-of-.safetensors", "-of-");
+  expect_plain(".safetensors", "");
+  expect_plain("model-00001-of-9999999999999999999999.safetensors", "model-00001-of-9999999999999999999999");
+  expect_numbered("model-00001-of-00002.safetensors", "model", 1, 2);
+  expect_numbered("model-123456-of-200000.safetensors", "model", 123456, 200000);
+  expect_numbered("model-00000-of-00000.safetensors", "model", 0, 0);
+  expect_numbered("model.fp16-00002-of-00002.safetensors", "model.fp16", 2, 2);
+  expect_numbered("diffusion_pytorch_model-00001-of-00002.fp16.safetensors", "diffusion_pytorch_model.fp16", 1, 2);
+  expect_numbered("shard-00003-model-00001-of-00002.safetensors", "shard-00003-model", 1, 2);
+}
+
+TEST(FileNames, SetsOfIndexes) {
+  EXPECT_EQ(set_of_index("model.safetensors.index.json"), "model");
+  EXPECT_EQ(set_of_index("model.safetensors.index.fp16.json"), "model.fp16");
+  EXPECT_EQ(set_of_index("model.fp16.safetensors.index.json"), "model.fp16");
+  EXPECT_EQ(set_of_index("pytorch_model.bin.index.json"), std::nullopt);
+  EXPECT_EQ(set_of_index("config.json"), std::nullopt);
+  EXPECT_EQ(set_of_index("model.safetensors.index."), std::nullopt);
+  EXPECT_EQ(set_of_index("model.safetensors.index.json.bak"), std::nullopt);
+}
+
+TEST(FileNames, Sections) {
+  EXPECT_EQ(known_section("model"), "model");
+  EXPECT_EQ(known_section("optimizer"), "optimizer");
+  EXPECT_EQ(known_section("master_weights"), "master_weights");
+  EXPECT_EQ(known_section("adapter_model"), "adapter");
+  EXPECT_EQ(known_section("peft_model"), "adapter");
+  EXPECT_EQ(known_section("consolidated"), std::nullopt);
+  EXPECT_EQ(known_section("model.fp16"), std::nullopt);
+}
+
+TEST(FileNames, Dialects) {
+  EXPECT_TRUE(is_dcp_shard_name("shard-00001-model-00001-of-00002.safetensors"));
+  EXPECT_FALSE(is_dcp_shard_name("shard-model-00001-of-00002.safetensors"));
+  EXPECT_FALSE(is_dcp_shard_name("shard-00001-model.safetensors"));
+  EXPECT_FALSE(is_dcp_shard_name("model-00001-of-00002.safetensors"));
+
+  EXPECT_TRUE(is_unmerged_paddle_name("optimizer.tp00.safetensors"));
+  EXPECT_TRUE(is_unmerged_paddle_name("master_weights.tp00_pp01_shard03.safetensors"));
+  EXPECT_TRUE(is_unmerged_paddle_name("optimizer.moe12.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp00_.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp00x.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("model.tp00.safetensors"));
+  EXPECT_FALSE(is_unmerged_paddle_name("optimizer-00001-of-00002.safetensors"));
+
+  EXPECT_TRUE(is_mindspore_part_name("model-0000000-0000004.safetensors"));
+  EXPECT_TRUE(is_mindspore_part_name("CKP-opt-0000003-0000004.safetensors"));
+  EXPECT_FALSE(is_mindspore_part_name("model-0000000-0000001.safetensors"));
+  EXPECT_FALSE(is_mindspore_part_name("model-000000-0000004.safetensors"));
+  EXPECT_FALSE(is_mindspore_part_name("model.safetensors"));
+
+  EXPECT_TRUE(is_cairn_file("cairn.json"));
+  EXPECT_TRUE(is_cairn_file("cairn.blocks"));
+  EXPECT_FALSE(is_cairn_file("cairn.blocks.bak"));
+}
+
+}  // namespace
+}  // namespace cairn::interop

@@ -1,0 +1,123 @@
+// Directories that torch, transformers and PaddlePaddle wrote themselves, against what their truth says.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "environment.hpp"
+#include "nlohmann/json.hpp"
+#include "test_directory.hpp"
+
+namespace cairn::interop::test {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A tensor in the form of expected.json. Boxes there come file by file, as they do here after sorting by file.
+json as_json(const format::StoredTensor& tensor, const format::StoredCheckpoint& stored) {
+  std::vector<json> boxes;
+  for (const auto& box : tensor.boxes) {
+    boxes.push_back({stored.files.at(box.file).name, box.offset_bytes, box.box.offset, box.box.shape});
+  }
+  std::sort(boxes.begin(), boxes.end());
+  return {std::string(name_of(tensor.dtype)), tensor.shape, boxes};
+}
+
+class Sample : public testing::TestWithParam<const char*> {};
+
+TEST_P(Sample, IsWhatItsTruthSays) {
+  const Directory directory = load_case(GetParam());
+  const Recognised recognised = recognise(directory);
+  const auto path = cairn::test::test_data(std::string("dialects/") + GetParam() + "/expected.json");
+  const json expected = json::parse(cairn::test::read_file(path));
+
+  EXPECT_EQ(name_of(recognised.dialect), expected.at("dialect").get<std::string>());
+  ASSERT_EQ(recognised.stored.files.size(), directory.safetensors.size());
+  for (const auto& file : recognised.stored.files) {
+    EXPECT_EQ(file.size_bytes, directory.safetensors.at(file.name).file_bytes);
+  }
+  const json& tensors = expected.at("tensors");
+  ASSERT_GT(tensors.size(), 20u);
+  ASSERT_EQ(recognised.stored.tensors.size(), tensors.size());
+  for (const auto& tensor : recognised.stored.tensors) {
+    const std::string key = tensor.section + ":" + tensor.name;
+    ASSERT_TRUE(tensors.contains(key)) << key;
+    EXPECT_EQ(as_json(tensor, recognised.stored), tensors.at(key)) << key;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Sample,
+                         testing::Values("dcp-1d", "dcp-2d", "dcp-consolidated", "hf-tied", "paddle-fused-tp2",
+                                         "paddle-lora", "paddle-one-process", "paddle-save-to-hf", "paddle-skip-model",
+                                         "paddle-split-param"),
+                         [](const auto& param) {
+                           std::string name = param.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(Samples, SectionsFollowTheFiles) {
+  using Sections = std::map<std::string, std::size_t>;
+  EXPECT_EQ(sections_of(recognise(load_case("paddle-lora"))),
+            (Sections{{"adapter", 12}, {"master_weights", 12}, {"optimizer", 48}}));
+  EXPECT_EQ(sections_of(recognise(load_case("paddle-one-process"))),
+            (Sections{{"master_weights", 11}, {"model", 12}, {"optimizer", 44}}));
+  EXPECT_EQ(sections_of(recognise(load_case("paddle-skip-model"))), (Sections{{"model", 12}, {"optimizer", 48}}));
+  EXPECT_EQ(sections_of(recognise(load_case("dcp-2d"))), (Sections{{"model", 60}}));
+}
+
+TEST(Samples, OtherFilesAreCarried) {
+  EXPECT_THAT(recognise(load_case("paddle-lora")).carried,
+              testing::ElementsAre("config.json", "generation_config.json", "lora_config.json", "scheduler.pdparams",
+                                   "trainer_state.json"));
+  EXPECT_THAT(recognise(load_case("hf-tied")).carried, testing::ElementsAre("config.json", "generation_config.json"));
+}
+
+TEST(Samples, WarningsSayWhatWasAssumed) {
+  const Recognised fused = recognise(load_case("paddle-fused-tp2"));
+  EXPECT_TRUE(warns_of(fused, {"9 tensors", "U16", "BF16"}));
+  EXPECT_EQ(fused.warnings.size(), 1u);
+  EXPECT_TRUE(recognise(load_case("hf-tied")).warnings.empty());
+  EXPECT_TRUE(recognise(load_case("paddle-save-to-hf")).warnings.empty());  // true BF16, nothing assumed
+  EXPECT_TRUE(warns_of(recognise(load_case("paddle-split-param")),
+                       {"optimizer.safetensors.index.json", "2 scalars", "beta1_pow_acc_0"}));
+  EXPECT_TRUE(warns_of(recognise(load_case("paddle-skip-model")), {"master weights", "skip_save_model_weight"}));
+  EXPECT_TRUE(warns_of(recognise(load_case("dcp-consolidated")), {"sub-directories", "sharded"}));
+}
+
+TEST(Samples, WhatCannotBeReadIsNamed) {
+  EXPECT_THAT(failure_of(load_case("paddle-O1")),
+              AllOf(HasSubstr("optimizer.safetensors.index.json"), HasSubstr("O1: 8-bit"), HasSubstr("not read")));
+  EXPECT_THAT(failure_of(load_case("paddle-O2")), AllOf(HasSubstr("O2: 4-bit"), HasSubstr("not read")));
+  EXPECT_THAT(failure_of(load_case("paddle-unmerged")),
+              AllOf(HasSubstr("optimizer.safetensors.index.json"), HasSubstr("unmerged"), HasSubstr("O1")));
+}
+
+TEST(Samples, AMissingShardIsAHole) {
+  Directory directory = load_case("dcp-2d");
+  for (const char* part : {"1", "2"}) {
+    directory.safetensors.erase("shard-00003-model-0000" + std::string(part) + "-of-00002.safetensors");
+  }
+  EXPECT_THAT(failure_of(directory), AllOf(HasSubstr("tensor '"), HasSubstr("element ["), HasSubstr("is in no file"),
+                                           HasSubstr("shard-00001-model-00001-of-00002.safetensors")));
+}
+
+TEST(Samples, ShardsOfTwoSavesOverlap) {
+  Directory directory = load_case("dcp-1d");
+  for (auto& [name, header] : load_case("dcp-2d").safetensors) {
+    directory.safetensors.emplace("shard-9" + name.substr(7, 4) + "-model-00001-of-00001.safetensors", header);
+  }
+  EXPECT_THAT(failure_of(directory), AllOf(HasSubstr("overlaps"), HasSubstr("shard-90")));
+}
+
+TEST(Samples, AnotherIndexDoesNotFit) {
+  Directory directory = load_case("hf-tied");
+  directory.json["model.safetensors.index.json"] = load_case("paddle-one-process").json["model.safetensors.index.json"];
+  EXPECT_THAT(failure_of(directory, ErrorKind::kNotFound),
+              AllOf(HasSubstr("model-00001-of-00001.safetensors"), HasSubstr("missing"), HasSubstr("tensor '")));
+}
+
+}  // namespace
+}  // namespace cairn::interop::test

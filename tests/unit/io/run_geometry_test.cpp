@@ -50,7 +50,7 @@ Box around(std::mt19937_64& random, const Box& region) {
 TEST(RunGeometry, GivesTheRunsOfThePlanFromAnyPosition) {
   auto random = test::make_random(1);
   std::uint64_t compared = 0;
-  for (int repeat = 0; repeat < 300; ++repeat) {
+  for (int repeat = 0; repeat < 3000; ++repeat) {
     plan::RunSpace space;
     space.dtype = test::uniform(random, 0, 1) == 0 ? DType::kU8 : DType::kF32;
     space.stored_offset = test::uniform(random, 0, 100);

@@ -1,0 +1,140 @@
+"""`cairn convert` and `cairn diff`: the same tensors in other files, nothing half done, differences by name."""
+
+from program import CairnTest, cairn, exit_codes, main, snapshot
+from small_files import counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
+
+
+class Convert(CairnTest):
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "source"
+        files = two_shards(self.source)
+        self.tensors = {name: tensor for tensors in files.values() for name, tensor in tensors.items()}
+        self.destination = self.folder / "destination"
+
+    def check(self):
+        found = read_checkpoint(self.destination)
+        self.assertEqual(found, self.tensors)
+        self.assertEqual(len(found), 3)
+
+    def test_into_one_file_alone(self):
+        text = self.good("convert", self.source, self.destination).out
+        self.check()
+        self.assertEqual([path.name for path in self.destination.glob("*.safetensors")], ["model.safetensors"])
+        self.assertEqual(read_safetensors(self.destination / "model.safetensors")[1], {"format": "pt"})
+        self.assertEqual((self.destination / "config.json").read_bytes(), (self.source / "config.json").read_bytes())
+        self.assertIn("converted 3 tensors", text)
+        self.assertRegex(text, r"(?m)^total ")
+
+    def test_any_number_of_ranks_writes_the_same_bytes(self):
+        self.good("convert", self.source, self.destination, "--max-file-size", "100B")
+        self.check()
+        self.assertGreater(len(list(self.destination.glob("*.safetensors"))), 1)
+        for ranks in (2, 4):
+            other = self.folder / f"by-{ranks}"
+            self.good("convert", self.source, other, "--max-file-size", "100B", ranks=ranks)
+            self.assertEqual(snapshot(other), snapshot(self.destination))
+
+    def test_sizes_and_engines(self):
+        for engine in ("posix", "mpiio"):
+            self.destination = self.folder / engine
+            document = self.good("convert", self.source, self.destination, "--engine", engine, "--align", "64KiB",
+                                 "--block-size", "4KiB", "--memory", "32MiB", "--hint", "romio_cb_write=disable", "--json",
+                                 ranks=2).json()
+            self.check()
+            self.assertEqual((document["tensors"], document["size_bytes"], document["engine"]), (3, 212, engine))
+            content = (self.destination / "model.safetensors").read_bytes()
+            self.assertEqual((8 + int.from_bytes(content[:8], "little")) % 65536, 0)
+            self.assertIn("good:", self.good("verify", self.destination).out)
+
+    def test_shards_of_a_layout_and_back(self):
+        self.good("convert", self.source, self.folder / "shards", "--to", "shards", "--layout", "fsdp=2", ranks=3)
+        names = [path.name for path in (self.folder / "shards").glob("*.safetensors")]
+        self.assertEqual(sorted(name[:12] for name in names), ["shard-00001-", "shard-00002-"])
+        self.good("convert", self.folder / "shards", self.destination)
+        self.check()
+        self.assertIn("equal: 3 tensors", self.good("diff", self.source, self.folder / "shards").out)
+
+    def test_a_layout_from_a_file(self):
+        self.good("convert", self.source, self.folder / "shards", "--to", "shards", "--layout", "fsdp=3")
+        layout = self.good("inspect", self.folder / "shards", "--json").json()["manifest"]["layout"]
+        (self.folder / "layout.txt").write_text(layout)
+        self.good("convert", self.source, self.folder / "again", "--to", "shards", "--layout", f"@{self.folder}/layout.txt")
+        self.assertEqual(snapshot(self.folder / "again"), snapshot(self.folder / "shards"))
+
+    def test_a_destination_that_exists_is_left_alone(self):
+        self.destination.mkdir()
+        (self.destination / "mine").write_text("keep")
+        self.bad(2, "convert", self.source, self.destination, says=[self.destination])
+        self.assertEqual(snapshot(self.destination), {"mine": b"keep"})
+
+    def test_nothing_is_left_after_a_failure(self):
+        for fault in ("write:after=1", "fsync", "rename:path=destination", "open:path=destination:errno=ENOSPC"):
+            for ranks in (None, 3):
+                with self.subTest(fault=fault, ranks=ranks):
+                    self.bad(1, "convert", self.source, self.destination, "--engine", "posix", ranks=ranks, CAIRN_FAULT=fault)
+                    self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["source"])
+        self.good("convert", self.source, self.destination)
+        self.check()
+
+
+class Diff(CairnTest):
+    def setUp(self):
+        super().setUp()
+        self.a, self.b = self.folder / "a", self.folder / "b"
+
+    def write(self, folder, **tensors):
+        write_safetensors(folder / "model.safetensors", {name.replace("_", "."): tensor for name, tensor in tensors.items()})
+
+    def differences(self, **options):
+        result = cairn("diff", self.a, self.b, "--json", **options)
+        self.assertEqual(result.code, 1, result.err)
+        document = result.json()
+        self.assertFalse(document["equal"])
+        return {row["name"]: row for row in document["differences"]}
+
+    def test_equal_although_the_files_differ(self):
+        two_shards(self.a)
+        self.good("convert", self.a, self.b)
+        text = self.good("diff", self.a, self.b).out
+        self.assertEqual(text, "equal: 3 tensors, 212 bytes compared\n")
+        document = self.good("diff", self.a, self.b, "--json", ranks=3).json()
+        self.assertTrue(document["equal"])
+        self.assertEqual((document["tensors"], document["size_bytes_compared"], document["differences"]), (3, 212, []))
+
+    def test_values_that_differ(self):
+        self.write(self.a, same=counting("F32", [4]), other=values("F32", [2, 3], [0, 1, 2, 3, 4, 5]))
+        self.write(self.b, same=counting("F32", [4]), other=values("F32", [2, 3], [0, 1, 2.5, 3, 4, 9]))
+        for ranks in (None, 3):
+            rows = self.differences(ranks=ranks)
+            self.assertEqual(set(rows), {"other"})
+            row = rows["other"]
+            self.assertEqual((row["elements_differing"], row["elements"], row["max_abs_difference"]), (2, 6, 4.0))
+        text = cairn("diff", self.a, self.b).out
+        self.assertRegex(text, r"(?m)^model +other +differs +2 +6 +4")
+        self.assertIn("different: 1 of 2 tensors", text)
+        self.assertEqual(exit_codes("diff", self.a, self.b, ranks=3), [1, 1, 1])
+
+    def test_tensors_that_are_missing_or_of_another_shape(self):
+        self.write(self.a, a=counting("F32", [2]), shape=counting("F32", [4, 8]), nan=values("F32", [1], [float("nan")]))
+        self.write(self.b, b=counting("F32", [2]), shape=counting("F32", [8, 4]), nan=values("F32", [1], [1.0]))
+        rows = self.differences()
+        self.assertEqual({name: row["verdict"] for name, row in rows.items()},
+                         {"a": "only in A", "b": "only in B", "shape": "other shape", "nan": "differs"})
+        self.assertEqual(rows["nan"]["max_abs_difference"], "infinity")
+        self.assertIn("[4, 8]", rows["shape"]["detail"])
+        self.assertIsNone(rows["shape"]["elements_differing"])
+
+    def test_another_dtype(self):
+        self.write(self.a, w=counting("F32", [3]))
+        self.write(self.b, w=counting("F64", [3]))
+        row = self.differences()["w"]
+        self.assertEqual((row["verdict"], row["max_abs_difference"]), ("other dtype", 0.0))
+
+    def test_something_that_is_no_checkpoint(self):
+        two_shards(self.a)
+        self.bad(1, "diff", self.a, self.folder / "nowhere", says=["nowhere"])
+
+
+if __name__ == "__main__":
+    main()

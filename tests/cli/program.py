@@ -1,0 +1,98 @@
+"""Starts `cairn` for a test, alone or on several ranks, and says what it printed and how it ended.
+
+CAIRN_BIN_DIR has the program, CAIRN_MPIEXEC the launcher with its option for the number of ranks ("mpirun -n").
+"""
+
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+LIMIT_S = 120
+LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "CAIRN_FAULT")
+
+
+class Result:
+    """Exit code, standard output, and the lines of standard error that are the program's own."""
+
+    def __init__(self, code, out, err):
+        self.code, self.out, self.err = code, out, err
+        self.errors = [line for line in err.splitlines() if line.startswith("cairn: error: ")]
+        self.warnings = [line for line in err.splitlines() if line.startswith(("cairn: warning: ", "cairn[0]: warning: "))]
+
+    def json(self):
+        document = json.loads(self.out)
+        assert document["cairn_json"] == 1, document
+        return document
+
+
+def environment(extra):
+    names = {name: value for name, value in os.environ.items() if name not in LAUNCHERS}
+    return {**names, **extra}
+
+
+def run_command(command, extra, stdout=subprocess.PIPE):
+    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False,
+                          env=environment(extra), stdin=subprocess.DEVNULL)
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+def launcher(ranks):
+    return [*shlex.split(os.environ["CAIRN_MPIEXEC"]), str(ranks)]
+
+
+def cairn(*arguments, ranks=None, **extra):
+    """Runs the program; `extra` are environment variables. Without `ranks` it is started without a launcher."""
+    command = [str(CAIRN), *map(str, arguments)]
+    return run_command(command if ranks is None else launcher(ranks) + command, extra)
+
+
+def exit_codes(*arguments, ranks):
+    """The exit code of every rank."""
+    script = '"$@" >&2; echo "code=$?"'
+    result = run_command([*launcher(ranks), "sh", "-c", script, "sh", str(CAIRN), *map(str, arguments)], {})
+    return [int(line.removeprefix("code=")) for line in result.out.splitlines() if line.startswith("code=")]
+
+
+def snapshot(folder):
+    """Every file below the folder and its bytes."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+class CairnTest(unittest.TestCase):
+    """A test with a folder of its own, which is removed afterwards."""
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="cli-"))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+
+    def good(self, *arguments, **options):
+        result = cairn(*arguments, **options)
+        self.assertEqual(result.code, 0, result.err + (result.out or ""))
+        self.assertEqual(result.errors, [])
+        return result
+
+    def bad(self, code, *arguments, says=(), **options):
+        """Exit code and exactly one line on standard error, which has every word of `says`."""
+        result = cairn(*arguments, **options)
+        self.assertEqual(result.code, code, result.err + (result.out or ""))
+        self.assertEqual(len(result.errors), 1, result.err)
+        if options.get("ranks") is None:
+            self.assertEqual(result.err.count("\n"), 1, result.err)  # mpirun adds words of its own
+        for word in says:
+            self.assertIn(str(word), result.errors[0])
+        return result
+
+
+def main():
+    """Runs the tests of the script and fails when there were none."""
+    program = unittest.main(module="__main__", verbosity=2, exit=False)
+    ran = program.result.testsRun - len(program.result.skipped)
+    if ran == 0:
+        raise SystemExit("no test ran")
+    raise SystemExit(0 if program.result.wasSuccessful() else 1)

@@ -1,0 +1,151 @@
+"""Help, version, exit codes, and one line for every wrong argument."""
+
+import os
+import pathlib
+import subprocess
+
+import small_files
+from program import CAIRN, CairnTest, cairn, exit_codes, main, run_command
+
+COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "demo", "doctor")
+
+
+class Help(CairnTest):
+    def test_help_names_every_subcommand(self):
+        text = self.good("--help").out
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {command} ")
+        self.assertIn("Exit codes", text)
+
+    def test_help_of_every_subcommand_has_an_example(self):
+        for words in [[command] for command in COMMANDS] + [["demo", "save"], ["demo", "load"]]:
+            text = self.good(*words, "--help").out
+            self.assertIn("Example", text)
+            self.assertRegex(text, "cairn " + " ".join(words))
+
+    def test_version_names_the_tool_and_the_mpi_library(self):
+        text = self.good("--version").out
+        self.assertRegex(text, r"(?m)^cairn \d+\.\d+\.\d+$")
+        self.assertRegex(text, r"(?m)^MPI library: \S+")
+        self.assertIn("build: ", text)
+
+    def test_rank_0_alone_speaks(self):
+        self.assertEqual(self.good("--version", ranks=3).out.count("MPI library"), 1)
+
+
+class WrongUsage(CairnTest):
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "source"
+        small_files.two_shards(self.source)
+        self.destination = self.folder / "destination"
+
+    def test_no_or_unknown_subcommand(self):
+        self.bad(2, says=["--help"])
+        self.bad(2, "frobnicate", says=["frobnicate"])
+        self.bad(2, "demo", says=["cairn demo --help"])
+        self.bad(2, "demo", "dance", says=["dance"])
+
+    def test_missing_and_extra_arguments(self):
+        self.bad(2, "inspect", says=["path", "cairn inspect --help"])
+        self.bad(2, "diff", self.source, says=["b "])
+        self.bad(2, "ls", self.source, "--frobnicate", says=["--frobnicate"])
+        self.bad(2, "demo", "save", says=["--dir"])
+
+    def test_values_that_are_not_allowed(self):
+        cases = [
+            (["--layout", "tp=two"], "two"),
+            (["--layout", "sideways=2"], "sideways"),
+            (["--layout", "@" + str(self.source / "config.json")], "model_type"),
+            (["--max-file-size", "5XB"], "5XB"),
+            (["--max-file-size", "0"], "--max-file-size"),
+            (["--memory", "-1"], "--memory"),
+            (["--align", "1000"], "power of two"),
+            (["--block-size", "many"], "--block-size"),
+            (["--to", "pickle"], "pickle"),
+            (["--to", "shards"], "--layout"),
+            (["--engine", "tape"], "tape"),
+            (["--hint", "novalue"], "novalue"),
+            (["--hint", "a=1", "--hint", "a=2"], "twice"),
+        ]
+        for arguments, word in cases:
+            with self.subTest(arguments=arguments):
+                self.bad(2, "convert", self.source, self.destination, *arguments, says=[word])
+                self.assertFalse(self.destination.exists())
+        self.bad(2, "demo", "save", "--dir", self.destination, "--layers", "0", says=["--layers"])
+        self.bad(2, "demo", "save", "--dir", self.destination, "--model", "gpt-9", says=["gpt-9"])
+        self.assertFalse(self.destination.exists())
+
+    def test_missing_paths(self):
+        missing = self.folder / "missing"
+        for words in (["inspect"], ["verify"], ["ls"], ["diff", self.source], ["demo", "load", "--dir"]):
+            with self.subTest(command=words):
+                self.bad(1, *words, missing, says=[missing])
+        self.bad(1, "convert", missing, self.destination, says=[missing])
+        self.bad(1, "convert", self.source, self.destination, "--layout", f"@{missing}", says=[missing])
+        self.bad(2, "inspect", "", says=["empty"])
+        self.assertFalse(missing.exists())
+
+    def test_every_rank_ends_alike(self):
+        self.assertEqual(exit_codes("inspect", self.source, ranks=3), [0, 0, 0])
+        self.assertEqual(exit_codes("inspect", self.folder / "missing", ranks=3), [1, 1, 1])
+        self.assertEqual(exit_codes("diff", self.source, ranks=3), [2, 2, 2])
+        self.assertEqual(exit_codes("--help", ranks=3), [0, 0, 0])
+
+    def test_errors_are_printed_once_on_several_ranks(self):
+        self.bad(1, "verify", self.folder / "missing", ranks=3, says=["missing"])
+        self.bad(2, "verify", ranks=3)
+
+
+class Surroundings(CairnTest):
+    def test_the_launcher_of_another_library_is_named_once(self):
+        cases = [
+            {"OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_RANK": "0"},
+            {"PMI_SIZE": "4"},
+            {"SLURM_NTASKS": "4", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0"},
+        ]
+        small_files.two_shards(self.folder / "source")
+        for variables in cases:
+            result = self.good("inspect", self.folder / "source", **variables)
+            self.assertEqual(len(result.warnings), 1, result.err)
+            self.assertIn(next(iter(variables)), result.warnings[0])
+
+    def test_a_job_script_is_no_wrong_launcher(self):
+        small_files.two_shards(self.folder / "source")
+        self.assertEqual(self.good("inspect", self.folder / "source", SLURM_NTASKS="4").warnings, [])
+        self.assertEqual(self.good("inspect", self.folder / "source", ranks=2).warnings, [])
+
+    def test_output_that_does_not_arrive_is_an_error(self):
+        full = pathlib.Path("/dev/full")
+        if not full.exists():
+            self.skipTest("no /dev/full here")
+        with full.open("w") as stream:
+            result = run_command([str(CAIRN), "--help"], {}, stdout=stream)
+        self.assertEqual(result.code, 1)
+        self.assertEqual(len(result.errors), 1, result.err)
+        self.assertIn("standard output", result.errors[0])
+
+    def test_tables_are_cut_on_a_terminal_only(self):
+        many = {f"layers.{i}.weight": small_files.counting("F32", [2], i) for i in range(50)}
+        path = self.folder / "model.safetensors"
+        small_files.write_safetensors(path, many)
+        for arguments, rows in ([], 20), (["--all"], 50):
+            controller, terminal = os.openpty()
+            with subprocess.Popen([str(CAIRN), "inspect", str(path), "--tensors", *arguments], stdout=terminal,
+                                  stderr=subprocess.DEVNULL) as process:
+                os.close(terminal)
+                text = b""
+                try:
+                    while chunk := os.read(controller, 4096):
+                        text += chunk
+                except OSError:  # the other end is closed
+                    pass
+                self.assertEqual(process.wait(timeout=60), 0)
+            os.close(controller)
+            self.assertEqual(text.count(b".weight"), rows)
+            self.assertEqual(b"... 30 more (--all)" in text, rows == 20)
+        self.assertEqual(cairn("inspect", path, "--tensors").out.count(".weight"), 50)
+
+
+if __name__ == "__main__":
+    main()

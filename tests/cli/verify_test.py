@@ -1,0 +1,100 @@
+"""`cairn verify`: every fault by file, tensor and block, alone and on ranks."""
+
+import shutil
+import struct
+
+from program import CairnTest, cairn, exit_codes, main
+from small_files import counting, two_shards, write_safetensors
+
+BLOCK = 4096
+
+
+class Verify(CairnTest):
+    """A checkpoint of one file with two tensors of ten blocks each."""
+
+    def setUp(self):
+        super().setUp()
+        write_safetensors(self.folder / "source" / "model.safetensors",
+                          {"first.weight": counting("F32", [10, 1024]), "second.weight": counting("F32", [10, 1024])})
+        self.sound = self.folder / "sound"
+        self.good("convert", self.folder / "source", self.sound, "--block-size", BLOCK)
+        (length,) = struct.unpack("<Q", (self.sound / "model.safetensors").read_bytes()[:8])
+        self.data_start = 8 + length
+        self.assertEqual(self.data_start % BLOCK, 0)
+
+    def copy(self):
+        target = self.folder / "damaged"
+        shutil.rmtree(target, ignore_errors=True)
+        return shutil.copytree(self.sound, target)
+
+    def flip(self, path, offset):
+        content = bytearray(path.read_bytes())
+        content[offset] ^= 0x10
+        path.write_bytes(content)
+
+    def faults(self, folder, **options):
+        result = cairn("verify", folder, "--json", **options)
+        self.assertEqual(result.code, 1, result.err)
+        document = result.json()
+        self.assertFalse(document["good"])
+        return document["faults"]
+
+    def test_a_sound_checkpoint(self):
+        document = self.good("verify", self.sound, "--json", ranks=3).json()
+        self.assertTrue(document["good"])
+        self.assertTrue(document["has_checksums"])
+        size = (self.sound / "model.safetensors").stat().st_size
+        self.assertEqual((document["files"], document["tensors"], document["size_bytes"]), (1, 2, size))
+        self.assertEqual(document["blocks"], size // BLOCK)
+        self.assertRegex(self.good("verify", self.sound).out, r"^good: 2 tensors in 1 files of ")
+
+    def test_a_flipped_bit_is_named_by_file_tensor_and_block(self):
+        folder = self.copy()
+        offset = self.data_start + 12 * BLOCK + 17
+        self.flip(folder / "model.safetensors", offset)
+        for ranks in (None, 3):
+            (fault,) = self.faults(folder, ranks=ranks)
+            self.assertEqual(fault["file"], "model.safetensors")
+            self.assertEqual(fault["tensors"], ["second.weight"])
+            self.assertEqual(fault["block"], offset // BLOCK)
+        lines = cairn("verify", folder).out.splitlines()
+        self.assertEqual(len(lines), 2, lines)
+        for word in ("fault: ", "model.safetensors", "second.weight", f"block {offset // BLOCK}"):
+            self.assertIn(word, lines[0])
+        self.assertRegex(lines[1], "^bad: 1 fault in ")
+        self.assertEqual(exit_codes("verify", folder, ranks=3), [1, 1, 1])
+
+    def test_every_fault_is_named(self):
+        folder = self.copy()
+        for block in (0, 5, 12, 19):
+            self.flip(folder / "model.safetensors", self.data_start + block * BLOCK)
+        for ranks in (None, 3):
+            faults = self.faults(folder, ranks=ranks)
+            self.assertEqual([fault["block"] - self.data_start // BLOCK for fault in faults], [0, 5, 12, 19])
+            self.assertEqual([fault["tensors"] for fault in faults], [["first.weight"]] * 2 + [["second.weight"]] * 2)
+
+    def test_other_damage(self):
+        cases = {
+            "config of the checksums": ("cairn.blocks", lambda path: self.flip(path, path.stat().st_size // 2)),
+            "missing file": ("model.safetensors", lambda path: path.unlink()),
+            "cut file": ("model.safetensors", lambda path: path.write_bytes(path.read_bytes()[:-1])),
+            "missing checksums": ("cairn.blocks", lambda path: path.unlink()),
+        }
+        for what, (name, damage) in cases.items():
+            with self.subTest(what=what):
+                folder = self.copy()
+                damage(folder / name)
+                faults = self.faults(folder)
+                self.assertTrue(any(name in fault["message"] for fault in faults), faults)
+
+    def test_nothing_to_verify_against(self):
+        two_shards(self.folder / "plain")
+        result = self.good("verify", self.folder / "plain")
+        self.assertIn("nothing to verify", result.out)
+        self.assertIn("structure good: 3 tensors in 2 files", result.out)
+        document = self.good("verify", self.folder / "plain", "--json", ranks=2).json()
+        self.assertEqual((document["good"], document["has_checksums"]), (True, False))
+
+
+if __name__ == "__main__":
+    main()

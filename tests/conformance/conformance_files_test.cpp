@@ -1,0 +1,63 @@
+// The conformance suite on the engines that write files, and what only "mpiio" has: hints.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include "comm/mpi.hpp"
+#include "engine_conformance.hpp"
+#include "posix_access.hpp"
+#include "shared_temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+class FileEngineConformance : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
+
+TEST_P(FileEngineConformance, Holds) {
+  const auto [engine, number] = GetParam();
+  const SharedTempDir directory;
+  const PosixAccess files;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  engine_tests()[number].body({*communicator, engine, directory.path(), files, {}});
+}
+
+INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
+                         testing::Combine(testing::Values("mpiio", "posix"),
+                                          testing::Range(std::size_t{0}, engine_tests().size())),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
+                         });
+
+TEST(MpiioEngine, TakesHintsOfTheUser) {
+  const SharedTempDir directory;
+  const PosixAccess access;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  const EngineCase c{*communicator, "mpiio", directory.path(), access,
+                     {{{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}, {"unknown_hint", "x"}}, true}};
+  const std::vector<std::uint64_t> sizes = {300'000};
+  const std::vector<io::EngineFile> files = {{directory / "f", 300'000}};
+  write_files(c, files, plan::ExtentMap(plan::whole_files(sizes), communicator->size(), 1000), 50'000);
+  EXPECT_EQ(compare_by_other_means(c, files, plan::whole_files(sizes)), 300'000U);
+}
+
+TEST(MpiioEngine, RefusesAHintWithoutAName) {
+  const SharedTempDir directory;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  const auto engine = io::make_engine("mpiio", *communicator, {{{"", "x"}}, true});
+  const std::string text = common_error(*communicator, ErrorKind::kUsage, [&] {
+    engine->open_for_write({{directory / "f", 10}}, plan::ExtentMap({{0, 0, 10}}, communicator->size(), 1));
+  });
+  EXPECT_THAT(text, testing::HasSubstr("hint ''"));
+}
+
+TEST(MemoryEngine, IsNotForSeveralMpiRanks) {
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  if (communicator->size() == 1) {
+    EXPECT_EQ(io::make_engine("memory", *communicator, {})->name(), "memory");
+  } else {
+    EXPECT_THROW(io::make_engine("memory", *communicator, {}), Error);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,66 @@
+// What every engine must do, as test bodies that know neither MPI nor files: conformance_memory_test.cpp runs them on
+// simulated ranks, conformance_files_test.cpp on MPI.
+//
+// What the engine wrote is read back by other means (FileAccess), and by the engine on another division of the files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/error.hpp"
+#include "comm/communicator.hpp"
+#include "io/engine.hpp"
+
+namespace cairn::test {
+
+/// The engine's files without the engine.
+class FileAccess {
+ public:
+  virtual ~FileAccess() = default;
+  virtual void read(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> data) const = 0;
+  [[nodiscard]] virtual std::uint64_t size_bytes(const std::filesystem::path& path) const = 0;
+  virtual void create(const std::filesystem::path& path, std::uint64_t size_bytes) const = 0;
+  virtual void set_size(const std::filesystem::path& path, std::uint64_t size_bytes) const = 0;
+};
+
+/// One rank's view of a test.
+struct EngineCase {
+  comm::Communicator& communicator;
+  std::string engine;
+  std::filesystem::path directory;  ///< empty, the same on all ranks
+  const FileAccess& files;
+  io::EngineOptions options;
+
+  [[nodiscard]] std::unique_ptr<io::Engine> make() const { return io::make_engine(engine, communicator, options); }
+};
+
+struct EngineTest {
+  std::string name;
+  std::function<void(const EngineCase&)> body;  ///< called by all ranks
+};
+const std::vector<EngineTest>& engine_tests();
+
+/// Collective: `work` must throw an Error of this kind on every rank, with the same text, which is returned.
+std::string common_error(comm::Communicator& communicator, ErrorKind kind, const std::function<void()>& work);
+
+/// The byte that test files hold at a place.
+std::byte expected_byte(std::uint32_t file, std::uint64_t offset);
+
+/// Collective: opens, writes every byte of `extents` in windows of `window_bytes`, syncs, closes.
+void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, const plan::ExtentMap& extents,
+                 std::uint64_t window_bytes);
+
+/// Collective: reads every byte of `extents` by the engine and compares. Returns the bytes compared on all ranks.
+std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::EngineFile>& files,
+                               const plan::ExtentMap& extents, std::uint64_t window_bytes);
+
+/// Collective: rank 0 reads `ranges` by FileAccess and compares. Returns the bytes compared, on all ranks.
+std::uint64_t compare_by_other_means(const EngineCase& c, const std::vector<io::EngineFile>& files,
+                                     const std::vector<plan::FileRange>& ranges);
+
+}  // namespace cairn::test

@@ -1,0 +1,157 @@
+// Failures of one rank in engine "mpiio" on ROMIO: every rank gets the same error soon, and the next save works.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+
+#include "comm/mpi.hpp"
+#include "os/fault.hpp"
+#include "scratch_mount.hpp"
+#include "shared_temp_dir.hpp"
+#include "small_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::HasSubstr;
+
+class EngineFault : public testing::Test {
+ protected:
+  EngineFault() {
+    os::set_fault_rank(communicator_->rank());
+    const comm::MpiIoImplementation implementation = comm::mpi_io_implementation();
+    EXPECT_FALSE(implementation.loses_write_errors) << implementation.io_component;
+  }
+  ~EngineFault() override { os::set_faults(""); }
+
+  /// The common error of `work` while `rules` hold on `rank`.
+  std::string error_under(const std::string& rules, int rank, const std::function<void()>& work) {
+    os::set_faults(rules + ":rank=" + std::to_string(rank));
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string text = common_error(*communicator_, ErrorKind::kIo, work);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+    os::set_faults("");
+    if (communicator_->size() > 1) {
+      EXPECT_THAT(text, HasSubstr("(rank " + std::to_string(rank) + ")"));
+    }
+    return text;
+  }
+  [[nodiscard]] std::vector<int> ranks_to_fail() const {
+    if (communicator_->size() == 1) return {0};
+    return {0, communicator_->size() - 1};
+  }
+
+  std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
+  SharedTempDir directory_;
+};
+
+struct Rule {
+  std::string rule;
+  std::string expected;
+};
+
+TEST_F(EngineFault, OfAnyKindInASaveReachesAllRanksAndTheNextSaveWorks) {
+  const std::vector<Rule> rules = {
+      {"open:errno=EACCES", "Permission denied"},
+      {"write:errno=EIO", "Input/output error"},
+      {"write:errno=ENOSPC", "No space left on device"},
+      {"write:errno=EDQUOT:after=1", "Disk quota exceeded"},
+      {"write:short=100", "MPI reported success, but moved 100 of"},
+      {"fsync:errno=EIO", "Input/output error"},
+      {"close:errno=EIO", "Input/output error"},
+  };
+  const SmallSave save(*communicator_, directory_.path(), 600'000);
+  for (const int rank : ranks_to_fail()) {
+    for (const Rule& rule : rules) {
+      SCOPED_TRACE(rule.rule + " on rank " + std::to_string(rank));
+      const std::string text = error_under(rule.rule, rank, [&] { save.save(); });
+      EXPECT_THAT(text, HasSubstr(rule.expected));
+      EXPECT_THAT(text, HasSubstr(".safetensors"));
+      save.remove_files();
+      save.save();
+      EXPECT_EQ(save.load(), save.total_bytes());
+      save.remove_files();
+    }
+  }
+}
+
+TEST_F(EngineFault, WhenFilesAreMadeReachesAllRanks) {
+  const SmallSave save(*communicator_, directory_.path(), 600'000);
+  const std::string text = error_under("truncate:errno=ENOSPC", 0, [&] { save.save(); });  // rank 0 makes file 0
+  EXPECT_THAT(text, HasSubstr("No space left on device"));
+  EXPECT_THAT(text, HasSubstr("model-0.safetensors"));
+}
+
+TEST_F(EngineFault, OfAnyKindInALoadReachesAllRanksAndTheNextLoadWorks) {
+  const std::vector<Rule> rules = {
+      {"open:errno=EACCES", "Permission denied"},
+      {"read:errno=EIO", "Input/output error"},
+      {"read:errno=EIO:after=1", "Input/output error"},
+      {"read:short=10", "MPI reported success, but moved 10 of"},
+  };
+  const SmallSave save(*communicator_, directory_.path(), 600'000);
+  save.save();
+  for (const int rank : ranks_to_fail()) {
+    for (const Rule& rule : rules) {
+      SCOPED_TRACE(rule.rule + " on rank " + std::to_string(rank));
+      const std::string text = error_under(rule.rule, rank, [&] { static_cast<void>(save.load()); });
+      EXPECT_THAT(text, HasSubstr(rule.expected));
+      EXPECT_THAT(text, HasSubstr(".safetensors"));
+      EXPECT_EQ(save.load(), save.total_bytes());
+    }
+  }
+}
+
+TEST_F(EngineFault, InterruptedCallsGoOn) {
+  const SmallSave save(*communicator_, directory_.path(), 600'000);
+  os::set_faults("write:errno=EINTR;read:errno=EINTR;fsync:errno=EINTR");
+  save.save();
+  EXPECT_EQ(save.load(), save.total_bytes());
+}
+
+constexpr std::uint64_t kMiB = 1ULL << 20;
+
+TEST_F(EngineFault, AFullFileSystemIsFoundBeforeDataMoves) {
+  ScratchMount mount(*communicator_, directory_.path(), 16 * kMiB);
+  if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
+  const SmallSave save(*communicator_, mount.path(), 8 * kMiB);
+  os::set_faults("write:errno=EIO");  // no write must be tried
+  const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
+  EXPECT_THAT(text, HasSubstr("No space left on device"));
+  EXPECT_THAT(text, HasSubstr("model-"));
+}
+
+TEST_F(EngineFault, AFullFileSystemIsFoundByTheWrite) {
+  ScratchMount mount(*communicator_, directory_.path(), 16 * kMiB);
+  if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
+  io::EngineOptions options;
+  options.reserve_space = false;
+  const SmallSave save(*communicator_, mount.path(), 8 * kMiB, options);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience);
+  EXPECT_THAT(text, HasSubstr("cannot write"));
+  EXPECT_THAT(text, HasSubstr("model-"));
+  EXPECT_THAT(text, HasSubstr("(tmpfs) has"));
+
+  save.remove_files();  // nothing holds the space of the removed files
+  EXPECT_GT(os::file_system_of(mount.path()).free_bytes, 15 * kMiB);
+  communicator_->barrier();
+  const SmallSave smaller(*communicator_, mount.path(), 4 * kMiB, options);
+  smaller.save();
+  EXPECT_EQ(smaller.load(), smaller.total_bytes());
+}
+
+TEST_F(EngineFault, AFailureThatOnlyTheFsyncSees) {
+  ScratchMount mount(*communicator_, directory_.path(), 24 * kMiB);
+  if (mount.problem().empty()) mount.stack_lying_ext4(200 * kMiB);
+  if (!mount.problem().empty()) GTEST_SKIP() << mount.problem();
+  const SmallSave save(*communicator_, mount.path(), 16 * kMiB);
+  const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
+  EXPECT_THAT(text, HasSubstr("sync"));
+  EXPECT_THAT(text, HasSubstr("model-"));
+}
+
+}  // namespace
+}  // namespace cairn::test

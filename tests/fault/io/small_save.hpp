@@ -1,0 +1,52 @@
+// A save of three files and a load of it, for tests of what goes wrong in between.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "engine_conformance.hpp"
+#include "posix_access.hpp"
+
+namespace cairn::test {
+
+class SmallSave {
+ public:
+  SmallSave(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t file_bytes,
+            io::EngineOptions options = {})
+      : case_{communicator, "mpiio", directory, access_, std::move(options)},
+        sizes_(3, file_bytes),
+        extents_(plan::whole_files(sizes_), communicator.size(), 4096) {
+    for (std::size_t f = 0; f < sizes_.size(); ++f) {
+      files_.push_back({directory / ("model-" + std::to_string(f) + ".safetensors"), file_bytes});
+    }
+  }
+
+  // Collective, all of them.
+  void save() const { write_files(case_, files_, extents_, window_bytes()); }
+  [[nodiscard]] std::uint64_t load() const { return read_and_compare(case_, files_, extents_, window_bytes()); }
+  [[nodiscard]] std::uint64_t total_bytes() const { return extents_.total_bytes(); }
+  void remove_files() const {
+    case_.communicator.barrier();
+    if (case_.communicator.rank() == 0) {
+      for (const io::EngineFile& file : files_) std::filesystem::remove(file.path);
+    }
+    case_.communicator.barrier();
+  }
+
+ private:
+  [[nodiscard]] std::uint64_t window_bytes() const { return 16 * extents_.grain_bytes() + sizes_[0] / 8; }
+
+  PosixAccess access_;
+  EngineCase case_;
+  std::vector<std::uint64_t> sizes_;
+  plan::ExtentMap extents_;
+  std::vector<io::EngineFile> files_;
+};
+
+/// How long a failure may take to reach all ranks: far below any watchdog, far above a slow machine's hiccups.
+inline constexpr std::chrono::seconds kPatience{20};
+
+}  // namespace cairn::test

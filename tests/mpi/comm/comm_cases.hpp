@@ -1,0 +1,26 @@
+// What every communicator must do, for any number of ranks: run on MPI by tests/mpi/comm and on simulated ranks by
+// tests/unit/comm. Failures are GoogleTest expectations, so that all ranks go on to the next collective.
+#pragma once
+
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace cairn::test {
+
+struct CommCase {
+  const char* name;
+  void (*run)(comm::Communicator&);
+};
+
+std::vector<CommCase> collective_cases();
+std::vector<CommCase> message_cases();
+std::vector<CommCase> agree_cases();
+
+/// All of the above.
+std::vector<CommCase> comm_cases();
+
+/// `size` bytes that depend on both numbers.
+base::Bytes pattern(int from, int to, std::size_t size);
+
+}  // namespace cairn::test

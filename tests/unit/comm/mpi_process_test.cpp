@@ -1,0 +1,233 @@
+// What needs a process of its own that begins MPI: sessions, and which MPI-IO opens the files. Each case runs in a child;
+// ROMIO_PRINT_HINTS makes ROMIO say that it, and not OMPIO, opened a file.
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+
+#include "cairn/error.hpp"
+#include "comm/mpi.hpp"
+#include "comm/mpi_call.hpp"
+#include "comm/watchdog.hpp"
+
+namespace cairn::comm {
+namespace {
+
+constexpr const char* kRomioOpened = "romio_cb_write";
+
+class MpiProcessDeathTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    for (const char* name : {"OMPI_MCA_io", "OMPI_MCA_sharedfp"}) ::unsetenv(name);
+  }
+};
+
+/// MPI-IO of Open MPI 4, where there is a choice to make.
+class MpiIoDeathTest : public MpiProcessDeathTest {
+ protected:
+  void SetUp() override {
+    MpiProcessDeathTest::SetUp();
+    if (!mpi_library().starts_with("Open MPI v4.")) GTEST_SKIP() << "MPI is not Open MPI 4 but " << mpi_library();
+  }
+};
+
+void init_mpi() {
+  int granted = 0;
+  MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &granted);
+}
+
+void open_a_file() {
+  ::setenv("ROMIO_PRINT_HINTS", "1", 1);
+  ::dup2(STDERR_FILENO, STDOUT_FILENO);  // where the death test looks
+  MPI_File file = MPI_FILE_NULL;
+  const std::string name = "mpi_io_" + std::to_string(::getpid());
+  const int mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
+  if (MPI_File_open(MPI_COMM_SELF, name.c_str(), mode, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
+    throw std::runtime_error("MPI_File_open failed");
+  }
+  MPI_File_close(&file);
+  std::fflush(stdout);
+}
+
+[[noreturn]] void say_which_and_exit() {
+  const MpiIoImplementation found = mpi_io_implementation();
+  std::fprintf(stderr, "component %s, loses errors %d\n", found.io_component.c_str(), found.loses_write_errors ? 1 : 0);
+  std::fflush(nullptr);
+  std::_Exit(0);
+}
+
+TEST_F(MpiIoDeathTest, TheDefaultIsOmpio) {
+  const auto run = [] {
+    init_mpi();
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "^component ompio, loses errors 1");  // and nothing of ROMIO before
+}
+
+TEST_F(MpiIoDeathTest, ASessionTakesRomio) {
+  const auto run = [] {
+    int argc = 0;
+    char** argv = nullptr;
+    const MpiSession session(argc, argv);
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
+TEST_F(MpiIoDeathTest, RomioCanBePreferredAfterInit) {
+  const auto run = [] {
+    init_mpi();
+    prefer_romio();
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
+TEST_F(MpiIoDeathTest, AskingFirstDoesNotFixTheChoice) {
+  const auto run = [] {
+    init_mpi();
+    if (mpi_io_implementation().io_component != "ompio") std::_Exit(1);
+    prefer_romio();
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
+TEST_F(MpiIoDeathTest, RomioCanBePreferredWhileAToolHoldsTheToolInterface) {
+  const auto run = [] {
+    init_mpi();
+    int granted = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &granted);
+    prefer_romio();
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
+TEST_F(MpiIoDeathTest, ASessionTakesRomioWhileAToolHoldsTheToolInterface) {
+  const auto run = [] {
+    int granted = 0;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &granted);
+    int argc = 0;
+    char** argv = nullptr;
+    const MpiSession session(argc, argv);
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+}
+
+TEST_F(MpiIoDeathTest, TooLateIsSaid) {
+  const auto run = [] {
+    init_mpi();
+    open_a_file();
+    prefer_romio();
+    open_a_file();
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "^component ompio, loses errors 1");
+}
+
+TEST_F(MpiIoDeathTest, TheUsersChoiceIsLeftAlone) {
+  const auto run = [] {
+    ::setenv("OMPI_MCA_io", "ompio", 1);
+    int argc = 0;
+    char** argv = nullptr;
+    const MpiSession session(argc, argv);
+    say_which_and_exit();
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "component ompio, loses errors 1");
+}
+
+TEST_F(MpiProcessDeathTest, ASessionIsASingletonWithoutALauncher) {
+  const auto run = [] {
+    {
+      int argc = 0;
+      char** argv = nullptr;
+      const MpiSession session(argc, argv);
+      const auto communicator = duplicate_mpi(MPI_COMM_WORLD);
+      const auto sum = communicator->sum(5);
+      std::fprintf(stderr, "%d rank, sum %d, up %d\n", communicator->size(), static_cast<int>(sum),
+                   internal::mpi_is_up() ? 1 : 0);
+    }
+    std::fprintf(stderr, "then up %d\n", internal::mpi_is_up() ? 1 : 0);
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0), "1 rank, sum 5, up 1\nthen up 0");
+}
+
+TEST_F(MpiProcessDeathTest, AnExceptionThroughTheSessionAborts) {
+  const auto run = [] {
+    try {
+      int argc = 0;
+      char** argv = nullptr;
+      const MpiSession session(argc, argv);
+      throw std::runtime_error("something");
+    } catch (const std::exception&) {
+      std::_Exit(0);  // not reached: finalizing would wait for the other ranks
+    }
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(1), "");
+}
+
+TEST_F(MpiProcessDeathTest, TheWatchdogEndsTheJob) {
+  const auto run = [] {
+    int argc = 0;
+    char** argv = nullptr;
+    const MpiSession session(argc, argv);
+    Watchdog watchdog(0.3, [] { return std::string("rank 0 of 1"); });
+    watchdog.progress("exchange");
+    const auto communicator = duplicate_mpi(MPI_COMM_WORLD);
+    base::Bytes byte(1);
+    communicator->receive(byte, 0, 0)->wait();  // nobody sends
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(kWatchdogExitCode), "no progress for 0.3 s in phase 'exchange' on rank 0 of 1");
+}
+
+TEST_F(MpiProcessDeathTest, AnAbandonedMessageAborts) {
+  const auto run = [] {
+    init_mpi();
+    const auto communicator = duplicate_mpi(MPI_COMM_WORLD);
+    base::Bytes byte(1);
+    communicator->receive(byte, 0, 0).reset();
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(run(), [](int status) { return status != 0; }, "receive of 1 bytes on rank 0 from rank 0 with tag 0 was abandoned");
+}
+
+TEST(MpiProcess, CommunicatorsNeedARunningMpi) {
+  try {
+    duplicate_mpi(MPI_COMM_WORLD);
+    ADD_FAILURE() << "a communicator without MPI";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  }
+}
+
+TEST(MpiProcess, WrongLaunchersAreNamed) {
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) ::unsetenv(name);
+  EXPECT_EQ(wrong_launcher_warning(1), "");
+  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) {
+    ::setenv(name, "4", 1);
+    const std::string text = wrong_launcher_warning(1);
+    EXPECT_NE(text.find(std::string(name) + " is 4"), std::string::npos) << text;
+    EXPECT_NE(text.find(mpi_library()), std::string::npos) << text;
+    EXPECT_EQ(wrong_launcher_warning(4), "");
+    ::setenv(name, "1", 1);
+    EXPECT_EQ(wrong_launcher_warning(1), "");
+    ::unsetenv(name);
+  }
+}
+
+}  // namespace
+}  // namespace cairn::comm

@@ -1,0 +1,66 @@
+// Directories for the tests of interop: built by hand tensor by tensor, or loaded from tests/data/dialects.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/error.hpp"
+#include "format/safetensors.hpp"
+#include "interop/directory.hpp"
+
+namespace cairn::interop::test {
+
+using Shape = std::vector<std::uint64_t>;
+using Metadata = std::map<std::string, std::string>;
+
+inline const Metadata kTorch = {{"format", "pt"}};
+inline const Metadata kNumpy = {{"format", "np"}};
+
+/// A box under a tensor's name, as torch DCP stores it.
+struct Part {
+  std::string name;
+  DType dtype = DType::kF32;
+  Shape offset;
+  Shape shape;
+};
+
+/// A directory in memory; every header is encoded and parsed by the format layer, as one from disk would be.
+class TestDirectory {
+ public:
+  TestDirectory& file(const std::string& name, const std::vector<format::TensorToStore>& tensors,
+                      const Metadata& metadata = kTorch);
+  /// One F32 tensor [2, 3] for each name.
+  TestDirectory& file_of(const std::string& name, const std::vector<std::string>& tensors,
+                         const Metadata& metadata = kTorch);
+  /// A file with DCP_SHARDING_INFO that says where the parts lie.
+  TestDirectory& shard(const std::string& name, const std::vector<Part>& parts, Metadata metadata = kTorch);
+  /// {"metadata": {"total_size": ...}, "weight_map": ...}; `extra` is more JSON at top level, e.g. ",\"a\": 1".
+  TestDirectory& index(const std::string& name, const std::map<std::string, std::string>& weight_map,
+                       std::uint64_t total_size, const std::string& extra = "");
+  TestDirectory& json(const std::string& name, const std::string& text);
+  TestDirectory& other(const std::string& name);
+
+  Directory directory;
+};
+
+/// tests/data/dialects/<name>, as the caller of recognise() would list it.
+Directory load_case(const std::string& name);
+
+/// The message of the error that recognise() throws; fails the test when there is none, when it is of another kind, or
+/// when the message has more than one line or does not begin with the directory.
+std::string failure_of(const Directory& directory, ErrorKind kind = ErrorKind::kFormat);
+
+/// Fails the test when there is no such tensor.
+const format::StoredTensor& tensor_of(const Recognised& recognised, const std::string& section,
+                                      const std::string& name);
+
+/// Section -> number of tensors.
+std::map<std::string, std::size_t> sections_of(const Recognised& recognised);
+
+/// True when a warning contains all of the texts.
+bool warns_of(const Recognised& recognised, const std::vector<std::string>& texts);
+
+}  // namespace cairn::interop::test

@@ -1,0 +1,223 @@
+// Directories: creation, listing, renames and removal; links are never followed out of a tree.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/bytes.hpp"
+#include "os/file.hpp"
+#include "os_test_tools.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::os {
+namespace {
+
+using test::TempDir;
+using testing::HasSubstr;
+
+void touch(const std::filesystem::path& path, std::string_view content = "x") {
+  write_new_file(path, base::as_bytes(content));
+}
+
+TEST(MakeDirectory, MakesParentsAndToleratesExisting) {
+  const TempDir dir;
+  make_directory(dir / "a/b/c");
+  EXPECT_TRUE(std::filesystem::is_directory(dir / "a/b/c"));
+  make_directory(dir / "a/b/c");
+  make_directory(dir / "a/b/d/");
+  EXPECT_TRUE(std::filesystem::is_directory(dir / "a/b/d"));
+  touch(dir / "a/file");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { make_directory(dir / "a/file"); }), HasSubstr("File exists"));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { make_directory(dir / "a/file/x"); }), HasSubstr("Not a directory"));
+}
+
+TEST(MakeDirectory, HasFaults) {
+  const TempDir dir;
+  const Faults faults("mkdir:errno=ENOSPC:path=deep");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { make_directory(dir / "a/deep"); }), HasSubstr("No space left on device"));
+  make_directory(dir / "a");
+}
+
+TEST(MakeDirectory, ManyThreadsAtOnce) {
+  const TempDir dir;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { make_directory(dir / "1/2/3/4/5/6"); });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(std::filesystem::is_directory(dir / "1/2/3/4/5/6"));
+}
+
+TEST(MakeNewDirectory, MustBeNew) {
+  const TempDir dir;
+  make_new_directory(dir / "a");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { make_new_directory(dir / "a"); }),
+              HasSubstr("creation of directory '" + (dir / "a").string() + "' failed: File exists"));
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { make_new_directory(dir / "b/c"); }), "no error");
+}
+
+TEST(Rename, FilesAndDirectories) {
+  const TempDir dir;
+  make_directory(dir / "partial");
+  touch(dir / "partial/f");
+  os::rename(dir / "partial", dir / "final");
+  EXPECT_FALSE(os::exists(dir / "partial"));
+  EXPECT_TRUE(os::exists(dir / "final/f"));
+  make_directory(dir / "partial");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "partial", dir / "final"); }), HasSubstr("Directory not empty"));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "none", dir / "x"); }),
+              HasSubstr("rename of '" + (dir / "none").string() + "' to '" + (dir / "x").string() + "' failed"));
+  const Faults faults("rename:path=target");
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { os::rename(dir / "partial", dir / "target"); }), "no error");
+  EXPECT_TRUE(os::exists(dir / "partial"));
+}
+
+TEST(Exchange, SwapsTwoNames) {
+  const TempDir dir;
+  make_directory(dir / "old");
+  make_directory(dir / "new");
+  touch(dir / "old/1");
+  touch(dir / "new/2");
+  {
+    const Faults faults("rename:path=old");
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::exchange(dir / "new", dir / "old"); }),
+                HasSubstr("exchange of '" + (dir / "new").string() + "' with '" + (dir / "old").string() + "' failed"));
+  }
+  EXPECT_TRUE(os::exists(dir / "old/1"));
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { os::exchange(dir / "new", dir / "none"); }), "no error");
+  if (!os::exchange(dir / "new", dir / "old")) GTEST_SKIP() << "this file system cannot exchange names";
+  EXPECT_TRUE(os::exists(dir / "old/2"));
+  EXPECT_TRUE(os::exists(dir / "new/1"));
+  EXPECT_EQ(list_directory(dir.path()).size(), 2U);
+}
+
+TEST(SyncDirectory, SyncsOrSaysWhyNot) {
+  const TempDir dir;
+  sync_directory(dir.path());
+  touch(dir / "f");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { sync_directory(dir / "f"); }), HasSubstr("Not a directory"));
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { sync_directory(dir / "none"); }), "no error");
+  const Faults faults("fsync:times=1");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { sync_directory(dir.path()); }), HasSubstr("fsync of directory"));
+  sync_directory(dir.path());
+}
+
+TEST(RemoveTree, RemovesAllButNeverFollowsLinks) {
+  const TempDir dir;
+  make_directory(dir / "outside/sub");
+  touch(dir / "outside/keep");
+  touch(dir / "outside/sub/keep");
+  make_directory(dir / "tree/a/b/c");
+  make_directory(dir / "tree/empty");
+  touch(dir / "tree/f");
+  touch(dir / "tree/a/b/c/f");
+  std::filesystem::create_directory_symlink(dir / "outside", dir / "tree/link");
+  std::filesystem::create_symlink(dir / "outside/keep", dir / "tree/a/link");
+  std::filesystem::create_symlink("nowhere", dir / "tree/dangling");
+  ASSERT_EQ(::mkfifo((dir / "tree/fifo").c_str(), 0600), 0);
+  remove_tree(dir / "tree");
+  EXPECT_FALSE(os::exists(dir / "tree"));
+  EXPECT_TRUE(os::exists(dir / "outside/keep"));
+  EXPECT_TRUE(os::exists(dir / "outside/sub/keep"));
+}
+
+TEST(RemoveTree, ALinkIsRemovedItself) {
+  const TempDir dir;
+  make_directory(dir / "outside");
+  touch(dir / "outside/keep");
+  std::filesystem::create_directory_symlink(dir / "outside", dir / "link");
+  remove_tree(dir / "link");
+  EXPECT_FALSE(std::filesystem::is_symlink(dir / "link"));
+  EXPECT_TRUE(os::exists(dir / "outside/keep"));
+  std::filesystem::create_directory_symlink(dir / "outside", dir / "link");
+  remove_tree((dir / "link").string() + "/");  // a shell's completion adds the slash
+  EXPECT_TRUE(os::exists(dir / "outside/keep"));
+}
+
+TEST(RemoveTree, FilesAndNothing) {
+  const TempDir dir;
+  touch(dir / "f");
+  remove_tree(dir / "f");
+  EXPECT_FALSE(os::exists(dir / "f"));
+  remove_tree(dir / "f");
+  remove_tree(dir / "none/at/all");
+}
+
+TEST(RemoveTree, HasFaultsAndCanBeCalledAgain) {
+  const TempDir dir;
+  make_directory(dir / "tree/sub");
+  touch(dir / "tree/sub/f");
+  {
+    const Faults faults("unlink:path=sub/f");
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { remove_tree(dir / "tree"); }),
+                HasSubstr("removal of '" + (dir / "tree/sub/f").string() + "' failed: Input/output error"));
+  }
+  EXPECT_TRUE(os::exists(dir / "tree/sub/f"));
+  remove_tree(dir / "tree");
+  EXPECT_FALSE(os::exists(dir / "tree"));
+}
+
+TEST(RemoveFile, OneFileOnly) {
+  const TempDir dir;
+  touch(dir / "f");
+  remove_file(dir / "f");
+  EXPECT_FALSE(os::exists(dir / "f"));
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { remove_file(dir / "f"); }), "no error");
+  make_directory(dir / "d");
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { remove_file(dir / "d"); }), "no error");
+}
+
+TEST(Exists, FollowsLinks) {
+  const TempDir dir;
+  touch(dir / "f", "12345");
+  std::filesystem::create_symlink("f", dir / "link");
+  std::filesystem::create_symlink("none", dir / "dangling");
+  EXPECT_TRUE(os::exists(dir.path()));
+  EXPECT_TRUE(os::exists(dir / "link"));
+  EXPECT_FALSE(os::exists(dir / "dangling"));
+  EXPECT_FALSE(os::exists(dir / "f/below-a-file"));
+  EXPECT_EQ(os::file_size(dir / "link"), 5U);
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { os::file_size(dir / "none"); }), "no error");
+}
+
+TEST(ListDirectory, SortedWithKindAndSize) {
+  const TempDir dir;
+  touch(dir / "b", "1234");
+  touch(dir / "B", "");
+  make_directory(dir / "a");
+  std::filesystem::create_symlink("b", dir / "link");
+  std::filesystem::create_directory_symlink("a", dir / "link-to-a");
+  std::filesystem::create_symlink("none", dir / "dangling");
+  ASSERT_EQ(::mkfifo((dir / "fifo").c_str(), 0600), 0);
+  std::vector<std::string> found;
+  for (const DirectoryEntry& entry : list_directory(dir.path())) {
+    found.push_back(entry.name + (entry.is_directory ? " directory " : entry.is_regular ? " file " : " other ") +
+                    std::to_string(entry.size_bytes));
+  }
+  EXPECT_THAT(found, testing::ElementsAre("B file 0", "a directory 0", "b file 4", "dangling other 0", "fifo other 0",
+                                          "link file 4", "link-to-a directory 0"));
+  EXPECT_TRUE(list_directory(dir / "a").empty());
+  EXPECT_THAT(error_of(ErrorKind::kNotFound, [&] { list_directory(dir / "none"); }), HasSubstr("listing of"));
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { list_directory(dir / "b"); }), "no error");
+  const Faults faults("open:errno=EACCES");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { list_directory(dir.path()); }), HasSubstr("Permission denied"));
+}
+
+TEST(FileSystem, IsNamed) {
+  const FileSystemInfo proc = file_system_of("/proc");
+  EXPECT_EQ(proc.type, "0x9fa0");  // none of those that one saves to: the number
+  const TempDir dir;
+  const FileSystemInfo here = file_system_of(dir.path());
+  EXPECT_FALSE(here.type.empty());
+  EXPECT_GT(here.block_bytes, 0U);
+  EXPECT_EQ(here.free_bytes, std::filesystem::space(dir.path()).available);
+  EXPECT_NE(error_of(ErrorKind::kIo, [&] { file_system_of(dir / "none"); }), "no error");
+}
+
+TEST(FileSystem, MemoryIsTmpfs) {
+  if (!os::exists("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
+  EXPECT_EQ(file_system_of("/dev/shm").type, "tmpfs");
+}
+
+}  // namespace
+}  // namespace cairn::os
