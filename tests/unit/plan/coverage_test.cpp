@@ -203,6 +203,14 @@ TEST(Coverage, ReplicasShareLargeBoxes) {
   EXPECT_EQ(provide(tensor, claims, 33, 1).size(), 1U);
 }
 
+TEST(Coverage, SharesDifferByOneIndexAtMost) {
+  std::vector<Claim> claims;
+  for (int rank = 0; rank < 4; ++rank) claims.push_back({rank, 0, {{0}, {11}}});
+  std::vector<std::uint64_t> sizes;
+  for (const Provision& p : provide(tensor_of({11}), claims, 1, 0)) sizes.push_back(p.part.shape[0]);
+  EXPECT_THAT(sizes, testing::ElementsAre(3, 3, 3, 2));
+}
+
 TEST(Coverage, SmallTensorsSpreadOverTheHolders) {
   std::vector<Claim> claims;
   for (int rank = 0; rank < 8; ++rank) claims.push_back({rank, 0, {{0}, {4}}});

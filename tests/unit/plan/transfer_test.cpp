@@ -46,6 +46,20 @@ TEST(Transfers, OnePerExtentOwnerThatHoldsBytes) {
   }
 }
 
+TEST(Transfers, OneForAnOwnerWithSeveralExtentsOfTheFile) {
+  const auto stored = small_checkpoint();
+  std::vector<FileRange> ranges;  // only the cells of the column
+  for (std::uint64_t row = 0; row < 8; ++row) ranges.push_back({0, 32 + 32 * row, 48 + 32 * row});
+  const ExtentMap extents(ranges, 2, 16);
+  const Box column{{0, 5}, {8, 2}};
+  const std::vector<MemoryPart> parts = {{0, 0, column, column}};
+  const auto transfers = transfers_of_memory(1, parts, stored, extents);
+  ASSERT_EQ(transfers.size(), 2U);
+  EXPECT_EQ(transfers[0].extent_rank, 0);
+  EXPECT_EQ(transfers[1].extent_rank, 1);
+  EXPECT_EQ(extents.of(0).size(), 4U);
+}
+
 TEST(Transfers, NothingForEmptyParts) {
   const auto stored = small_checkpoint();
   const std::uint64_t sizes[] = {272};
