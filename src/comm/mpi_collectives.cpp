@@ -156,7 +156,8 @@ std::vector<base::Bytes> MpiCommunicator::all_to_all(std::vector<base::Bytes> ou
   check_mpi(MPI_Alltoall(out_sizes.data(), 1, MPI_UINT64_T, in_sizes.data(), 1, MPI_UINT64_T, comm_), "MPI_Alltoall");
 
   const std::uint64_t most_bytes = std::max(total_of(out_sizes), total_of(in_sizes));
-  const auto partners = std::count_if(out_sizes.begin(), out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
+  const auto partners =
+      std::count_if(out_sizes.begin(), out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
   std::uint64_t shape[] = {most_bytes, static_cast<std::uint64_t>(partners)};
   std::vector<base::Bytes> incoming(outgoing.size());
   base::Bytes send_buffer;
@@ -191,7 +192,8 @@ void MpiCommunicator::all_to_all_flat(const std::vector<base::Bytes>& outgoing, 
   copy_from_flat(receive_buffer, incoming);
 }
 
-void MpiCommunicator::all_to_all_pairwise(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming) {
+void MpiCommunicator::all_to_all_pairwise(const std::vector<base::Bytes>& outgoing,
+                                          std::vector<base::Bytes>& incoming) {
   const auto me = static_cast<std::size_t>(rank_);
   if (!outgoing[me].empty()) std::memcpy(incoming[me].data(), outgoing[me].data(), outgoing[me].size());
   // A message belongs to the same window on both ends, so a rank waits only for ranks that come to this window too.

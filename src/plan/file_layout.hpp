@@ -13,8 +13,9 @@
 namespace cairn::plan {
 
 struct LayoutOptions {
-  std::uint64_t max_file_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins (HF splitting rule)
-  std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
+  std::uint64_t max_file_bytes =
+      5'000'000'000;                 ///< tensor bytes per file before the next one begins (HF splitting rule)
+  std::uint64_t align_bytes = 4096;  ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file
 };
 

@@ -68,8 +68,8 @@ class ShardLayout {
     std::set<std::string_view> seen;
     for (const std::string& name : names_) {
       if (seen.insert(name).second) continue;
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("two tensors would both be stored under the name '{}'; rename one", base::printable(name)));
+      throw Error(ErrorKind::kUsage, fmt::format("two tensors would both be stored under the name '{}'; rename one",
+                                                 base::printable(name)));
     }
   }
 
@@ -84,9 +84,9 @@ class ShardLayout {
     }
     std::map<int, std::size_t> boxes_of_rank;
     for (ReplicaGroup& group : groups) {
-      const auto least = std::min_element(group.holders.begin(), group.holders.end(), [&](const auto& a, const auto& b) {
-        return bytes_of(a.rank) < bytes_of(b.rank);
-      });
+      const auto least =
+          std::min_element(group.holders.begin(), group.holders.end(),
+                           [&](const auto& a, const auto& b) { return bytes_of(a.rank) < bytes_of(b.rank); });
       auto& stored_boxes = layout_.stored.tensors[tensor].boxes;
       const auto number = base::narrow<std::uint32_t>(stored_boxes.size(), "number of boxes of a tensor");
       auto& files = content_[static_cast<std::size_t>(least->rank)];
@@ -152,11 +152,11 @@ std::vector<std::vector<Claim>> claims_by_tensor(const Catalog& catalog,
     for (std::size_t local = 0; local < held_by_rank[rank].size(); ++local) {
       const HeldBox& held = held_by_rank[rank][local];
       if (held.tensor >= claims.size()) {
-        throw Error(ErrorKind::kInternal, fmt::format("rank {} holds tensor number {} of a catalog of {}", rank, held.tensor,
-                                                      claims.size()));
+        throw Error(ErrorKind::kInternal,
+                    fmt::format("rank {} holds tensor number {} of a catalog of {}", rank, held.tensor, claims.size()));
       }
-      claims[held.tensor].push_back({base::narrow<int>(rank, "rank"), base::narrow<std::uint32_t>(local, "number of boxes"),
-                                     held.box});
+      claims[held.tensor].push_back(
+          {base::narrow<int>(rank, "rank"), base::narrow<std::uint32_t>(local, "number of boxes"), held.box});
     }
   }
   return claims;

@@ -17,11 +17,13 @@ std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t g
 
 }  // namespace
 
-std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes) {
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes,
+                                std::uint64_t grain_bytes) {
   if (grain_bytes == 0 || window_bytes < grain_bytes) {
-    throw Error(ErrorKind::kUsage, fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
-                                               "memory or make the block smaller",
-                                               window_bytes, grain_bytes));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
+                            "memory or make the block smaller",
+                            window_bytes, grain_bytes));
   }
   std::vector<Window> windows;
   Window open;

@@ -12,7 +12,8 @@ namespace cairn::test {
 std::filesystem::path make_temp_directory() {
   const char* base = std::getenv("CAIRN_TEST_TMP");
   const bool elsewhere = base != nullptr && std::filesystem::is_directory(base);
-  std::string name = ((elsewhere ? std::filesystem::path(base) : std::filesystem::current_path()) / "cairn-test-XXXXXX").string();
+  std::string name =
+      ((elsewhere ? std::filesystem::path(base) : std::filesystem::current_path()) / "cairn-test-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw std::runtime_error("cannot make a directory " + name);
   }

@@ -28,7 +28,7 @@ struct Held {
 
 struct World {
   plan::Catalog catalog;
-  std::vector<Bytes> truth;  ///< of each tensor
+  std::vector<Bytes> truth;             ///< of each tensor
   std::vector<std::vector<Held>> held;  ///< by rank
 };
 
