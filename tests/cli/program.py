@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
-LIMIT_S = 120
+LIMIT_S = 300
 LAUNCHERS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS", "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "CAIRN_FAULT")
 
 
