@@ -59,12 +59,13 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors) {
     if (const auto order = section_order(a.section, b.section); order != 0) return order < 0;
     return natural_order(a.name, b.name) < 0;
   });
-  const auto twice = std::adjacent_find(tensors.begin(), tensors.end(), [](const CatalogTensor& a, const CatalogTensor& b) {
-    return a.section == b.section && a.name == b.name;
-  });
+  const auto twice = std::adjacent_find(
+      tensors.begin(), tensors.end(),
+      [](const CatalogTensor& a, const CatalogTensor& b) { return a.section == b.section && a.name == b.name; });
   if (twice != tensors.end()) {
-    throw Error(ErrorKind::kState, fmt::format("tensor '{}' is listed twice in section {}; names must be unique in a section",
-                                               base::printable(twice->name), base::printable(twice->section)));
+    throw Error(ErrorKind::kState,
+                fmt::format("tensor '{}' is listed twice in section {}; names must be unique in a section",
+                            base::printable(twice->name), base::printable(twice->section)));
   }
   return {std::move(tensors)};
 }

@@ -17,8 +17,8 @@ namespace cairn::plan {
 namespace {
 
 Error state_error(const CatalogTensor& tensor, const std::string& what) {
-  return {ErrorKind::kState,
-          fmt::format("tensor '{}' (section {}){}", base::printable(tensor.name), base::printable(tensor.section), what)};
+  return {ErrorKind::kState, fmt::format("tensor '{}' (section {}){}", base::printable(tensor.name),
+                                         base::printable(tensor.section), what)};
 }
 
 void check_claim(const CatalogTensor& tensor, const Claim& claim) {
@@ -32,9 +32,10 @@ void check_claim(const CatalogTensor& tensor, const Claim& claim) {
   }
   const Box whole = shard::whole(tensor.shape);
   if (!is_byte_aligned({tensor.dtype, whole, 0, claim.box, claim.box})) {
-    throw state_error(tensor, fmt::format(" is packed ({}): rank {} holds {}, which begins or ends inside a byte; cut it where "
-                                          "a whole number of bytes ends",
-                                          name_of(tensor.dtype), claim.rank, shard::to_string(claim.box)));
+    throw state_error(tensor,
+                      fmt::format(" is packed ({}): rank {} holds {}, which begins or ends inside a byte; cut it where "
+                                  "a whole number of bytes ends",
+                                  name_of(tensor.dtype), claim.rank, shard::to_string(claim.box)));
   }
 }
 
@@ -48,15 +49,17 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
   if (tiling.overlap) {
     const ReplicaGroup& a = groups[tiling.overlap->first];
     const ReplicaGroup& b = groups[tiling.overlap->second];
-    throw state_error(tensor, fmt::format(" overlaps: rank {} holds {} and rank {} holds {}, both hold {}; replicas must be "
-                                          "equal boxes",
-                                          a.holders.front().rank, shard::to_string(a.box), b.holders.front().rank,
-                                          shard::to_string(b.box), shard::to_string(*shard::intersect(a.box, b.box))));
+    throw state_error(tensor,
+                      fmt::format(" overlaps: rank {} holds {} and rank {} holds {}, both hold {}; replicas must be "
+                                  "equal boxes",
+                                  a.holders.front().rank, shard::to_string(a.box), b.holders.front().rank,
+                                  shard::to_string(b.box), shard::to_string(*shard::intersect(a.box, b.box))));
   }
   if (tiling.holes.empty()) return;
   const std::size_t more = tiling.holes.size() - 1;
-  throw state_error(tensor, fmt::format(": elements {} are held by no rank{}", shard::to_string(tiling.holes.front()),
-                                        more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
+  throw state_error(tensor,
+                    fmt::format(": elements {} are held by no rank{}", shard::to_string(tiling.holes.front()),
+                                more == 0 ? "" : fmt::format(" (and {} more {})", more, more == 1 ? "box" : "boxes")));
 }
 
 }  // namespace

@@ -71,8 +71,9 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t grain) {
 ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes)
     : workers_(workers), grain_bytes_(grain_bytes), ranges_(std::move(ranges)) {
   if (workers_ < 1 || grain_bytes_ == 0) {
-    throw Error(ErrorKind::kInternal, fmt::format("extent map: {} workers and a grain of {} bytes; both must be at least 1",
-                                                  workers_, grain_bytes_));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("extent map: {} workers and a grain of {} bytes; both must be at least 1", workers_, grain_bytes_));
   }
   std::erase_if(ranges_, [](const FileRange& range) { return range.begin == range.end; });
   check_ranges(ranges_, grain_bytes_);
@@ -130,13 +131,15 @@ std::vector<Extent> ExtentMap::covering(std::uint32_t file, std::uint64_t begin,
 }
 
 ExtentMap::WorkerRange ExtentMap::workers_of_file(std::uint32_t file) const {
-  const auto first = std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.file < file; });
+  const auto first =
+      std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.file < file; });
   const auto last = std::partition_point(first, ranges_.end(), [&](const FileRange& r) { return r.file == file; });
   if (first == last) return {};
   const Shares shares(cells_, workers_);
   const auto end = static_cast<std::size_t>(last - ranges_.begin());
   const std::uint64_t last_cell = (end == ranges_.size() ? cells_ : range_start_[end]) - 1;
-  return {shares.worker_of(range_start_[static_cast<std::size_t>(first - ranges_.begin())]), shares.worker_of(last_cell)};
+  return {shares.worker_of(range_start_[static_cast<std::size_t>(first - ranges_.begin())]),
+          shares.worker_of(last_cell)};
 }
 
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes) {

@@ -102,7 +102,8 @@ class HfLayout {
   void add_index(const std::string& stem, SectionRange range, std::span<const format::SplitItem> items,
                  const std::map<std::string, std::string>& weight_map) {
     std::uint64_t total_size = 0;
-    for (const format::SplitItem& item : items) total_size = base::add(total_size, item.bytes, "total size of a section");
+    for (const format::SplitItem& item : items)
+      total_size = base::add(total_size, item.bytes, "total size of a section");
     std::uint64_t parameters = 0;
     if (catalog_.tensors[range.first].section == "model") {
       for (std::size_t i = range.first; i < range.last; ++i) {
@@ -117,8 +118,9 @@ class HfLayout {
     std::set<std::string> seen;
     for (const DataFile& file : layout_.files) {
       if (seen.insert(file.name).second) continue;
-      throw Error(ErrorKind::kUsage, fmt::format("two sections would both write file '{}' (one of them is '{}'); rename one",
-                                                 base::printable(file.name), base::printable(file.section)));
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("two sections would both write file '{}' (one of them is '{}'); rename one",
+                              base::printable(file.name), base::printable(file.section)));
     }
   }
 

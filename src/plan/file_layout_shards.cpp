@@ -1,9 +1,10 @@
-// torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes them.
+// torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes
+// them.
 //
-// A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins. Readers
-// list the directory: file names and the numbers in them carry no meaning for them, and a file without any tensor is an
-// error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not stored anywhere:
-// readers take the largest end of all boxes.
+// A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins.
+// Readers list the directory: file names and the numbers in them carry no meaning for them, and a file without any
+// tensor is an error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not
+// stored anywhere: readers take the largest end of all boxes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -68,8 +69,8 @@ class ShardLayout {
     std::set<std::string_view> seen;
     for (const std::string& name : names_) {
       if (seen.insert(name).second) continue;
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("two tensors would both be stored under the name '{}'; rename one", base::printable(name)));
+      throw Error(ErrorKind::kUsage, fmt::format("two tensors would both be stored under the name '{}'; rename one",
+                                                 base::printable(name)));
     }
   }
 
@@ -84,9 +85,9 @@ class ShardLayout {
     }
     std::map<int, std::size_t> boxes_of_rank;
     for (ReplicaGroup& group : groups) {
-      const auto least = std::min_element(group.holders.begin(), group.holders.end(), [&](const auto& a, const auto& b) {
-        return bytes_of(a.rank) < bytes_of(b.rank);
-      });
+      const auto least =
+          std::min_element(group.holders.begin(), group.holders.end(),
+                           [&](const auto& a, const auto& b) { return bytes_of(a.rank) < bytes_of(b.rank); });
       auto& stored_boxes = layout_.stored.tensors[tensor].boxes;
       const auto number = base::narrow<std::uint32_t>(stored_boxes.size(), "number of boxes of a tensor");
       auto& files = content_[static_cast<std::size_t>(least->rank)];
@@ -152,11 +153,11 @@ std::vector<std::vector<Claim>> claims_by_tensor(const Catalog& catalog,
     for (std::size_t local = 0; local < held_by_rank[rank].size(); ++local) {
       const HeldBox& held = held_by_rank[rank][local];
       if (held.tensor >= claims.size()) {
-        throw Error(ErrorKind::kInternal, fmt::format("rank {} holds tensor number {} of a catalog of {}", rank, held.tensor,
-                                                      claims.size()));
+        throw Error(ErrorKind::kInternal,
+                    fmt::format("rank {} holds tensor number {} of a catalog of {}", rank, held.tensor, claims.size()));
       }
-      claims[held.tensor].push_back({base::narrow<int>(rank, "rank"), base::narrow<std::uint32_t>(local, "number of boxes"),
-                                     held.box});
+      claims[held.tensor].push_back(
+          {base::narrow<int>(rank, "rank"), base::narrow<std::uint32_t>(local, "number of boxes"), held.box});
     }
   }
   return claims;

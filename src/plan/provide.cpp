@@ -30,7 +30,8 @@ std::uint64_t elements_per_cut(DType dtype) {
 
 /// `count` parts of nearly equal length along dimension d, or nothing when it is too short or a cut would fall inside a
 /// byte.
-std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box& box, std::size_t d, std::uint64_t count) {
+std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box& box, std::size_t d,
+                                          std::uint64_t count) {
   const std::uint64_t unit = elements_per_cut(tensor.dtype);
   const std::uint64_t units = box.shape[d] / unit;
   if (units < count) return std::nullopt;
@@ -50,7 +51,8 @@ std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box
 }
 
 /// One part per holder when the box is worth it, else one part.
-std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uint64_t holders, std::uint64_t share_bytes) {
+std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uint64_t holders,
+                           std::uint64_t share_bytes) {
   const std::uint64_t elements = shard::elements_of(box);
   const std::uint64_t bytes = elements / 8 * bits_of(tensor.dtype) + elements % 8 * bits_of(tensor.dtype) / 8;
   if (holders > 1 && bytes / holders >= share_bytes) {

@@ -41,11 +41,12 @@ void check_part(const MemoryPart& part, const format::StoredTensor& tensor) {
 
 void check_alignment(const RunSpace& space, const format::StoredTensor& tensor) {
   if (is_byte_aligned(space)) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
-                          "packed tensors where a whole number of bytes ends",
-                          base::printable(tensor.name), base::printable(tensor.section), shard::to_string(space.region),
-                          name_of(tensor.dtype), shard::to_string(space.memory_box)));
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
+                  "packed tensors where a whole number of bytes ends",
+                  base::printable(tensor.name), base::printable(tensor.section), shard::to_string(space.region),
+                  name_of(tensor.dtype), shard::to_string(space.memory_box)));
 }
 
 /// Ranks whose extents hold bytes of the region, ascending. Every byte must have one.
@@ -61,10 +62,11 @@ std::vector<int> owners_of(const RunSpace& space, const format::StoredTensor& te
   }
   const std::uint64_t expected = run_bytes(space, span.begin, span.end);
   if (covered != expected) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file number {}",
-                            base::printable(tensor.name), base::printable(tensor.section), expected - covered, expected,
-                            shard::to_string(space.region), file));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file number {}",
+                    base::printable(tensor.name), base::printable(tensor.section), expected - covered, expected,
+                    shard::to_string(space.region), file));
   }
   return owners;
 }

@@ -17,13 +17,13 @@
 namespace cairn::plan {
 
 struct Transfer {
-  int memory_rank = 0;        ///< whose memory
-  int extent_rank = 0;        ///< whose extents
-  std::uint32_t tensor = 0;   ///< index into the stored checkpoint
-  std::uint32_t stored = 0;   ///< which stored box of the tensor
-  std::uint32_t local = 0;    ///< which memory box in the memory rank's own list
-  Box memory_box;             ///< that box
-  Box region;                 ///< what travels: inside both boxes
+  int memory_rank = 0;       ///< whose memory
+  int extent_rank = 0;       ///< whose extents
+  std::uint32_t tensor = 0;  ///< index into the stored checkpoint
+  std::uint32_t stored = 0;  ///< which stored box of the tensor
+  std::uint32_t local = 0;   ///< which memory box in the memory rank's own list
+  Box memory_box;            ///< that box
+  Box region;                ///< what travels: inside both boxes
 
   friend bool operator==(const Transfer&, const Transfer&) = default;
 };

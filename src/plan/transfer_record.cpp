@@ -66,8 +66,8 @@ std::vector<Transfer> parse_records(std::span<const std::byte> records) {
     std::memcpy(&record, records.data() + i * kTransferRecordBytes, sizeof record);
     const std::size_t rank = record.numbers[5];
     if (rank > kMaxRecordRank) {
-      throw Error(ErrorKind::kInternal, fmt::format("transfer record {} says {} dimensions, at most {} fit", i, rank,
-                                                    kMaxRecordRank));
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("transfer record {} says {} dimensions, at most {} fit", i, rank, kMaxRecordRank));
     }
     Transfer& transfer = out[i];
     transfer.memory_rank = base::narrow<int>(record.numbers[0], "memory rank of a transfer record");

@@ -13,9 +13,23 @@ namespace cairn::plan {
 namespace {
 
 TEST(NaturalOrder, NumbersCompareAsNumbers) {
-  const std::vector<std::string> ascending = {
-      "",  "a",  "a.2", "a.2.b", "a.10", "a.10.b", "a.99999999999999999999999998", "a.99999999999999999999999999",
-      "a_", "b", "layers.0.w", "layers.00.w2", "layers.1.w", "layers.01.x", "layers.2.w", "layers.10.w", "\xc3\xa9"};
+  const std::vector<std::string> ascending = {"",
+                                              "a",
+                                              "a.2",
+                                              "a.2.b",
+                                              "a.10",
+                                              "a.10.b",
+                                              "a.99999999999999999999999998",
+                                              "a.99999999999999999999999999",
+                                              "a_",
+                                              "b",
+                                              "layers.0.w",
+                                              "layers.00.w2",
+                                              "layers.1.w",
+                                              "layers.01.x",
+                                              "layers.2.w",
+                                              "layers.10.w",
+                                              "\xc3\xa9"};
   for (std::size_t i = 0; i < ascending.size(); ++i) {
     for (std::size_t j = 0; j < ascending.size(); ++j) {
       EXPECT_TRUE(natural_order(ascending[i], ascending[j]) == (i <=> j)) << ascending[i] << " " << ascending[j];
@@ -74,7 +88,8 @@ TEST(Catalog, AnyInputOrderGivesTheSame) {
 
 TEST(Catalog, ANameTwiceIsAnError) {
   try {
-    make_catalog({{"model", "w", DType::kF32, {1}}, {"optimizer", "w", DType::kF32, {1}}, {"model", "w", DType::kF32, {1}}});
+    make_catalog(
+        {{"model", "w", DType::kF32, {1}}, {"optimizer", "w", DType::kF32, {1}}, {"model", "w", DType::kF32, {1}}});
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kState);

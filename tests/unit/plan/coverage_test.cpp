@@ -71,9 +71,10 @@ TEST(Coverage, RandomLayoutsProvideEveryElementOnce) {
     for (const Provision& p : provisions) {
       mark(shape, p.part, counts);
       ASSERT_FALSE(shard::is_empty(p.part));
-      ASSERT_TRUE(std::any_of(claims.begin(), claims.end(), [&](const Claim& c) {
-        return c.rank == p.rank && c.local == p.local && lies_inside(p.part, c.box);
-      })) << "round " << round;
+      ASSERT_TRUE(std::any_of(
+          claims.begin(), claims.end(),
+          [&](const Claim& c) { return c.rank == p.rank && c.local == p.local && lies_inside(p.part, c.box); }))
+          << "round " << round;
     }
     ASSERT_TRUE(std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; })) << "round " << round;
     elements += counts.size();
@@ -138,7 +139,8 @@ TEST(Tiling, RandomBoxesMatchTheOracle) {
 }
 
 TEST(Tiling, APinwheelIsATiling) {
-  const std::vector<Box> wheel = {{{0, 0}, {1, 2}}, {{0, 2}, {2, 1}}, {{2, 1}, {1, 2}}, {{1, 0}, {2, 1}}, {{1, 1}, {1, 1}}};
+  const std::vector<Box> wheel = {
+      {{0, 0}, {1, 2}}, {{0, 2}, {2, 1}}, {{2, 1}, {1, 2}}, {{1, 0}, {2, 1}}, {{1, 1}, {1, 1}}};
   const Box region{{0, 0}, {3, 3}};
   EXPECT_TRUE(check_tiling(region, wheel).holes.empty());
   EXPECT_FALSE(check_tiling(region, wheel).overlap);
@@ -150,7 +152,8 @@ TEST(Coverage, NamesTheFirstMissingElements) {
   const CatalogTensor tensor{"model", "model.embed.weight", DType::kBF16, {8, 16}};
   EXPECT_EQ(error_of(tensor, {{0, 0, {{0, 0}, {8, 8}}}, {3, 0, {{4, 8}, {4, 8}}}}),
             "tensor 'model.embed.weight' (section model): elements [0:4, 8:16] are held by no rank");
-  EXPECT_EQ(error_of(tensor, {}), "tensor 'model.embed.weight' (section model): elements [0:8, 0:16] are held by no rank");
+  EXPECT_EQ(error_of(tensor, {}),
+            "tensor 'model.embed.weight' (section model): elements [0:8, 0:16] are held by no rank");
   EXPECT_EQ(error_of(tensor, {{0, 0, {{2, 3}, {1, 1}}}}),
             "tensor 'model.embed.weight' (section model): elements [0:2, 0:16] are held by no rank (and 3 more boxes)");
   EXPECT_EQ(error_of({"optimizer", "step", DType::kF32, {}}, {}),
@@ -158,9 +161,10 @@ TEST(Coverage, NamesTheFirstMissingElements) {
 }
 
 TEST(Coverage, NamesWhoOverlapsWhere) {
-  EXPECT_EQ(error_of(tensor_of({20}), {{5, 0, {{8}, {12}}}, {3, 0, {{0}, {10}}}}),
-            "tensor 'w' (section model) overlaps: rank 3 holds [0:10] and rank 5 holds [8:20], both hold [8:10]; replicas "
-            "must be equal boxes");
+  EXPECT_EQ(
+      error_of(tensor_of({20}), {{5, 0, {{8}, {12}}}, {3, 0, {{0}, {10}}}}),
+      "tensor 'w' (section model) overlaps: rank 3 holds [0:10] and rank 5 holds [8:20], both hold [8:10]; replicas "
+      "must be equal boxes");
   EXPECT_THAT(error_of(tensor_of({20}), {{0, 0, {{0}, {20}}}, {1, 0, {{4}, {2}}}}),
               AllOf(HasSubstr("rank 0 holds [0:20]"), HasSubstr("rank 1 holds [4:6]"), HasSubstr("both hold [4:6]")));
   EXPECT_THAT(error_of(tensor_of({4, 4}), {{2, 0, {{0, 0}, {3, 3}}}, {2, 1, {{1, 1}, {3, 3}}}}),
@@ -181,8 +185,10 @@ TEST(Coverage, PackedTypesAreCutBetweenBytesOnly) {
               HasSubstr(" is packed (F4): rank 0 holds [0:2, 0:3], which begins or ends inside a byte"));
   EXPECT_EQ(provide(odd, {{0, 0, {{0, 0}, {2, 2}}}, {1, 0, {{0, 2}, {2, 4}}}}, 1, 0).size(), 2U);
   // Shares of replicas: [2, 5] can be cut nowhere (rows and columns of 2.5 bytes), [3, 8] by rows.
-  EXPECT_EQ(provide(tensor_of({2, 5}, DType::kF4), {{0, 0, {{0, 0}, {2, 5}}}, {1, 0, {{0, 0}, {2, 5}}}}, 1, 0).size(), 1U);
-  const auto rows = provide(tensor_of({9, 4}, DType::kF6E2M3), {{0, 0, {{0, 0}, {9, 4}}}, {1, 0, {{0, 0}, {9, 4}}}}, 1, 0);
+  EXPECT_EQ(provide(tensor_of({2, 5}, DType::kF4), {{0, 0, {{0, 0}, {2, 5}}}, {1, 0, {{0, 0}, {2, 5}}}}, 1, 0).size(),
+            1U);
+  const auto rows =
+      provide(tensor_of({9, 4}, DType::kF6E2M3), {{0, 0, {{0, 0}, {9, 4}}}, {1, 0, {{0, 0}, {9, 4}}}}, 1, 0);
   ASSERT_EQ(rows.size(), 2U);
   EXPECT_EQ(rows[0].part, (Box{{0, 0}, {4, 4}}));
   EXPECT_EQ(rows[1].part, (Box{{4, 0}, {5, 4}}));

@@ -71,7 +71,8 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges) {
   for (const Extent& e : extents) {
     total += e.end - e.begin;
     for (std::uint64_t cell = e.begin / grain; cell <= (e.end - 1) / grain; ++cell) {
-      ASSERT_TRUE(seen_cells.insert({e.file, cell}).second) << "cell " << cell << " of file " << e.file << " has two owners";
+      ASSERT_TRUE(seen_cells.insert({e.file, cell}).second)
+          << "cell " << cell << " of file " << e.file << " has two owners";
       ++cells[static_cast<std::size_t>(e.rank)];
     }
   }

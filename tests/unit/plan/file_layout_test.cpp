@@ -88,7 +88,8 @@ TEST(LayOutHf, SplitsInCatalogOrderAndWritesIndexes) {
   EXPECT_EQ(index.metadata["total_size"], 76);
   EXPECT_EQ(index.metadata["total_parameters"], 35);
   options.max_file_bytes = 1;
-  const FileLayout single = lay_out_hf(make_catalog({{"optimizer", "a", DType::kF32, {1}}, {"optimizer", "b", DType::kF32, {1}}}), options);
+  const FileLayout single =
+      lay_out_hf(make_catalog({{"optimizer", "a", DType::kF32, {1}}, {"optimizer", "b", DType::kF32, {1}}}), options);
   const auto optimizer = format::parse_hf_index(single.index_files.at("optimizer.safetensors.index.json"), "index");
   EXPECT_EQ(optimizer.metadata["total_size"], 8);
   EXPECT_FALSE(optimizer.metadata.contains("total_parameters"));
@@ -174,7 +175,8 @@ TEST(LayOutShards, BalancesReplicas) {
 
 TEST(LayOutShards, KeepsTensorsWithoutElementsAndSkipsIdleRanks) {
   const Catalog catalog = make_catalog({{"model", "none", DType::kF32, {0, 3}}, {"model", "w", DType::kF32, {2}}});
-  const FileLayout layout = lay_out_shards(catalog, {{}, {{0, {{0, 0}, {0, 3}}}}, {{0, {{0, 0}, {0, 3}}}, {1, {{0}, {2}}}}}, {});
+  const FileLayout layout =
+      lay_out_shards(catalog, {{}, {{0, {{0, 0}, {0, 3}}}}, {{0, {{0, 0}, {0, 3}}}, {1, {{0}, {2}}}}}, {});
   EXPECT_THAT(names_of(layout), ElementsAre("shard-00002-model-00001-of-00001.safetensors",
                                             "shard-00003-model-00001-of-00001.safetensors"));
   EXPECT_EQ(parsed(layout.files[0]).tensors.at(0).shape, (std::vector<std::uint64_t>{0, 3}));
@@ -183,8 +185,14 @@ TEST(LayOutShards, KeepsTensorsWithoutElementsAndSkipsIdleRanks) {
 
 TEST(LayOutShards, RefusesHolesAndNamesThatMeet) {
   const Catalog catalog = make_catalog({{"model", "w", DType::kF32, {4}}});
-  EXPECT_THAT(error_of([&] { lay_out_shards(catalog, {{{0, {{0}, {3}}}}}, {}); }), HasSubstr("elements [3:4] are held by no rank"));
-  EXPECT_THAT(error_of([&] { lay_out_shards(catalog, {{{1, {{0}, {3}}}}}, {}); }), HasSubstr("rank 0 holds tensor number 1"));
+  EXPECT_THAT(error_of([&] {
+                lay_out_shards(catalog, {{{0, {{0}, {3}}}}}, {});
+              }),
+              HasSubstr("elements [3:4] are held by no rank"));
+  EXPECT_THAT(error_of([&] {
+                lay_out_shards(catalog, {{{1, {{0}, {3}}}}}, {});
+              }),
+              HasSubstr("rank 0 holds tensor number 1"));
   const Catalog clash = make_catalog({{"model", "ema.w", DType::kF32, {1}}, {"ema", "w", DType::kF32, {1}}});
   EXPECT_THAT(error_of([&] { lay_out_shards(clash, {}, {}); }), HasSubstr("under the name 'ema.w'"));
 }

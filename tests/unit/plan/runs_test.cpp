@@ -68,7 +68,8 @@ std::vector<Run> runs_of(const RunSpace& space, std::uint64_t begin, std::uint64
   return out;
 }
 
-std::vector<Run> clipped(const std::vector<std::pair<Bits, std::uint64_t>>& whole, std::uint64_t begin, std::uint64_t end) {
+std::vector<Run> clipped(const std::vector<std::pair<Bits, std::uint64_t>>& whole, std::uint64_t begin,
+                         std::uint64_t end) {
   std::vector<Run> out;
   for (const auto& [at, length] : whole) {
     const std::uint64_t low = std::max(at.file / 8, begin);
@@ -141,8 +142,9 @@ TEST(Runs, RandomSpacesMatchTheOracle) {
       const std::uint64_t b = random.between(0, span.end + 3);
       const auto expected = clipped(whole, a, b);
       ASSERT_TRUE(same(runs_of(space, a, b), expected)) << "round " << round << " clip " << a << " " << b;
-      const std::uint64_t bytes = std::accumulate(expected.begin(), expected.end(), std::uint64_t{0},
-                                                  [](std::uint64_t sum, const plan::Run& run) { return sum + run.length_bytes; });
+      const std::uint64_t bytes =
+          std::accumulate(expected.begin(), expected.end(), std::uint64_t{0},
+                          [](std::uint64_t sum, const plan::Run& run) { return sum + run.length_bytes; });
       ASSERT_EQ(run_bytes(space, a, b), bytes) << "round " << round << " clip " << a << " " << b;
     }
   }

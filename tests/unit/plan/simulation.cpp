@@ -111,7 +111,8 @@ std::vector<std::vector<std::uint8_t>> counters_like(const std::vector<Bytes>& f
   return out;
 }
 
-std::uint64_t count_equal(const std::vector<std::uint8_t>& counts, std::size_t begin, std::size_t end, std::uint8_t value) {
+std::uint64_t count_equal(const std::vector<std::uint8_t>& counts, std::size_t begin, std::size_t end,
+                          std::uint8_t value) {
   return static_cast<std::uint64_t>(std::count(counts.begin() + static_cast<std::ptrdiff_t>(begin),
                                                counts.begin() + static_cast<std::ptrdiff_t>(end), value));
 }
@@ -206,12 +207,13 @@ std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& lay
   std::vector<Bytes> files;
   for (const std::uint64_t size : sizes) files.emplace_back(size, std::byte{0});
   auto written = counters_like(files);
-  for_all_runs(by_owner, layout.stored, extents, knobs, [&](const Transfer& t, std::uint32_t file, const plan::Run& run) {
-    const Bytes& from = memory[static_cast<std::size_t>(t.memory_rank)][t.local];
-    ASSERT_LE(run.memory_offset + run.length_bytes, from.size());
-    std::memcpy(files[file].data() + run.file_offset, from.data() + run.memory_offset, run.length_bytes);
-    for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++written[file][run.file_offset + i];
-  });
+  for_all_runs(by_owner, layout.stored, extents, knobs,
+               [&](const Transfer& t, std::uint32_t file, const plan::Run& run) {
+                 const Bytes& from = memory[static_cast<std::size_t>(t.memory_rank)][t.local];
+                 ASSERT_LE(run.memory_offset + run.length_bytes, from.size());
+                 std::memcpy(files[file].data() + run.file_offset, from.data() + run.memory_offset, run.length_bytes);
+                 for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++written[file][run.file_offset + i];
+               });
   for (std::size_t f = 0; f < files.size(); ++f) {
     const std::size_t data = layout.files[f].header.size();
     EXPECT_EQ(count_equal(written[f], 0, data, 0), data) << "a rank's memory went into the header of file " << f;
@@ -242,7 +244,8 @@ std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& 
   for_all_runs(by_owner, stored, extents, knobs, [&](const Transfer& t, std::uint32_t file, const plan::Run& run) {
     const auto rank = static_cast<std::size_t>(t.memory_rank);
     ASSERT_LE(run.memory_offset + run.length_bytes, memory[rank][t.local].size());
-    std::memcpy(memory[rank][t.local].data() + run.memory_offset, files[file].data() + run.file_offset, run.length_bytes);
+    std::memcpy(memory[rank][t.local].data() + run.memory_offset, files[file].data() + run.file_offset,
+                run.length_bytes);
     for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++arrived[rank][t.local][run.memory_offset + i];
   });
   std::uint64_t checked = 0;

@@ -113,7 +113,8 @@ TEST(Transfers, RefusesCutsInsideAByte) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-    EXPECT_THAT(error.what(), HasSubstr("tensor 'w' (section model): elements [0:8, 0:3] of dtype F4 begin or end inside"));
+    EXPECT_THAT(error.what(),
+                HasSubstr("tensor 'w' (section model): elements [0:8, 0:3] of dtype F4 begin or end inside"));
   }
 }
 
@@ -139,7 +140,8 @@ TEST(Records, RoundTrip) {
 
 TEST(Records, RefusesWhatItCannotHold) {
   Transfer deep;
-  for (auto* v : {&deep.memory_box.offset, &deep.memory_box.shape, &deep.region.offset, &deep.region.shape}) v->assign(9, 1);
+  for (auto* v : {&deep.memory_box.offset, &deep.memory_box.shape, &deep.region.offset, &deep.region.shape})
+    v->assign(9, 1);
   base::Bytes bytes;
   try {
     append_record(bytes, deep);

@@ -85,8 +85,8 @@ TEST(WholePlan, SavesAndLoadsByAnyRanks) {
     World world = plan_test::random_world(random);
     plan_test::hold_at_random(random, world, static_cast<int>(random.between(1, 64)));
     const LayoutOptions options = random_options(random);
-    const FileLayout layout =
-        random.one_in(3) ? lay_out_shards(world.catalog, held_boxes(world), options) : lay_out_hf(world.catalog, options);
+    const FileLayout layout = random.one_in(3) ? lay_out_shards(world.catalog, held_boxes(world), options)
+                                               : lay_out_hf(world.catalog, options);
     const auto files = plan_test::simulate_save(world, layout, random_knobs(random));
     EXPECT_EQ(check_files(world, layout, files), truth_bytes(world));
     saved += truth_bytes(world);
