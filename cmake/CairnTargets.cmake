@@ -101,7 +101,7 @@ function(cairn_add_test)
   cairn_test_environment(${ARG_NAME} "${CAIRN_TEST_RUN_DIR}/${ARG_NAME}")
 endfunction()
 
-# cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [LABELS mpi] [TIMEOUT 120])
+# cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [LABELS mpi] [TIMEOUT 240])
 # One GoogleTest program on MPI; one ctest entry per rank count. The main of tests/support/mpi_main.cpp fails when
 # the launcher started another number of ranks than the entry says. Entries labelled mpi on up to 3 ranks are also
 # labelled mpi-small: what the sanitizer presets run.
@@ -117,7 +117,7 @@ function(cairn_add_mpi_test)
     set(ARG_LABELS mpi)
   endif()
   if(NOT ARG_TIMEOUT)
-    set(ARG_TIMEOUT 120)
+    set(ARG_TIMEOUT 240)  # more ranks than cores, and a busy machine
   endif()
   set(target mpi_test_${ARG_NAME})
   add_executable(${target} ${ARG_SOURCES})

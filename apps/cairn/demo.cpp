@@ -29,7 +29,8 @@ void add_save(CLI::App& demo, Command& chosen) {
   const auto options = std::make_shared<cli::DemoOptions>();
   options->checkpointer.max_file_bytes = 500'000'000;
   add_common(*command, options);
-  command->add_option("--model", options->model, "A model by its name, or @config.json [smollm2-135m]")->type_name("NAME");
+  command->add_option("--model", options->model, "A model by its name, or @config.json [smollm2-135m]")
+      ->type_name("NAME");
   command->add_option("--layout", options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
       ->type_name("LAYOUT");
   command->add_option("--step", options->step, "Training step [100]")->type_name("N");
@@ -61,7 +62,8 @@ void add_demo(CLI::App& app, Command& chosen) {
   CLI::App* demo = app.add_subcommand("demo", "Save the training state of a real model and load it in another layout");
   demo->require_subcommand(1);
   demo->footer(
-      "The state has the true tensors of the model: weights, F32 master weights and two F32 Adam moments. Every value is\n"
+      "The state has the true tensors of the model: weights, F32 master weights and two F32 Adam moments. Every value "
+      "is\n"
       "a function of section, tensor and element, so that load checks each byte in any layout without the original.\n"
       "Examples:\n"
       "  mpirun -n 4 cairn demo save --dir demo-run\n"

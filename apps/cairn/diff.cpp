@@ -21,9 +21,8 @@ void add_diff(CLI::App& app, Command& chosen) {
       "Examples:\n"
       "  cairn diff runs/a/checkpoint-1000 export\n"
       "  mpirun -n 4 cairn diff hf-ckpt dcp --json");
-  command->callback([options, &chosen] {
-    chosen = [options](cli::Context& context) { return cli::run_diff(context, *options); };
-  });
+  command->callback(
+      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_diff(context, *options); }; });
 }
 
 }  // namespace cairn::app

@@ -18,9 +18,8 @@ void add_doctor(CLI::App& app, Command& chosen, const std::optional<std::string>
       "Examples:\n"
       "  cairn doctor\n"
       "  srun --mpi=pmix -N 2 cairn doctor runs/a");
-  command->callback([options, &chosen] {
-    chosen = [options](cli::Context& context) { return cli::run_doctor(context, *options); };
-  });
+  command->callback(
+      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_doctor(context, *options); }; });
 }
 
 }  // namespace cairn::app

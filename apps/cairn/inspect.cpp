@@ -10,7 +10,9 @@ namespace cairn::app {
 void add_inspect(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("inspect", "What a safetensors file or a checkpoint holds");
   const auto options = std::make_shared<cli::InspectOptions>();
-  command->add_option("path", options->path, "A safetensors file, a checkpoint directory, or a root of checkpoints (its newest)")
+  command
+      ->add_option("path", options->path,
+                   "A safetensors file, a checkpoint directory, or a root of checkpoints (its newest)")
       ->required();
   command->add_flag("--sections", options->sections, "Only the sections (may be combined with the next three)");
   command->add_flag("--files", options->files, "Only the data files");

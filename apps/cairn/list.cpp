@@ -16,9 +16,8 @@ void add_list(CLI::App& app, Command& chosen) {
       "Examples:\n"
       "  cairn ls runs/a\n"
       "  cairn ls runs/a --json");
-  command->callback([options, &chosen] {
-    chosen = [options](cli::Context& context) { return cli::run_list(context, *options); };
-  });
+  command->callback(
+      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_list(context, *options); }; });
 }
 
 }  // namespace cairn::app

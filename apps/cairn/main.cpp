@@ -85,7 +85,8 @@ int run(Context& context, const Arguments& arguments) {
   CLI::App app("Parallel checkpoints of large training jobs, in plain safetensors files", "cairn");
   cairn::app::Command chosen;
   set_up(app, chosen, arguments.user_mpi_io);
-  if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size()); mismatch && mismatch->is_first) {
+  if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size());
+      mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));
   }
   std::optional<int> code = parse(app, arguments.count, arguments.words, context.output);

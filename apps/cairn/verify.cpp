@@ -10,7 +10,8 @@ namespace cairn::app {
 void add_verify(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
   const auto options = std::make_shared<cli::VerifyOptions>();
-  command->add_option("path", options->path, "A checkpoint directory, or a root of checkpoints (its newest)")->required();
+  command->add_option("path", options->path, "A checkpoint directory, or a root of checkpoints (its newest)")
+      ->required();
   command->add_flag("--json", options->json, "The result as JSON");
   command->footer(
       "Every block of every file is read and checked, by all ranks together. Each fault is one line of output; exit\n"
@@ -18,9 +19,8 @@ void add_verify(CLI::App& app, Command& chosen) {
       "Examples:\n"
       "  cairn verify runs/a/checkpoint-1000\n"
       "  mpirun -n 8 cairn verify runs/a");
-  command->callback([options, &chosen] {
-    chosen = [options](cli::Context& context) { return cli::run_verify(context, *options); };
-  });
+  command->callback(
+      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_verify(context, *options); }; });
 }
 
 }  // namespace cairn::app

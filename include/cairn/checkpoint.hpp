@@ -29,8 +29,8 @@ enum class Memory { kHost, kDevice };
 
 /// A global tensor and the boxes of it that this rank holds or wants.
 struct Shard {
-  std::string section = "model";     ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
-  std::string name;                  ///< UTF-8; unique in its section
+  std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
+  std::string name;               ///< UTF-8; unique in its section
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
   std::vector<Box> boxes;            ///< lie end to end in memory, each row-major; none: an empty shard
@@ -49,24 +49,24 @@ struct Target : Shard {
 };
 
 struct Options {
-  std::string engine = "auto";                            ///< "auto", "mpiio" or "posix"
-  std::uint64_t max_file_bytes = 5'000'000'000;           ///< tensor bytes per file before the next one begins
-  std::uint64_t align_bytes = 4096;                       ///< data sections begin on multiples of this
-  std::uint64_t block_bytes = 4ULL << 20;                 ///< checksum unit
-  std::uint64_t memory_budget_bytes = 256ULL << 20;       ///< extra host memory per rank during save and load
-  std::map<std::string, std::string> hints;               ///< passed to MPI-IO and recorded
+  std::string engine = "auto";                       ///< "auto", "mpiio" or "posix"
+  std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
+  std::uint64_t align_bytes = 4096;                  ///< data sections begin on multiples of this
+  std::uint64_t block_bytes = 4ULL << 20;            ///< checksum unit
+  std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory per rank during save and load
+  std::map<std::string, std::string> hints;          ///< passed to MPI-IO and recorded
   std::map<std::string, std::string> file_metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
-  std::string run_id;                                     ///< recorded in every manifest
-  bool overwrite = false;                                 ///< replace an existing checkpoint of the same step
+  std::string run_id;                                                     ///< recorded in every manifest
+  bool overwrite = false;  ///< replace an existing checkpoint of the same step
 };
 
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
 struct Extras {
-  std::map<std::string, std::string> metadata;         ///< your own key-value pairs
-  std::vector<std::filesystem::path> carry_files;      ///< config.json, tokenizer files ...: copied untouched
-  std::map<std::string, std::string> carry_texts;      ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
-  std::vector<std::byte> rank_blob;                    ///< this rank's RNG state or the like
-  std::string layout;                                  ///< recorded; informative
+  std::map<std::string, std::string> metadata;     ///< your own key-value pairs
+  std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: copied untouched
+  std::map<std::string, std::string> carry_texts;  ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
+  std::vector<std::byte> rank_blob;                ///< this rank's RNG state or the like
+  std::string layout;                              ///< recorded; informative
 };
 
 /// One phase of a save or load. Seconds are of the slowest and the fastest rank, bytes of all ranks together.
@@ -83,7 +83,7 @@ struct Report {
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;
-  double seconds = 0;        ///< whole call, slowest rank
+  double seconds = 0;  ///< whole call, slowest rank
   bool plan_reused = false;
   std::vector<Phase> phases;
   std::vector<std::string> warnings;

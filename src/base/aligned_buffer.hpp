@@ -15,7 +15,8 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(std::uint64_t bytes) : size_(bytes) {
     if (bytes == 0) return;
-    data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+    data_.reset(
+        static_cast<std::byte*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
     if (!data_) throw std::bad_alloc();
   }
   [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }

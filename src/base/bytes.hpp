@@ -76,7 +76,9 @@ class ByteReader {
   [[nodiscard]] bool done() const { return rest_.empty(); }
 
  private:
-  static Error short_message() { return {ErrorKind::kInternal, "metadata message between ranks is shorter than it says"}; }
+  static Error short_message() {
+    return {ErrorKind::kInternal, "metadata message between ranks is shorter than it says"};
+  }
   std::span<const std::byte> next(std::uint64_t size) {
     if (size > rest_.size()) throw short_message();
     const auto out = rest_.first(size);

@@ -103,7 +103,8 @@ plan::Catalog exchange_catalog(comm::Communicator& communicator, std::span<const
   std::vector<base::Bytes> outgoing(ranks);
   comm::agree(communicator, "describe the state", [&] {
     std::map<Key, Described> mine;
-    for (const Source& source : state) merge(mine, {source.section, source.name, source.dtype, source.shape}, communicator.rank());
+    for (const Source& source : state)
+      merge(mine, {source.section, source.name, source.dtype, source.shape}, communicator.rank());
     std::vector<base::ByteWriter> writers(ranks);
     for (const auto& [key, described] : mine) put_tensor(writers[hash_of(key) % ranks], described.tensor);
     for (std::size_t rank = 0; rank < ranks; ++rank) outgoing[rank] = writers[rank].take();

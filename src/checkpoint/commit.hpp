@@ -29,8 +29,8 @@ namespace cairn::checkpoint {
 
 struct CommitTarget {
   std::filesystem::path directory;
-  bool overwrite = false;      ///< an existing directory of this name is replaced
-  bool in_root = false;        ///< steps of a root: clear all stale partial ones, write the latest file
+  bool overwrite = false;  ///< an existing directory of this name is replaced
+  bool in_root = false;    ///< steps of a root: clear all stale partial ones, write the latest file
 };
 
 /// Step 1, collective. Throws kUsage when the directory exists and may not be overwritten.

@@ -13,9 +13,9 @@
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/root.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "checkpoint/window_regions.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
@@ -31,7 +31,8 @@ constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
 
 plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
   std::vector<plan::CatalogTensor> tensors;
-  for (const auto& tensor : stored.tensors) tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape});
+  for (const auto& tensor : stored.tensors)
+    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape});
   return plan::make_catalog(std::move(tensors));
 }
 
@@ -185,7 +186,8 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
                                                 options.write.block_bytes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
-  const auto windows = plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+  const auto windows =
+      plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   CommitContent content = content_of(source, layout, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0, [&] { read_carried(source, layout, content); });
 
@@ -200,8 +202,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   try {
     const auto engine = io::make_engine(engine_name, communicator, {options.write.hints});
     const WriteJob job{layout, *extents, windows, round_count(*extents, budget.window_bytes)};
-    content.blocks = write_data(communicator, *engine, partial_directory(destination), job,
-                                [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
+    content.blocks = write_data(
+        communicator, *engine, partial_directory(destination), job,
+        [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
     clock.begin("commit");
     finish_commit(communicator, target, std::move(content));
   } catch (...) {

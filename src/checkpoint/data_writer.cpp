@@ -54,8 +54,9 @@ std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<co
 
 }  // namespace
 
-format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine, const std::filesystem::path& directory,
-                              const WriteJob& job, const FillWindow& fill, PhaseClock& clock) {
+format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine,
+                              const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
+                              PhaseClock& clock) {
   clock.begin("open");
   base::AlignedBuffer buffer;
   comm::agree(communicator, "allocate the save's window", [&] { buffer = base::AlignedBuffer(largest(job.windows)); });
@@ -78,7 +79,8 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     comm::agree(communicator, "exchange", [&] {
       const std::uint64_t expected = window.window == nullptr ? 0 : data_bytes(job.layout, *window.window);
       if (arrived != expected) {
-        throw Error(ErrorKind::kInternal, fmt::format("{} bytes arrived for a window of {} data bytes", arrived, expected));
+        throw Error(ErrorKind::kInternal,
+                    fmt::format("{} bytes arrived for a window of {} data bytes", arrived, expected));
       }
     });
     const std::vector<io::WriteOp> ops = data_ops(job.layout, window);

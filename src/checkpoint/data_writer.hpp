@@ -32,7 +32,8 @@ struct WriteJob {
 
 /// Collective. Creates the files in `directory`, writes and fsyncs everything, and returns the checksums (the same on
 /// every rank).
-format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine, const std::filesystem::path& directory,
-                              const WriteJob& job, const FillWindow& fill, PhaseClock& clock);
+format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine,
+                              const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
+                              PhaseClock& clock);
 
 }  // namespace cairn::checkpoint

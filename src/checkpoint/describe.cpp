@@ -29,7 +29,8 @@ Error wrong(const Shard& shard, const std::string& what) {
 
 std::uint64_t box_bytes(const Shard& shard, const Box& box) {
   const std::uint64_t bits = shard::elements_of(box) * bits_of(shard.dtype);
-  if (bits % 8 != 0) throw wrong(shard, fmt::format("box {} of a sub-byte dtype ends inside a byte", shard::to_string(box)));
+  if (bits % 8 != 0)
+    throw wrong(shard, fmt::format("box {} of a sub-byte dtype ends inside a byte", shard::to_string(box)));
   return bits / 8;
 }
 
@@ -61,7 +62,8 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (!format::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
   if (shard.shape.size() > plan::kMaxRecordRank) {
-    throw wrong(shard, fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxRecordRank));
+    throw wrong(shard,
+                fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxRecordRank));
   }
   format::tensor_bytes(shard.dtype, shard.shape, shard.name);
   std::uint64_t bytes = 0;

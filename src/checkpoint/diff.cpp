@@ -95,7 +95,8 @@ std::vector<Pair> pair_up(const OpenCheckpoint& a, const OpenCheckpoint& b, Diff
       result.tensors.push_back(compare_heads(tensor_a, tensor_b));
       const TensorDiff& row = result.tensors.back();
       const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
-      const bool comparable = row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
+      const bool comparable =
+          row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
       if (comparable) pairs.push_back({result.tensors.size() - 1, at_a->second, at_b->second, row.elements});
     }
   }
@@ -104,7 +105,8 @@ std::vector<Pair> pair_up(const OpenCheckpoint& a, const OpenCheckpoint& b, Diff
 
 /// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups stay
 /// whole).
-std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator, std::uint64_t piece_elements) {
+std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
+                            std::uint64_t piece_elements) {
   const auto ranks = static_cast<std::uint64_t>(communicator.size());
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   std::vector<Piece> pieces;
@@ -143,7 +145,8 @@ void compare_values(const format::StoredTensor& a, const format::StoredTensor& b
 }
 
 /// Sub-byte and other dtypes without values: whole groups of bytes are compared, and count for their elements.
-void compare_groups(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b, std::size_t row, Tally& tally) {
+void compare_groups(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b, std::size_t row,
+                    Tally& tally) {
   const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(dtype)) / 8;
   const std::uint64_t group_elements = group_bytes * 8 / bits_of(dtype);
   for (std::size_t at = 0; at < a.size(); at += group_bytes) {
@@ -209,8 +212,8 @@ bool DiffResult::equal() const {
                      [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
 }
 
-DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a, const std::filesystem::path& path_b,
-                const ReadOptions& options) {
+DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
+                const std::filesystem::path& path_b, const ReadOptions& options) {
   const OpenCheckpoint a = open_checkpoint(communicator, path_a);
   const OpenCheckpoint b = open_checkpoint(communicator, path_b);
   DiffResult result;

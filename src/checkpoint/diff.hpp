@@ -18,9 +18,10 @@ struct TensorDiff {
   std::string name;
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
-  std::uint64_t elements_differing = 0;     ///< by bits
-  std::optional<double> max_abs_difference;  ///< where the dtype has values to compare; NaN against a number is infinity
-  std::string detail;                        ///< "[4, 8] against [8, 4]", "BF16 against F32"
+  std::uint64_t elements_differing = 0;  ///< by bits
+  std::optional<double>
+      max_abs_difference;  ///< where the dtype has values to compare; NaN against a number is infinity
+  std::string detail;      ///< "[4, 8] against [8, 4]", "BF16 against F32"
 };
 
 struct DiffResult {

@@ -17,16 +17,18 @@ std::string choose_engine(comm::Communicator& communicator, const std::string& w
   comm::prefer_romio();
   const auto implementation = comm::mpi_io_implementation();
   if (communicator.max(implementation.loses_write_errors ? 1 : 0) == 0) return "mpiio";
-  base::warn_once(fmt::format("MPI-IO here is {}, which loses write errors: using engine posix instead; set OMPI_MCA_io=romio321 "
-                              "before the program starts to use MPI-IO",
-                              implementation.io_component));
+  base::warn_once(
+      fmt::format("MPI-IO here is {}, which loses write errors: using engine posix instead; set OMPI_MCA_io=romio321 "
+                  "before the program starts to use MPI-IO",
+                  implementation.io_component));
   return "posix";
 }
 
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
   if (memory_budget_bytes / 4 < block_bytes) {
-    throw Error(ErrorKind::kUsage, fmt::format("a memory budget of {} is too small for blocks of {}: it must hold 4 blocks",
-                                               base::format_size(memory_budget_bytes), base::format_size(block_bytes)));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("a memory budget of {} is too small for blocks of {}: it must hold 4 blocks",
+                            base::format_size(memory_budget_bytes), base::format_size(block_bytes)));
   }
   const std::uint64_t window = memory_budget_bytes / 2 / block_bytes * block_bytes;
   return {window, std::clamp<std::uint64_t>(memory_budget_bytes / 4, 1ULL << 20, 64ULL << 20)};

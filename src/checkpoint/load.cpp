@@ -39,7 +39,8 @@ class CellMap {
   void mark(std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
     if (begin == end) return;
     const std::uint64_t last = first_[file] + (end - 1) / grain_;
-    for (std::uint64_t cell = first_[file] + begin / grain_; cell <= last; ++cell) words_[cell / 64] |= 1ULL << cell % 64;
+    for (std::uint64_t cell = first_[file] + begin / grain_; cell <= last; ++cell)
+      words_[cell / 64] |= 1ULL << cell % 64;
   }
 
   std::span<std::uint64_t> words() { return words_; }
@@ -73,9 +74,9 @@ void check_wanted(const OpenCheckpoint& checkpoint, std::span<const WantedBox> w
     const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
     const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
     if (!shard::fits(want.box, tensor.shape) || bits % 8 != 0 || bits / 8 != want.memory.size()) {
-      throw Error(ErrorKind::kInternal, fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
-                                                    shard::to_string(want.box), base::printable(tensor.name),
-                                                    want.memory.size()));
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
+                              shard::to_string(want.box), base::printable(tensor.name), want.memory.size()));
     }
   }
 }
@@ -88,8 +89,7 @@ CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
       if (!region) continue;
-      const plan::ByteRange span =
-          plan::file_span({tensor.dtype, stored.box, stored.offset_bytes, want.box, *region});
+      const plan::ByteRange span = plan::file_span({tensor.dtype, stored.box, stored.offset_bytes, want.box, *region});
       cells.mark(stored.file, span.begin, span.end);
     }
   }
@@ -108,8 +108,9 @@ void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::File
       const std::uint32_t found = format::crc32c(buffer.subspan(at, end - begin));
       const format::FileBlocks& row = *rows[part.file];
       if (found != row.crcs.at(block)) {
-        const BlockFault fault{checkpoint.directory / checkpoint.stored.files[part.file].name, block, {begin, end}, found,
-                               row.crcs[block], tensors_in(checkpoint.stored, part.file, {begin, end})};
+        const BlockFault fault{
+            checkpoint.directory / checkpoint.stored.files[part.file].name, block, {begin, end}, found, row.crcs[block],
+            tensors_in(checkpoint.stored, part.file, {begin, end})};
         throw Error(ErrorKind::kIntegrity, message_of(fault));
       }
       at += end - begin;
@@ -150,12 +151,12 @@ void Loader::load(std::span<const WantedBox> wanted) {
 
   std::vector<plan::Transfer> transfers;
   base::AlignedBuffer buffer;
-  comm::agree(communicator_, "plan the load", [&] {
-    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents);
-  });
+  comm::agree(communicator_, "plan the load",
+              [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
   io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, std::move(transfers),
                         {budget.exchange_bytes});
-  comm::agree(communicator_, "allocate the load's window", [&] { buffer = base::AlignedBuffer(largest(exchange.windows())); });
+  comm::agree(communicator_, "allocate the load's window",
+              [&] { buffer = base::AlignedBuffer(largest(exchange.windows())); });
 
   clock_.begin("open");
   const auto engine = io::make_engine(engine_, communicator_, {options_.hints});
@@ -169,7 +170,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
     clock_.add_bytes(window.buffer.size());
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {
-      if (window.window != nullptr && checkpoint_.blocks) check_blocks(checkpoint_, rows, *window.window, window.buffer);
+      if (window.window != nullptr && checkpoint_.blocks)
+        check_blocks(checkpoint_, rows, *window.window, window.buffer);
     });
     if (checkpoint_.blocks) clock_.add_bytes(window.buffer.size());
     clock_.begin("scatter");

@@ -26,7 +26,9 @@ interop::Directory read_directory(const fs::path& path) {
   interop::Directory directory;
   directory.path = path.string();
   for (const auto& entry : os::list_directory(path)) {
-    if (!entry.is_regular) {
+    if (entry.is_directory) {
+      directory.folders.push_back(entry.name);
+    } else if (!entry.is_regular) {
       continue;
     } else if (entry.name.ends_with(".safetensors")) {
       directory.safetensors[entry.name] = read_header(path / entry.name);
@@ -61,7 +63,8 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
     const auto at = std::find_if(stored.begin(), stored.end(), [&](const auto& f) { return f.name == file.name; });
     if (at == stored.end()) throw fail(fmt::format("{} is missing, {} names it", file.name, kManifestFile));
     if (at->size_bytes != file.size_bytes) {
-      throw fail(fmt::format("{} has {} bytes, {} names {}", file.name, at->size_bytes, kManifestFile, file.size_bytes));
+      throw fail(
+          fmt::format("{} has {} bytes, {} names {}", file.name, at->size_bytes, kManifestFile, file.size_bytes));
     }
     const auto row = std::find_if(table.begin(), table.end(), [&](const auto& f) { return f.name == file.name; });
     if (row == table.end() || row->size_bytes != file.size_bytes) {
@@ -86,6 +89,7 @@ void sort_tensors(format::StoredCheckpoint& stored) {
 interop::Directory single_file(const fs::path& path) {
   interop::Directory directory;
   directory.path = path.parent_path().string();
+  directory.alone = true;
   directory.safetensors[path.filename().string()] = read_header(path);
   return directory;
 }
@@ -111,8 +115,10 @@ OpenCheckpoint open_here(const fs::path& given) {
   const bool is_directory = fs::is_directory(path);
   checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
   if (is_directory && path.string().ends_with(kPartialSuffix)) {
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
-                                                  "a checkpoint", shown));
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
+                            "a checkpoint",
+                            shown));
   }
   const OpenedTexts texts = is_directory ? read_texts(path) : OpenedTexts{};
   attach_texts(checkpoint, texts);

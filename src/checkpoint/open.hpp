@@ -18,7 +18,7 @@ struct OpenCheckpoint {
   std::filesystem::path directory;
   interop::Dialect dialect = interop::Dialect::kHuggingFace;
   format::StoredCheckpoint stored;
-  std::vector<std::string> carried;   ///< small files that belong to it
+  std::vector<std::string> carried;  ///< small files that belong to it
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
   std::optional<format::BlockTable> blocks;

@@ -102,8 +102,9 @@ void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
   checkpoint.manifest = format::parse_manifest(texts.manifest, (checkpoint.directory / kManifestFile).string());
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {
-    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged",
-                                                   blocks_path, found, kManifestFile, checkpoint.manifest->blocks_crc32c));
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged", blocks_path,
+                            found, kManifestFile, checkpoint.manifest->blocks_crc32c));
   }
   checkpoint.blocks = format::decode_blocks(texts.blocks, blocks_path);
 }

@@ -20,10 +20,10 @@ std::filesystem::path partial_directory(const std::filesystem::path& directory);
 struct RootEntry {
   std::uint64_t step = 0;
   std::filesystem::path directory;
-  bool partial = false;   ///< being written, or left by a crash
-  bool complete = false;  ///< manifest readable, and every file it names is there with its size
-  std::string problem;    ///< why not complete
-  std::uint64_t bytes = 0;   ///< of data files
+  bool partial = false;     ///< being written, or left by a crash
+  bool complete = false;    ///< manifest readable, and every file it names is there with its size
+  std::string problem;      ///< why not complete
+  std::uint64_t bytes = 0;  ///< of data files
   std::uint64_t files = 0;
 };
 

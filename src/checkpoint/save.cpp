@@ -33,8 +33,9 @@ std::map<std::string, base::Bytes> carried_content(const Extras& extras, const p
   const auto put = [&](const std::string& name, base::Bytes bytes) {
     format::check_relative_path(name, "a file to carry along");
     if (name.find('/') != std::string::npos || is_reserved(name, layout)) {
-      throw Error(ErrorKind::kUsage, fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder",
-                                                 base::printable(name)));
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder", base::printable(name)));
     }
     if (!carried.emplace(name, std::move(bytes)).second) {
       throw Error(ErrorKind::kUsage, fmt::format("'{}' is given twice to be carried along", base::printable(name)));
@@ -109,11 +110,10 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   try {
     const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
     const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), plan_->exchange->rounds()};
-    content.blocks = write_data(communicator_, *engine, partial_directory(directory), job,
-                                [&](std::uint64_t round, io::WindowBuffer window) {
-                                  return plan_->exchange->gather(round, memory, window);
-                                },
-                                clock);
+    content.blocks = write_data(
+        communicator_, *engine, partial_directory(directory), job,
+        [&](std::uint64_t round, io::WindowBuffer window) { return plan_->exchange->gather(round, memory, window); },
+        clock);
     clock.begin("commit");
     content.manifest.has_step = true;
     content.manifest.step = step;

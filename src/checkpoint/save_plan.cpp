@@ -14,9 +14,11 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   made->catalog = exchange_catalog(communicator, state);
   MemorySplit budget;
   comm::agree(communicator, "lay out the files", [&] {
-    made->layout = plan::lay_out_hf(made->catalog, {options.max_file_bytes, options.align_bytes, options.file_metadata});
+    made->layout =
+        plan::lay_out_hf(made->catalog, {options.max_file_bytes, options.align_bytes, options.file_metadata});
     const auto sizes = file_sizes(made->layout.stored);
-    made->extents = std::make_unique<plan::ExtentMap>(plan::whole_files(sizes), communicator.size(), options.block_bytes);
+    made->extents =
+        std::make_unique<plan::ExtentMap>(plan::whole_files(sizes), communicator.size(), options.block_bytes);
     budget = split_budget(options.memory_budget_bytes, options.block_bytes);
     for (const auto& tensor : made->catalog.tensors) {
       made->tensor_bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
@@ -27,8 +29,9 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "plan the exchange", [&] {
     transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents);
   });
-  made->exchange = std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
-                                                  std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
+  made->exchange =
+      std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
+                                     std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
   made->description = describe(state, options);
   return made;
 }

@@ -53,7 +53,8 @@ void decode_floats(std::span<const std::byte> data, const SmallFloat& format, st
 
 void decode_bf16(std::span<const std::byte> data, std::vector<double>& out) {
   for (std::size_t at = 0; at + 2 <= data.size(); at += 2) {
-    const std::uint32_t bits = std::to_integer<std::uint32_t>(data[at]) | std::to_integer<std::uint32_t>(data[at + 1]) << 8;
+    const std::uint32_t bits = std::to_integer<std::uint32_t>(data[at]) | std::to_integer<std::uint32_t>(data[at + 1])
+                                                                              << 8;
     out.push_back(static_cast<double>(std::bit_cast<float>(bits << 16)));
   }
 }
@@ -68,10 +69,8 @@ bool has_values(DType dtype) {
     case DType::kF8E8M0:
     case DType::kF8E4M3Fnuz:
     case DType::kF8E5M2Fnuz:
-    case DType::kC64:
-      return false;
-    default:
-      return true;
+    case DType::kC64: return false;
+    default: return true;
   }
 }
 

@@ -11,8 +11,8 @@
 #include "cairn/error.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/root.hpp"
-#include "checkpoint/window_io.hpp"
 #include "checkpoint/watched_call.hpp"
+#include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
@@ -46,18 +46,19 @@ void add_fault(Found& found, const std::string& file, const std::string& message
 void check_listed_file(const fs::path& directory, const format::ManifestFile& file, bool read_it, Found& found) {
   const fs::path path = directory / file.name;
   const std::string shown = base::printable(path.string());
-  if (!os::exists(path)) return add_fault(found, file.name, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
+  if (!os::exists(path))
+    return add_fault(found, file.name, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
   const std::uint64_t size = os::file_size(path);
   if (size != file.size_bytes) {
-    return add_fault(found, file.name,
-                     fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
+    return add_fault(found, file.name, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
   }
   if (!read_it) return;
   const std::string text = os::read_text(path, kMaxJsonBytes);
   const std::uint32_t crc = format::crc32c(base::as_bytes(text));
   if (crc != file.crc32c) {
-    add_fault(found, file.name, fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since",
-                                            shown, crc, file.crc32c));
+    add_fault(found, file.name,
+              fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since", shown,
+                          crc, file.crc32c));
   }
 }
 
@@ -76,8 +77,9 @@ void read_own_files(const fs::path& directory, Found& found) {
     const std::string text = os::read_text(blocks_path, kMaxJsonBytes);
     const std::uint32_t crc = format::crc32c(base::as_bytes(text));
     if (crc != found.manifest->blocks_crc32c) {
-      return add_fault(found, kBlocksFile, fmt::format("'{}' has checksum {:08x}, {} names {:08x}", base::printable(blocks_path.string()),
-                                                       crc, kManifestFile, found.manifest->blocks_crc32c));
+      return add_fault(found, kBlocksFile,
+                       fmt::format("'{}' has checksum {:08x}, {} names {:08x}", base::printable(blocks_path.string()),
+                                   crc, kManifestFile, found.manifest->blocks_crc32c));
     }
     format::decode_blocks(base::as_bytes(text), blocks_path.string());
     found.blocks.assign(base::as_bytes(text).begin(), base::as_bytes(text).end());
@@ -88,7 +90,8 @@ void read_own_files(const fs::path& directory, Found& found) {
 
 Found look(const fs::path& path) {
   Found found;
-  if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
+  if (!os::exists(path))
+    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
   if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, found);
   try {
     const OpenCheckpoint opened = open_here(path);
@@ -139,7 +142,8 @@ class BlockChecker {
   /// `mine`: bytes of all extents of this rank, for the progress line.
   void check(const plan::Extent& extent, std::uint64_t mine) {
     const std::uint64_t block_bytes = table_.block_bytes;
-    if (buffer_.size() == 0) buffer_ = base::AlignedBuffer(std::max(block_bytes, kReadBytes / block_bytes * block_bytes));
+    if (buffer_.size() == 0)
+      buffer_ = base::AlignedBuffer(std::max(block_bytes, kReadBytes / block_bytes * block_bytes));
     const os::File file(directory_ / table_.files[extent.file].name, os::OpenMode::kRead);
     for (std::uint64_t at = extent.begin; at < extent.end;) {
       const std::uint64_t end = std::min(at + buffer_.size(), extent.end);

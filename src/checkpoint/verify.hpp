@@ -13,18 +13,18 @@ namespace cairn::checkpoint {
 struct Fault {
   std::string file;
   std::vector<std::string> tensors;  ///< with bytes in the faulty block; none: only the header
-  std::uint64_t block = 0;         ///< with has_block
+  std::uint64_t block = 0;           ///< with has_block
   bool has_block = false;
-  std::string message;             ///< one line, whole
+  std::string message;  ///< one line, whole
 };
 
 struct VerifyResult {
   bool has_checksums = false;  ///< false: a directory without cairn.json; only structure was checked
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
-  std::uint64_t bytes = 0;     ///< read and checked
+  std::uint64_t bytes = 0;  ///< read and checked
   std::uint64_t blocks = 0;
-  std::vector<Fault> faults;   ///< all ranks', in file order, the same on every rank
+  std::vector<Fault> faults;  ///< all ranks', in file order, the same on every rank
   std::vector<std::string> warnings;
   std::vector<Phase> phases;
   double seconds = 0;

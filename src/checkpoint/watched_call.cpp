@@ -16,9 +16,8 @@ double seconds_for(comm::Communicator& communicator) {
 
 WatchedCall::WatchedCall(comm::Communicator& communicator, PhaseClock& clock)
     : clock_(clock),
-      watchdog_(seconds_for(communicator), [text = fmt::format("rank {} of {}", communicator.rank(), communicator.size())] {
-        return text;
-      }) {
+      watchdog_(seconds_for(communicator),
+                [text = fmt::format("rank {} of {}", communicator.rank(), communicator.size())] { return text; }) {
   clock_.watch(&watchdog_);
 }
 

@@ -14,7 +14,8 @@ std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored) {
   return sizes;
 }
 
-std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory, const format::StoredCheckpoint& stored) {
+std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
+                                         const format::StoredCheckpoint& stored) {
   std::vector<io::EngineFile> files;
   for (const auto& file : stored.files) files.push_back({directory / file.name, file.size_bytes});
   return files;
@@ -85,9 +86,10 @@ std::string message_of(const BlockFault& fault) {
     where += fmt::format("{} '{}'", i == 0 ? "" : ",", base::printable(fault.tensors[i]));
   }
   if (fault.tensors.size() > kShown) where += fmt::format(" and {} more", fault.tensors.size() - kShown);
-  return fmt::format("'{}': block {} (bytes {} to {}, {}) has checksum {:08x}, {:08x} was written: the file was damaged since",
-                     base::printable(fault.path.string()), fault.block, fault.bytes.begin, fault.bytes.end, where, fault.found,
-                     fault.written);
+  return fmt::format(
+      "'{}': block {} (bytes {} to {}, {}) has checksum {:08x}, {:08x} was written: the file was damaged since",
+      base::printable(fault.path.string()), fault.block, fault.bytes.begin, fault.bytes.end, where, fault.found,
+      fault.written);
 }
 
 }  // namespace cairn::checkpoint

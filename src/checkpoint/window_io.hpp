@@ -18,7 +18,8 @@
 namespace cairn::checkpoint {
 
 std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored);
-std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory, const format::StoredCheckpoint& stored);
+std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
+                                         const format::StoredCheckpoint& stored);
 
 /// Bytes of the largest window.
 std::uint64_t largest(std::span<const plan::Window> windows);

@@ -46,7 +46,8 @@ std::vector<WindowRegion> WindowIndex::regions(const io::WindowBuffer& window) c
   return out;
 }
 
-void WindowIndex::add_regions(const plan::Extent& part, std::span<std::byte> memory, std::vector<WindowRegion>& out) const {
+void WindowIndex::add_regions(const plan::Extent& part, std::span<std::byte> memory,
+                              std::vector<WindowRegion>& out) const {
   auto place = std::upper_bound(places_.begin(), places_.end(), part, [](const plan::Extent& p, const Place& q) {
     return std::pair(p.file, p.begin) < std::pair(q.file, q.end);
   });

@@ -35,7 +35,8 @@ std::map<std::string, std::string> parse_hints(const std::vector<std::string>& w
 
 void check_alignment(std::uint64_t bytes) {
   if (bytes >= 8 && bytes <= kMaxAlignBytes && std::has_single_bit(bytes)) return;
-  throw Error(ErrorKind::kUsage, fmt::format("--align is {} bytes; give a power of two from 8 to {}", bytes, kMaxAlignBytes));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--align is {} bytes; give a power of two from 8 to {}", bytes, kMaxAlignBytes));
 }
 
 void check_positive(std::uint64_t bytes, std::string_view option) {

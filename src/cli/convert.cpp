@@ -24,7 +24,8 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   check_positive(command.write.block_bytes, "--block-size");
   check_positive(command.write.memory_budget_bytes, "--memory");
   if (command.to == "shards" && command.layout.empty()) {
-    throw Error(ErrorKind::kUsage, "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
+    throw Error(ErrorKind::kUsage,
+                "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
   }
   checkpoint::ConvertOptions options;
   options.write = command.write;
@@ -75,8 +76,8 @@ int run_convert(Context& context, const ConvertCommand& command) {
   for (const std::string& note : converted.notes) context.output.line("note: " + one_line(note));
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
-  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {} (engine {})", group_digits(report.tensors),
-                                  base::format_size(report.bytes), report.files,
+  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {} (engine {})",
+                                  group_digits(report.tensors), base::format_size(report.bytes), report.files,
                                   base::printable(report.directory.string()), report.engine));
   return kExitGood;
 }

@@ -43,7 +43,8 @@ void check_blobs(const Checkpointer::LoadedExtras& extras) {
   const int saved = static_cast<int>(extras.rank_blobs.size());
   for (int rank = 0; rank < saved; ++rank) {
     if (extras.rank_blobs[static_cast<std::size_t>(rank)] == demo_blob(rank, saved)) continue;
-    throw Error(ErrorKind::kIntegrity, fmt::format("blob of saving rank {} of {} is not what the demonstration saved", rank, saved));
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("blob of saving rank {} of {} is not what the demonstration saved", rank, saved));
   }
 }
 
@@ -90,9 +91,10 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 // A comparison that compared less than the whole state proves nothing.
 void check_completeness(const Verdict& verdict, const DemoState& state) {
   if (verdict.tensors == state.tensors.size() && verdict.bytes >= state.bytes) return;
-  throw Error(ErrorKind::kInternal, fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
-                                                "state on no rank", verdict.tensors, state.tensors.size(), verdict.bytes,
-                                                state.bytes));
+  throw Error(ErrorKind::kInternal,
+              fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
+                          "state on no rank",
+                          verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
 }
 
 std::string describe(const HeldState::Difference& first, const DemoState& state) {
@@ -121,8 +123,9 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
 void print_text(Context& context, const Report& report, const Verdict& verdict, const std::string& layout) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
-  context.output.line(fmt::format("loaded {} on {} ranks in layout {} (engine {})", base::printable(report.directory.string()),
-                                  context.communicator.size(), base::printable(layout), report.engine));
+  context.output.line(fmt::format("loaded {} on {} ranks in layout {} (engine {})",
+                                  base::printable(report.directory.string()), context.communicator.size(),
+                                  base::printable(layout), report.engine));
   if (verdict.first) return;
   context.output.line(fmt::format("{} tensors, {} bytes equal bit for bit", group_digits(verdict.tensors),
                                   group_digits(verdict.bytes)));

@@ -40,7 +40,8 @@ std::vector<Source> sources_of(const DemoState& state, HeldState& held) {
   return sources;
 }
 
-Extras extras_of(const Context& context, const DemoOptions& options, const DemoState& state, const std::string& layout) {
+Extras extras_of(const Context& context, const DemoOptions& options, const DemoState& state,
+                 const std::string& layout) {
   Extras extras;
   extras.metadata = {{"made_by", "cairn demo save"}, {"model", options.model.empty() ? kDefaultModel : options.model}};
   extras.carry_texts["config.json"] = state.config;
@@ -101,10 +102,11 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line(phase_table(report.phases, report.seconds, state.bytes));
-  context.output.line(fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {} (engine {})",
-                                  group_digits(state.tensors.size()), group_digits(state.bytes),
-                                  base::format_size(state.bytes), context.communicator.size(), base::printable(layout),
-                                  report.files, base::printable(report.directory.string()), report.engine));
+  context.output.line(
+      fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {} (engine {})",
+                  group_digits(state.tensors.size()), group_digits(state.bytes), base::format_size(state.bytes),
+                  context.communicator.size(), base::printable(layout), report.files,
+                  base::printable(report.directory.string()), report.engine));
   return kExitGood;
 }
 

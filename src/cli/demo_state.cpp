@@ -49,7 +49,8 @@ DemoState demo_state_of_config(const std::string& config, std::optional<std::uin
   return state_of(std::move(model), config_with_layers(config, layers));
 }
 
-DemoState demo_state(comm::Communicator& communicator, const std::string& argument, std::optional<std::uint64_t> layers) {
+DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
+                     std::optional<std::uint64_t> layers) {
   if (!argument.starts_with('@')) return demo_state_by_name(argument, layers);
   return demo_state_of_config(text_or_file(communicator, argument), layers);
 }

@@ -19,8 +19,8 @@ namespace cairn::cli {
 /// Weights (as the model has them), F32 master weights and two F32 Adam moments of every parameter.
 struct DemoState {
   shard::Model model;
-  std::string config;                        ///< config.json text, with the number of layers that the state has
-  std::vector<std::string> sections;         ///< sections[i] is the section of tensors[i]
+  std::string config;                 ///< config.json text, with the number of layers that the state has
+  std::vector<std::string> sections;  ///< sections[i] is the section of tensors[i]
   std::vector<shard::TensorSpec> tensors;
   std::uint64_t bytes = 0;
 };
@@ -32,7 +32,8 @@ DemoState demo_state_by_name(const std::string& model_name, std::optional<std::u
 DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers);
 
 /// Collective: by name, or by the config.json of a "@file" argument.
-DemoState demo_state(comm::Communicator& communicator, const std::string& argument, std::optional<std::uint64_t> layers);
+DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
+                     std::optional<std::uint64_t> layers);
 
 /// One rank's part of the state: every box in one allocation. Rank-local.
 class HeldState {
@@ -49,7 +50,7 @@ class HeldState {
   struct Comparison {
     std::vector<std::uint32_t> tensors;  ///< compared, ascending: those of which the rank holds at least one element
     std::uint64_t bytes = 0;
-    std::optional<Difference> first;     ///< lowest by (tensor, box)
+    std::optional<Difference> first;  ///< lowest by (tensor, box)
   };
   /// Compares every byte of every box with what fill() writes; the counts are of what was really compared.
   [[nodiscard]] Comparison compare() const;

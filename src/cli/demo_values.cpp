@@ -83,8 +83,10 @@ DemoValues::DemoValues(std::string_view section, std::string_view name, DType dt
     : seed_(mix(hash_text(hash_text(0xcbf29ce484222325ULL, section) * kGoldenRatio, name))),
       element_bytes_(bits_of(dtype) / 8) {
   if (bits_of(dtype) % 8 != 0) {
-    throw Error(ErrorKind::kUsage, fmt::format("the demonstration has no values of dtype {} (tensor '{}'); choose another "
-                                               "--model", name_of(dtype), base::printable(name)));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("the demonstration has no values of dtype {} (tensor '{}'); choose another "
+                            "--model",
+                            name_of(dtype), base::printable(name)));
   }
   if (const auto lanes = lanes_of(dtype)) {
     mask_ = name.ends_with("/moment2_0") ? lanes->mask & ~lanes->sign : lanes->mask;
@@ -92,7 +94,9 @@ DemoValues::DemoValues(std::string_view section, std::string_view name, DType dt
   }
 }
 
-std::uint64_t DemoValues::word(std::uint64_t index) const { return (mix(seed_ + index * kGoldenRatio) & mask_) + base_; }
+std::uint64_t DemoValues::word(std::uint64_t index) const {
+  return (mix(seed_ + index * kGoldenRatio) & mask_) + base_;
+}
 
 void DemoValues::fill(std::uint64_t first, std::span<std::byte> out) const {
   std::uint64_t byte = first * element_bytes_;
@@ -124,13 +128,15 @@ std::optional<std::uint64_t> DemoValues::first_difference(std::uint64_t first, s
     const std::size_t count = std::min(kCheckBytes, found.size() - at);
     fill(first + at / element_bytes_, std::span(expected).first(count));
     if (std::memcmp(expected.data(), found.data() + at, count) == 0) continue;
-    const auto [mine, theirs] = std::mismatch(expected.begin(), expected.end(), found.begin() + static_cast<std::ptrdiff_t>(at));
+    const auto [mine, theirs] =
+        std::mismatch(expected.begin(), expected.end(), found.begin() + static_cast<std::ptrdiff_t>(at));
     return first + (at + static_cast<std::size_t>(mine - expected.begin())) / element_bytes_;
   }
   return std::nullopt;
 }
 
-void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box, std::span<std::byte> memory) {
+void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
+              std::span<std::byte> memory) {
   const std::uint64_t size = values.element_bytes();
   for_each_flat_run(shape, box, [&](std::uint64_t flat, std::uint64_t at, std::uint64_t elements) {
     values.fill(flat, memory.subspan(at * size, elements * size));

@@ -41,7 +41,8 @@ class DemoValues {
 };
 
 /// Fills a box of a tensor of `shape`, whose elements lie row-major in `memory` (exactly its bytes).
-void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box, std::span<std::byte> memory);
+void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
+              std::span<std::byte> memory);
 
 /// Flat element index, in the whole tensor, of the first element of the box that is not as filled.
 std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,

@@ -44,8 +44,13 @@ bool was_compared(const TensorDiff& tensor) {
 }
 
 void print_text(Output& output, const checkpoint::DiffResult& result, bool all) {
-  Table table({{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}, {"of", Align::kRight},
-               {"max abs difference", Align::kRight}, {"detail"}});
+  Table table({{"section"},
+               {"tensor"},
+               {"verdict"},
+               {"differing", Align::kRight},
+               {"of", Align::kRight},
+               {"max abs difference", Align::kRight},
+               {"detail"}});
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;
     const bool compared = was_compared(tensor);
@@ -64,7 +69,8 @@ void print_text(Output& output, const checkpoint::DiffResult& result, bool all) 
   }
 }
 
-void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b, const checkpoint::DiffResult& result) {
+void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b,
+                    const checkpoint::DiffResult& result) {
   nlohmann::ordered_json document = json_document("diff");
   document["a"] = a.path.string();
   document["b"] = b.path.string();
@@ -74,7 +80,8 @@ void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;
-    nlohmann::ordered_json row = {{"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
+    nlohmann::ordered_json row = {
+        {"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
     row["elements"] = tensor.elements;
     row["elements_differing"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_differing) : nullptr;
     row["max_abs_difference"] =

@@ -16,9 +16,12 @@ namespace {
 constexpr const char* kSharedMemory = "/dev/shm";
 
 std::vector<Check> all_checks(const Context& context, const DoctorOptions& options) {
-  std::vector<Check> checks = {check_mpi_io(),         check_mpi_io_of_others(options.user_mpi_io),
-                               check_semaphores(kSharedMemory), check_launcher(context.communicator.size()),
-                               check_io_uring(),       check_cuda()};
+  std::vector<Check> checks = {check_mpi_io(),
+                               check_mpi_io_of_others(options.user_mpi_io),
+                               check_semaphores(kSharedMemory),
+                               check_launcher(context.communicator.size()),
+                               check_io_uring(),
+                               check_cuda()};
   if (!options.path.empty()) {
     for (Check& check : check_file_system(options.path)) checks.push_back(std::move(check));
   }
@@ -32,7 +35,8 @@ void print_text(Output& output, const std::vector<Check>& checks, std::size_t da
     if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});
   }
   output.line(table.text());
-  output.line(dangers == 0 ? "nothing dangerous found" : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
+  output.line(dangers == 0 ? "nothing dangerous found"
+                           : fmt::format("dangerous: {} of {} checks", dangers, checks.size()));
 }
 
 void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {

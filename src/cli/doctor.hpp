@@ -23,7 +23,7 @@ enum class Level { kGood, kNote, kWarning, kDanger };
 const char* name_of(Level level);
 
 struct Check {
-  std::string name;     ///< "mpi-io", "semaphores", "launcher", "file system" ...
+  std::string name;  ///< "mpi-io", "semaphores", "launcher", "file system" ...
   Level level = Level::kGood;
   std::string finding;  ///< one line
   std::string remedy;   ///< one line, what to do; empty when nothing

@@ -76,7 +76,8 @@ Check check_mpi_io_of_others(const std::optional<std::string>& user_mpi_io) {
   check.finding = "OMPI_MCA_io is not set";
   if (!defaults_to_losing_ompio(comm::mpi_io_implementation().library)) return check;
   check.level = Level::kNote;
-  check.finding += "; cairn chooses for itself, but programs that open MPI files first get OMPIO, which loses write errors in 4.1";
+  check.finding +=
+      "; cairn chooses for itself, but programs that open MPI files first get OMPIO, which loses write errors in 4.1";
   check.remedy = kUseRomio;
   return check;
 }
@@ -96,8 +97,10 @@ Check check_semaphores(const std::filesystem::path& shared_memory) {
     check.finding = fmt::format("cannot look into {}: {}", shared_memory.string(), failed.message());
   } else if (count != 0) {
     check.level = Level::kDanger;
-    check.finding = fmt::format("{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for "
-                                "ever", count, shared_memory.string(), base::printable(first));
+    check.finding = fmt::format(
+        "{} left in {}, e.g. {}: with OMPIO, opening any file of that name on this node can hang for "
+        "ever",
+        count, shared_memory.string(), base::printable(first));
     check.remedy = fmt::format("when no MPI job runs on this node: rm {}/sem.OMPIO_*", shared_memory.string());
   }
   return check;
@@ -122,7 +125,8 @@ Check check_io_uring() {
   if (std::sscanf(system.release, "%d.%d", &major, &minor) != 2) major = minor = 0;
   Check check{"io_uring", Level::kGood, fmt::format("kernel {}", system.release), ""};
   std::string disabled;
-  if (os::exists("/proc/sys/kernel/io_uring_disabled")) disabled = os::read_text("/proc/sys/kernel/io_uring_disabled", 64);
+  if (os::exists("/proc/sys/kernel/io_uring_disabled"))
+    disabled = os::read_text("/proc/sys/kernel/io_uring_disabled", 64);
   if (major < 5 || (major == 5 && minor < 1)) {
     check.level = Level::kNote;
     check.finding += ": io_uring needs 5.1";
@@ -135,7 +139,8 @@ Check check_io_uring() {
 
 Check check_cuda() {
   const bool present = os::exists("/dev/nvidiactl");
-  return {"cuda", Level::kGood, present ? "an NVIDIA driver is loaded" : "no NVIDIA driver: tensors come from host memory", ""};
+  return {"cuda", Level::kGood,
+          present ? "an NVIDIA driver is loaded" : "no NVIDIA driver: tensors come from host memory", ""};
 }
 
 std::vector<Check> check_file_system(const std::filesystem::path& path) {
@@ -143,7 +148,8 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::string where = base::printable(existing.string());
   const os::FileSystemInfo info = os::file_system_of(existing);
   std::vector<Check> checks = {type_check(info, where)};
-  Check space{"free space", Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where), ""};
+  Check space{"free space", Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where),
+              ""};
   if (info.free_bytes < kLittleSpaceBytes) {
     space.level = Level::kWarning;
     space.remedy = "a save writes the new checkpoint whole before an old one may go; make room";

@@ -15,7 +15,7 @@ namespace cairn::cli {
 struct InspectOptions {
   std::filesystem::path path;
   bool json = false;
-  bool all = false;       ///< no limit on rows on a terminal
+  bool all = false;  ///< no limit on rows on a terminal
   // Which tables to print; all of them when none is asked for.
   bool sections = false;
   bool files = false;
@@ -40,12 +40,12 @@ struct InspectFile {
 };
 
 struct Inspection {
-  std::filesystem::path path;           ///< the file or directory that was opened
+  std::filesystem::path path;  ///< the file or directory that was opened
   checkpoint::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
-  std::vector<InspectFile> files;       ///< as stored.files
-  std::vector<std::string> notes;       ///< how the path was understood, and warnings of the checkpoint
+  std::vector<InspectFile> files;  ///< as stored.files
+  std::vector<std::string> notes;  ///< how the path was understood, and warnings of the checkpoint
 };
 
 /// Rank-local. Throws as checkpoint::open_here.

@@ -32,10 +32,8 @@ Json manifest_json(const std::optional<format::Manifest>& manifest) {
 Json files_json(const Inspection& inspection) {
   Json out = Json::array();
   for (const InspectFile& file : inspection.files) {
-    out.push_back({{"name", file.name},
-                   {"size_bytes", file.size_bytes},
-                   {"tensors", file.tensors},
-                   {"metadata", file.metadata}});
+    out.push_back(
+        {{"name", file.name}, {"size_bytes", file.size_bytes}, {"tensors", file.tensors}, {"metadata", file.metadata}});
   }
   return out;
 }

@@ -9,7 +9,9 @@
 namespace cairn::cli {
 namespace {
 
-std::string size_cell(std::uint64_t bytes) { return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes)); }
+std::string size_cell(std::uint64_t bytes) {
+  return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
+}
 
 void print_heading(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;

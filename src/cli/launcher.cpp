@@ -42,7 +42,8 @@ std::optional<LauncherMismatch> launcher_mismatch(int world_size) {
 
 std::string describe(const LauncherMismatch& mismatch) {
   return fmt::format(
-      "{}={} but MPI sees one rank: every process works alone on the same files; start cairn with the mpirun of the MPI "
+      "{}={} but MPI sees one rank: every process works alone on the same files; start cairn with the mpirun of the "
+      "MPI "
       "library it was built with (cairn --version names it), or with srun --mpi=pmix",
       mismatch.variable, mismatch.started);
 }

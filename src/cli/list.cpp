@@ -21,8 +21,13 @@ const char* state_of(const RootEntry& entry) {
 }
 
 void print_text(Output& output, const ListOptions& options, const std::vector<RootEntry>& entries) {
-  Table table({{"step", Align::kRight}, {"state"}, {"bytes", Align::kRight}, {"size", Align::kRight},
-               {"files", Align::kRight}, {"directory"}, {"problem"}});
+  Table table({{"step", Align::kRight},
+               {"state"},
+               {"bytes", Align::kRight},
+               {"size", Align::kRight},
+               {"files", Align::kRight},
+               {"directory"},
+               {"problem"}});
   std::size_t complete = 0;
   for (const RootEntry& entry : entries) {
     complete += entry.complete ? 1 : 0;

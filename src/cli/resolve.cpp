@@ -37,9 +37,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   const auto newest = std::find_if(entries.begin(), entries.end(), [](const auto& entry) { return entry.complete; });
   if (newest == entries.end()) {
-    const std::string why = !entries.empty() ? fmt::format("the newest, {}: {}", name_of(entries.front()), entries.front().problem)
-                            : partial != 0   ? fmt::format("only {} partial", partial)
-                                             : "no directory is called checkpoint-<step>";
+    const std::string why = !entries.empty()
+                                ? fmt::format("the newest, {}: {}", name_of(entries.front()), entries.front().problem)
+                            : partial != 0 ? fmt::format("only {} partial", partial)
+                                           : "no directory is called checkpoint-<step>";
     throw Error(ErrorKind::kNotFound, fmt::format("no complete checkpoint under '{}': {}; name a checkpoint directory",
                                                   base::printable(root.string()), why));
   }
@@ -62,7 +63,8 @@ ResolvedPath resolve_here(const std::filesystem::path& path) {
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
   }
   if (failed) {
-    throw Error(ErrorKind::kIo, fmt::format("cannot look at '{}': {}", base::printable(path.string()), failed.message()));
+    throw Error(ErrorKind::kIo,
+                fmt::format("cannot look at '{}': {}", base::printable(path.string()), failed.message()));
   }
   if (!std::filesystem::is_directory(status) || !is_root(path)) return {path, {}};
   return newest_of(path);

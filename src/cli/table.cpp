@@ -25,7 +25,8 @@ std::string padded(const std::string& text, std::size_t width, Align align) {
 
 void Table::add(std::vector<std::string> cells) {
   if (cells.size() != columns_.size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
+    throw Error(ErrorKind::kInternal,
+                fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
   }
   rows_.push_back(std::move(cells));
 }

@@ -25,11 +25,13 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
   const std::string path = base::printable(target.path.string());
   for (const checkpoint::Fault& fault : result.faults) output.line("fault: " + one_line(fault.message));
   if (!result.faults.empty()) {
-    output.line(fmt::format("bad: {} {} in {}", result.faults.size(), result.faults.size() == 1 ? "fault" : "faults", path));
+    output.line(
+        fmt::format("bad: {} {} in {}", result.faults.size(), result.faults.size() == 1 ? "fault" : "faults", path));
   } else if (!result.has_checksums) {
-    output.line(fmt::format("structure good: {} tensors in {} files of {}; there is no cairn.json, so there is nothing to "
-                            "verify the bytes against",
-                            group_digits(result.tensors), result.files, path));
+    output.line(
+        fmt::format("structure good: {} tensors in {} files of {}; there is no cairn.json, so there is nothing to "
+                    "verify the bytes against",
+                    group_digits(result.tensors), result.files, path));
   } else {
     output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks checked in {:.2f} s ({} GiB/s)",
                             group_digits(result.tensors), result.files, path, base::format_size(result.bytes),

@@ -41,7 +41,8 @@ void Communicator::share(std::string& text, int root) {
 
 void Communicator::check_message(std::uint64_t bytes, int peer, int tag) const {
   if (bytes > kMaxMessageBytes) {
-    throw Error(ErrorKind::kInternal, fmt::format("message of {} bytes is larger than {} bytes", bytes, kMaxMessageBytes));
+    throw Error(ErrorKind::kInternal,
+                fmt::format("message of {} bytes is larger than {} bytes", bytes, kMaxMessageBytes));
   }
   if (peer < 0 || peer >= size()) {
     throw Error(ErrorKind::kInternal, fmt::format("message to or from rank {} of a group of {}", peer, size()));

@@ -52,7 +52,7 @@ void prefer_romio();
 /// What MPI-IO implementation this process will use, as far as can be told, for warnings and `cairn doctor`. May cost
 /// 0.2 s (MPI_T loads all of MPI's components) where the environment leaves it open.
 struct MpiIoImplementation {
-  std::string library;      ///< first line of MPI_Get_library_version
+  std::string library;       ///< first line of MPI_Get_library_version
   std::string io_component;  ///< "romio321", "ompio", "romio (MPICH)" ...
   bool loses_write_errors = false;
 };

@@ -21,6 +21,7 @@ namespace {
 constexpr int kCollectiveTag = kMaxTag + 1;
 /// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Alltoallv gains.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
+constexpr std::uint64_t kTopBit = 1ULL << 63;
 /// Peers that the pairwise way serves at a time.
 constexpr int kPeersInFlight = 16;
 
@@ -134,7 +135,12 @@ void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {
 }
 
 void MpiCommunicator::all_reduce(std::span<std::uint64_t> values, ReduceOp op) {
-  reduce_in_chunks(values, MPI_UINT64_T, mpi_op(op), comm_);
+  if (op != ReduceOp::kMin && op != ReduceOp::kMax) return reduce_in_chunks(values, MPI_UINT64_T, mpi_op(op), comm_);
+  // MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bit flipped, the order of signed
+  // numbers is that of the unsigned ones, on every MPI.
+  for (std::uint64_t& value : values) value ^= kTopBit;
+  reduce_in_chunks(values, MPI_INT64_T, mpi_op(op), comm_);
+  for (std::uint64_t& value : values) value ^= kTopBit;
 }
 
 void MpiCommunicator::all_reduce(std::span<double> values, ReduceOp op) {
@@ -150,7 +156,8 @@ std::vector<base::Bytes> MpiCommunicator::all_to_all(std::vector<base::Bytes> ou
   check_mpi(MPI_Alltoall(out_sizes.data(), 1, MPI_UINT64_T, in_sizes.data(), 1, MPI_UINT64_T, comm_), "MPI_Alltoall");
 
   const std::uint64_t most_bytes = std::max(total_of(out_sizes), total_of(in_sizes));
-  const auto partners = std::count_if(out_sizes.begin(), out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
+  const auto partners =
+      std::count_if(out_sizes.begin(), out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
   std::uint64_t shape[] = {most_bytes, static_cast<std::uint64_t>(partners)};
   std::vector<base::Bytes> incoming(outgoing.size());
   base::Bytes send_buffer;
@@ -185,7 +192,8 @@ void MpiCommunicator::all_to_all_flat(const std::vector<base::Bytes>& outgoing, 
   copy_from_flat(receive_buffer, incoming);
 }
 
-void MpiCommunicator::all_to_all_pairwise(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming) {
+void MpiCommunicator::all_to_all_pairwise(const std::vector<base::Bytes>& outgoing,
+                                          std::vector<base::Bytes>& incoming) {
   const auto me = static_cast<std::size_t>(rank_);
   if (!outgoing[me].empty()) std::memcpy(incoming[me].data(), outgoing[me].data(), outgoing[me].size());
   // A message belongs to the same window on both ends, so a rank waits only for ranks that come to this window too.

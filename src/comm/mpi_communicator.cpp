@@ -108,7 +108,8 @@ MpiCommunicator::~MpiCommunicator() {
 std::unique_ptr<Request> MpiCommunicator::send(std::span<const std::byte> data, int to, int tag) {
   check_message(data.size(), to, tag);
   auto request = std::make_unique<MpiRequest>(
-      fmt::format("send of {} bytes from rank {} to rank {} with tag {}", data.size(), rank_, to, tag), false, data.size());
+      fmt::format("send of {} bytes from rank {} to rank {} with tag {}", data.size(), rank_, to, tag), false,
+      data.size());
   check_mpi(MPI_Isend(data.data(), to_count(data.size()), MPI_BYTE, to, tag, comm_, request->handle()), "MPI_Isend");
   return request;
 }

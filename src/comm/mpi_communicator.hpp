@@ -40,7 +40,8 @@ class MpiCommunicator final : public Communicator {
   void all_to_all_flat(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming,
                        std::span<std::byte> send_buffer, std::span<std::byte> receive_buffer);
   void all_to_all_pairwise(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming);
-  void gather_flat(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts, std::span<std::byte> flat);
+  void gather_flat(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts,
+                   std::span<std::byte> flat);
   void gather_in_chunks(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts);
 
   MPI_Comm comm_;

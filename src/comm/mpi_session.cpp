@@ -48,7 +48,8 @@ std::string wrong_launcher_warning(int world_size) {
     const char* value = std::getenv(name);
     if (value == nullptr || std::strtol(value, nullptr, 10) <= 1) continue;
     return fmt::format(
-        "{} is {} but MPI sees a single rank: every process believes that it is alone. Start it with the mpirun of '{}', "
+        "{} is {} but MPI sees a single rank: every process believes that it is alone. Start it with the mpirun of "
+        "'{}', "
         "or with 'srun --mpi=pmix'; to run one rank on purpose, unset {}",
         name, value, mpi_library(), name);
   }

@@ -165,10 +165,11 @@ class SimulatedCommunicator final : public Communicator {
 
   void broadcast(std::span<std::byte> data, int root) override {
     check_root(root);
-    collective(fmt::format("broadcast of {} bytes from rank {}", data.size(), root), data.data(), [&](const Board& board) {
-      const auto* from = static_cast<const std::byte*>(board.slots[static_cast<std::size_t>(root)]);
-      if (rank_ != root) copy_bytes({from, data.size()}, data);
-    });
+    collective(fmt::format("broadcast of {} bytes from rank {}", data.size(), root), data.data(),
+               [&](const Board& board) {
+                 const auto* from = static_cast<const std::byte*>(board.slots[static_cast<std::size_t>(root)]);
+                 if (rank_ != root) copy_bytes({from, data.size()}, data);
+               });
   }
 
   void all_reduce(std::span<std::uint64_t> values, ReduceOp op) override { reduce(values, op, "numbers"); }
@@ -182,7 +183,8 @@ class SimulatedCommunicator final : public Communicator {
     std::vector<base::Bytes> incoming(outgoing.size());
     collective("all_to_all", &outgoing, [&](const Board& board) {
       for (std::size_t from = 0; from < incoming.size(); ++from) {
-        incoming[from] = (*static_cast<const std::vector<base::Bytes>*>(board.slots[from]))[static_cast<std::size_t>(rank_)];
+        incoming[from] =
+            (*static_cast<const std::vector<base::Bytes>*>(board.slots[from]))[static_cast<std::size_t>(rank_)];
       }
     });
     return incoming;
@@ -225,7 +227,8 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> subgroup(int first, int last, int tag) override {
     check_subgroup(first, last, tag);
     const std::vector<int> members(group_->members.begin() + first, group_->members.begin() + last + 1);
-    auto created = derived(fmt::format("{}/ranks {} to {} tag {}", group_->name, first, last, tag), members, rank_ - first);
+    auto created =
+        derived(fmt::format("{}/ranks {} to {} tag {}", group_->name, first, last, tag), members, rank_ - first);
     created->barrier();
     return created;
   }
@@ -235,7 +238,8 @@ class SimulatedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> derived(const std::string& name, const std::vector<int>& members, int rank) {
     const int number = derived_count_[name]++;
     const std::lock_guard lock(world_->mutex);
-    return std::make_unique<SimulatedCommunicator>(world_, world_->group(fmt::format("{} {}", name, number), members), rank);
+    return std::make_unique<SimulatedCommunicator>(world_, world_->group(fmt::format("{} {}", name, number), members),
+                                                   rank);
   }
 
   static std::vector<base::Bytes> copy_spans(const Board& board) {
@@ -301,8 +305,8 @@ class SimulatedCommunicator final : public Communicator {
       board.operation = operation;
       board.first_rank = rank_;
     } else if (board.operation != operation) {
-      throw Error(ErrorKind::kInternal, fmt::format("collective calls differ: rank {} is in {}, rank {} in {}", rank_, operation,
-                                                    board.first_rank, board.operation));
+      throw Error(ErrorKind::kInternal, fmt::format("collective calls differ: rank {} is in {}, rank {} in {}", rank_,
+                                                    operation, board.first_rank, board.operation));
     }
     board.slots[static_cast<std::size_t>(rank_)] = contribution;
     board.arrived[static_cast<std::size_t>(rank_)] = true;

@@ -6,8 +6,7 @@
 
 namespace cairn::comm::internal {
 
-World::World(int ranks)
-    : changed_(index(ranks)), ended_(index(ranks)), woken_(index(ranks)), threads_(index(ranks)) {}
+World::World(int ranks) : changed_(index(ranks)), ended_(index(ranks)), woken_(index(ranks)), threads_(index(ranks)) {}
 
 std::shared_ptr<Group> World::group(const std::string& name, const std::vector<int>& members) {
   std::shared_ptr<Group>& found = groups_[name];
@@ -35,8 +34,9 @@ void World::wait(std::unique_lock<std::mutex>& lock, int world_rank, const std::
     if (progress == Progress::kHopeless || !dead_lock_.empty()) {
       waiters_.erase(self);
       mark_woken(world_rank);
-      throw PeerGone(!dead_lock_.empty() ? dead_lock_
-                                         : fmt::format("rank {} waits in vain in {}: a rank has ended", world_rank, what));
+      throw PeerGone(!dead_lock_.empty()
+                         ? dead_lock_
+                         : fmt::format("rank {} waits in vain in {}: a rank has ended", world_rank, what));
     }
     changed_[index(world_rank)].wait(lock);
   }

@@ -47,7 +47,8 @@ void Watchdog::progress(std::string_view phase, const std::filesystem::path& fil
 void Watchdog::watch() {
   using Clock = std::chrono::steady_clock;
   const double tick_s = std::min(1.0, seconds_ / 10);
-  const auto tick = std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(tick_s));
+  const auto tick =
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(tick_s));
   std::unique_lock lock(mutex_);
   auto last = Clock::now();
   while (!done_) {
@@ -59,10 +60,10 @@ void Watchdog::watch() {
     last = now;
     if (done_ || silent_s_ < seconds_) continue;
     const std::string file = file_.empty() ? "" : fmt::format(", file '{}'", base::printable(file_));
-    const std::string line =
-        fmt::format("cairn: error: no progress for {:g} s in phase '{}'{} on {}: the job is ended; look for a stopped rank "
-                    "or storage that does not answer, or raise CAIRN_WATCHDOG_S\n",
-                    seconds_, base::printable(phase_), file, describe_());
+    const std::string line = fmt::format(
+        "cairn: error: no progress for {:g} s in phase '{}'{} on {}: the job is ended; look for a stopped rank "
+        "or storage that does not answer, or raise CAIRN_WATCHDOG_S\n",
+        seconds_, base::printable(phase_), file, describe_());
     [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
     std::signal(SIGALRM, SIG_DFL);
     ::alarm(kAbortGraceSeconds);
@@ -76,8 +77,9 @@ double Watchdog::seconds_from_environment(double otherwise) {
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   if (*end == '\0' && std::isfinite(seconds) && seconds >= 0) return seconds;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("CAIRN_WATCHDOG_S is '{}'; write a number of seconds, or 0 for no watchdog", base::printable(text)));
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("CAIRN_WATCHDOG_S is '{}'; write a number of seconds, or 0 for no watchdog", base::printable(text)));
 }
 
 }  // namespace cairn::comm

@@ -27,10 +27,11 @@ std::string describe(const plan::Transfer& transfer) {
 }
 
 void check_transfer(const plan::Transfer& transfer, const format::StoredCheckpoint& stored, int ranks) {
-  const bool known = transfer.tensor < stored.tensors.size() &&
-                     transfer.stored < stored.tensors[transfer.tensor].boxes.size();
+  const bool known =
+      transfer.tensor < stored.tensors.size() && transfer.stored < stored.tensors[transfer.tensor].boxes.size();
   require(known, describe(transfer) + " names a stored box that does not exist");
-  require(transfer.extent_rank >= 0 && transfer.extent_rank < ranks, describe(transfer) + " names a rank that does not exist");
+  require(transfer.extent_rank >= 0 && transfer.extent_rank < ranks,
+          describe(transfer) + " names a rank that does not exist");
 }
 
 std::vector<plan::Extent> extents_of(const plan::ExtentMap& extents, int rank) {
@@ -157,8 +158,9 @@ void Exchange::State::check_window(const std::vector<plan::Window>& windows, std
   const std::uint64_t expected = round < windows.size() ? windows[round].bytes : 0;
   const std::uint64_t given = window.window != nullptr ? window.window->bytes : 0;
   require(given == expected && window.buffer.size() >= expected,
-          "round " + std::to_string(round) + " needs a window of " + std::to_string(expected) + " bytes and was given " +
-              std::to_string(given) + " bytes in a buffer of " + std::to_string(window.buffer.size()));
+          "round " + std::to_string(round) + " needs a window of " + std::to_string(expected) +
+              " bytes and was given " + std::to_string(given) + " bytes in a buffer of " +
+              std::to_string(window.buffer.size()));
 }
 
 std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<const std::byte>> memory,
@@ -171,7 +173,8 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<co
   for (const auto& box : memory) bases.push_back(box.data());
 
   const Side<const std::byte*> from_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
-  const Side<std::byte*> to_window{state.extent_side.routes(), state.extent_side.items(round), {}, window.buffer.data()};
+  const Side<std::byte*> to_window{
+      state.extent_side.routes(), state.extent_side.items(round), {}, window.buffer.data()};
   const Side<const std::byte*> own_memory{state.own.routes(), state.own.items(round), bases};
   const Side<std::byte*> own_window{state.own.routes(), state.own.items(round), {}, window.buffer.data()};
   Lane<const std::byte*> outgoing(communicator_, from_memory, state.memory_slots, state.slot_bytes);
@@ -183,7 +186,8 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<co
   return arrived;
 }
 
-std::uint64_t Exchange::scatter(std::uint64_t round, WindowBuffer window, std::span<const std::span<std::byte>> memory) {
+std::uint64_t Exchange::scatter(std::uint64_t round, WindowBuffer window,
+                                std::span<const std::span<std::byte>> memory) {
   State& state = *state_;
   if (round == 0) comm::agree(communicator_, "scatter", [&] { state.check_memory(memory); });
   state.check_window(windows_, round, window);
@@ -192,7 +196,8 @@ std::uint64_t Exchange::scatter(std::uint64_t round, WindowBuffer window, std::s
   for (const auto& box : memory) bases.push_back(box.data());
 
   const std::byte* window_bytes = window.buffer.data();
-  const Side<const std::byte*> from_window{state.extent_side.routes(), state.extent_side.items(round), {}, window_bytes};
+  const Side<const std::byte*> from_window{
+      state.extent_side.routes(), state.extent_side.items(round), {}, window_bytes};
   const Side<std::byte*> to_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
   const Side<const std::byte*> own_window{state.own.routes(), state.own.items(round), {}, window_bytes};
   const Side<std::byte*> own_memory{state.own.routes(), state.own.items(round), bases};

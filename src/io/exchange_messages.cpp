@@ -209,7 +209,8 @@ void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, 
     } else if (!own.done()) {
       own.copy_some();
     } else if (++idle_polls > kIdlePolls) {
-      std::this_thread::sleep_for(kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields
+      std::this_thread::sleep_for(
+          kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields
     }
   }
   incoming.finish();

@@ -62,7 +62,7 @@ class MessageCutter {
   std::span<const Route> routes_;
   std::span<const Item> items_;
   std::uint64_t slot_bytes_;
-  std::size_t item_ = 0;      // first byte not yet in a message
+  std::size_t item_ = 0;  // first byte not yet in a message
   std::uint64_t offset_ = 0;
   std::optional<Message> next_;
 };

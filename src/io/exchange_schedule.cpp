@@ -24,9 +24,8 @@ std::span<const WindowIndex::Part> WindowIndex::meeting(std::uint32_t file, std:
   const auto first = std::partition_point(parts_.begin(), parts_.end(), [&](const Part& part) {
     return part.file < file || (part.file == file && part.end <= begin);
   });
-  const auto last = std::partition_point(first, parts_.end(), [&](const Part& part) {
-    return part.file == file && part.begin < end;
-  });
+  const auto last = std::partition_point(first, parts_.end(),
+                                         [&](const Part& part) { return part.file == file && part.begin < end; });
   return {first, last};
 }
 

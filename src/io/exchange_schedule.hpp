@@ -32,8 +32,8 @@ struct Route {
 /// The part of a route that lies in one part of a window.
 struct Item {
   std::uint32_t route = 0;
-  bool direct = false;             ///< its runs are messages of their own
-  std::uint64_t first = 0;         ///< byte position in the route's geometry
+  bool direct = false;      ///< its runs are messages of their own
+  std::uint64_t first = 0;  ///< byte position in the route's geometry
   std::uint64_t bytes = 0;
   std::uint64_t window_shift = 0;  ///< added (modulo 2^64) to a file offset: byte of the window buffer
 };
@@ -64,7 +64,8 @@ class Schedule {
   explicit Schedule(std::uint64_t rounds) : round_begin_(rounds + 1, 0) {}
 
   /// Adds a transfer with `peer`; call in ascending order of step, and finish() once after the last.
-  void add(const plan::Transfer& transfer, const format::StoredCheckpoint& stored, const WindowIndex& windows, int peer);
+  void add(const plan::Transfer& transfer, const format::StoredCheckpoint& stored, const WindowIndex& windows,
+           int peer);
   void finish();
 
   [[nodiscard]] std::span<const Route> routes() const { return routes_; }
@@ -78,9 +79,9 @@ class Schedule {
     Item item;
   };
   std::vector<Route> routes_;
-  std::vector<Scheduled> pending_;         // between add and finish
+  std::vector<Scheduled> pending_;  // between add and finish
   std::vector<Item> items_;
-  std::vector<std::size_t> round_begin_;   // first item of each round, and the end
+  std::vector<std::size_t> round_begin_;  // first item of each round, and the end
 };
 
 }  // namespace cairn::io

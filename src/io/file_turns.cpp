@@ -14,9 +14,8 @@ std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t f
     const int turn = first < last ? shared_files++ % 2 : 2;
     if (first <= rank && rank <= last) mine.push_back({file, first, last, turn});
   }
-  std::sort(mine.begin(), mine.end(), [](const FileTurn& a, const FileTurn& b) {
-    return std::tie(a.turn, a.file) < std::tie(b.turn, b.file);
-  });
+  std::sort(mine.begin(), mine.end(),
+            [](const FileTurn& a, const FileTurn& b) { return std::tie(a.turn, a.file) < std::tie(b.turn, b.file); });
   return mine;
 }
 

@@ -20,7 +20,8 @@ namespace {
 void fail_if_told(const char* operation, const EngineFile& file) {
   const auto fault = os::check_fault(operation, file.path);
   if (!fault) return;
-  const std::string what = std::string("cannot ") + operation + " '" + base::printable(file.path.string()) + "' in memory: ";
+  const std::string what =
+      std::string("cannot ") + operation + " '" + base::printable(file.path.string()) + "' in memory: ";
   throw Error(ErrorKind::kIo, what + (fault->short_bytes ? "MPI moved " + std::to_string(*fault->short_bytes) + " bytes"
                                                          : std::string(std::strerror(fault->error))));
 }
@@ -29,7 +30,8 @@ void fail_if_told(const char* operation, const EngineFile& file) {
 
 MemoryEngine::MemoryEngine(comm::Communicator& communicator) : communicator_(communicator) {
   if (communicator.size() > 1 && comm::native_handle(communicator) != MPI_COMM_NULL) {
-    throw Error(ErrorKind::kUsage, "engine 'memory' is for tests in one process; " + std::to_string(communicator.size()) +
+    throw Error(ErrorKind::kUsage, "engine 'memory' is for tests in one process; " +
+                                       std::to_string(communicator.size()) +
                                        " MPI ranks share no memory, use engine 'mpiio'");
   }
 }
@@ -61,8 +63,9 @@ void MemoryEngine::open_for_read(std::vector<EngineFile> files, const plan::Exte
       fail_if_told("open", file);
       const std::uint64_t found = MemoryStore::global().size_bytes(file.path);
       if (found == file.size_bytes) continue;
-      throw Error(ErrorKind::kIntegrity, "cannot read '" + base::printable(file.path.string()) + "' in memory: it has " +
-                                             std::to_string(found) + " bytes, expected " + std::to_string(file.size_bytes));
+      throw Error(ErrorKind::kIntegrity, "cannot read '" + base::printable(file.path.string()) +
+                                             "' in memory: it has " + std::to_string(found) + " bytes, expected " +
+                                             std::to_string(file.size_bytes));
     }
   });
 }

@@ -12,9 +12,9 @@ namespace {
 
 void check_range(const std::filesystem::path& path, std::uint64_t size, std::uint64_t offset, std::uint64_t bytes) {
   if (offset <= size && bytes <= size - offset) return;
-  throw Error(ErrorKind::kIo, "'" + base::printable(path.string()) + "' in memory ends at byte " + std::to_string(size) +
-                                  ", bytes " + std::to_string(offset) + " to " + std::to_string(offset + bytes) +
-                                  " were asked for");
+  throw Error(ErrorKind::kIo, "'" + base::printable(path.string()) + "' in memory ends at byte " +
+                                  std::to_string(size) + ", bytes " + std::to_string(offset) + " to " +
+                                  std::to_string(offset + bytes) + " were asked for");
 }
 
 }  // namespace
@@ -39,7 +39,8 @@ const MemoryStore::Stored& MemoryStore::find(const std::filesystem::path& path) 
 void MemoryStore::create(const std::filesystem::path& path, std::uint64_t size_bytes) {
   const std::lock_guard lock(mutex_);
   const auto [place, is_new] = files_.try_emplace(path.string());
-  if (!is_new) throw Error(ErrorKind::kIo, "cannot create '" + base::printable(path.string()) + "' in memory: File exists");
+  if (!is_new)
+    throw Error(ErrorKind::kIo, "cannot create '" + base::printable(path.string()) + "' in memory: File exists");
   place->second.size_bytes = size_bytes;
 }
 

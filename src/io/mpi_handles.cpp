@@ -20,7 +20,8 @@ InfoHandle::InfoHandle(const Hints& hints) {
     throw Error(ErrorKind::kIo, "MPI_Info_create failed: " + mpi_error_text(code));
   }
   for (const auto& [key, value] : hints) {
-    const bool fits = !key.empty() && key.size() < MPI_MAX_INFO_KEY && !value.empty() && value.size() < MPI_MAX_INFO_VAL;
+    const bool fits =
+        !key.empty() && key.size() < MPI_MAX_INFO_KEY && !value.empty() && value.size() < MPI_MAX_INFO_VAL;
     if (fits && MPI_Info_set(info_, key.c_str(), value.c_str()) == MPI_SUCCESS) continue;
     MPI_Info_free(&info_);
     throw Error(ErrorKind::kUsage, "MPI does not take the hint '" + base::printable(key) + "' = '" +

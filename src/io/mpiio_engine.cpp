@@ -47,7 +47,8 @@ std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& im
 MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options)
     : communicator_(communicator), options_(std::move(options)) {
   if (comm::native_handle(communicator) == MPI_COMM_NULL) {
-    throw Error(ErrorKind::kUsage, "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
+    throw Error(ErrorKind::kUsage,
+                "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
   }
   options_.hints = with_defaults(std::move(options_.hints));
   implementation_ = implementation_of_process();
@@ -103,7 +104,8 @@ void MpiioEngine::create_files() {
     os::File created(file.path, os::OpenMode::kCreateNew);
     created.set_size(file.size_bytes);
     if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
-    const auto member = std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == number; });
+    const auto member =
+        std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == number; });
     if (member != members_.end()) {
       member->own = std::move(created);
     } else {

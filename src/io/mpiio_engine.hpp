@@ -85,8 +85,8 @@ class MpiioEngine final : public Engine {
   comm::MpiIoImplementation implementation_;
   bool collective_ = true;  ///< false where collective calls hang or lie about errors (OMPIO)
   std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;  ///< files whose keeper is this rank
-  std::vector<Member> members_;      ///< in the order of their turns
+  std::vector<std::uint32_t> kept_;                          ///< files whose keeper is this rank
+  std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
 };

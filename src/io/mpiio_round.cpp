@@ -62,8 +62,10 @@ std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) const {
   check_round(ops, std::span<const EngineFile>(files_));
   std::vector<Op> pieces;
   for (const Op& op : ops) {
-    const bool known = std::any_of(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
-    if (!known) throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " is not this rank's");
+    const bool known =
+        std::any_of(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
+    if (!known)
+      throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " is not this rank's");
     for (std::uint64_t at = 0; at < op.data.size(); at += kPieceBytes) {
       pieces.push_back({op.file, op.offset + at, op.data.subspan(at, std::min(kPieceBytes, op.data.size() - at))});
     }
@@ -104,8 +106,8 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Failure& failure) 
   const EngineFile& file = files_[member.turn.file];
   const char* verb = kIsWrite<Op> ? "write" : "read";
   const auto fail = [&](const std::string& why) {
-    failure.note(Error(ErrorKind::kIo, std::string("cannot ") + verb + " " + describe(file, piece.offset, expected) + ": " +
-                                           why + (kIsWrite<Op> ? space_left(file) : "")));
+    failure.note(Error(ErrorKind::kIo, std::string("cannot ") + verb + " " + describe(file, piece.offset, expected) +
+                                           ": " + why + (kIsWrite<Op> ? space_left(file) : "")));
   };
 
   auto data = piece.data;

@@ -57,7 +57,8 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
     }
   });
   comm::agree(communicator_, "open data files", [&] {
-    for (std::size_t i = 0; i < mine_.size(); ++i) descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kWrite);
+    for (std::size_t i = 0; i < mine_.size(); ++i)
+      descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kWrite);
   });
 }
 

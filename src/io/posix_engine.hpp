@@ -32,9 +32,9 @@ class PosixEngine final : public Engine {
   comm::Communicator& communicator_;
   bool reserve_space_;
   std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
-  std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending
-  std::vector<os::File> descriptors_;   ///< of mine_
+  std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
+  std::vector<std::uint32_t> mine_;    ///< files with extents of this rank, ascending
+  std::vector<os::File> descriptors_;  ///< of mine_
 };
 
 }  // namespace cairn::io

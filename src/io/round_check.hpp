@@ -23,8 +23,8 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
   for (std::size_t i = 0; i < ops.size(); ++i) {
     const Op& op = ops[i];
     if (op.file >= files.size()) {
-      throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " of " +
-                                            std::to_string(files.size()));
+      throw Error(ErrorKind::kInternal,
+                  "I/O round: file number " + std::to_string(op.file) + " of " + std::to_string(files.size()));
     }
     const EngineFile& file = files[op.file];
     if (op.offset > file.size_bytes || op.data.size() > file.size_bytes - op.offset) {

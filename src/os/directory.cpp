@@ -18,8 +18,8 @@
 namespace cairn::os {
 namespace {
 
-using internal::Missing;
 using internal::call_with_faults;
+using internal::Missing;
 using internal::throw_system_error;
 
 constexpr mode_t kDirectoryMode = 0777;  // less the umask
@@ -60,8 +60,8 @@ struct Entry {
 };
 
 int unlink_entry(const Entry& entry, int flags) {
-  const int error = call_with_faults("unlink", entry.path,
-                                     [&] { return ::unlinkat(entry.parent, entry.name.c_str(), flags); });
+  const int error =
+      call_with_faults("unlink", entry.path, [&] { return ::unlinkat(entry.parent, entry.name.c_str(), flags); });
   return error == ENOENT ? 0 : error;  // somebody else removed it
 }
 
@@ -111,8 +111,8 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to) 
 }
 
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
-  const int error =
-      call_with_faults("rename", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
+  const int error = call_with_faults(
+      "rename", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
   if (error == EINVAL || error == ENOSYS) return false;
   if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
   return true;
@@ -170,7 +170,8 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
       continue;  // else it was removed since
     }
     const bool is_regular = S_ISREG(status.st_mode);
-    entries.push_back({name, S_ISDIR(status.st_mode), is_regular, is_regular ? static_cast<std::uint64_t>(status.st_size) : 0});
+    entries.push_back(
+        {name, S_ISDIR(status.st_mode), is_regular, is_regular ? static_cast<std::uint64_t>(status.st_size) : 0});
   }
   return entries;
 }

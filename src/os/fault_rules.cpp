@@ -49,12 +49,13 @@ class RuleParser {
 
  private:
   [[noreturn]] void fail(const std::string& why) const {
-    throw Error(ErrorKind::kUsage, fmt::format("fault rule '{}' {}; src/os/fault.hpp has the language",
-                                               base::printable(text_), why));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("fault rule '{}' {}; src/os/fault.hpp has the language", base::printable(text_), why));
   }
 
   void set_operation(std::string_view name) {
-    const bool is_file_operation = std::find(kFileOperations.begin(), kFileOperations.end(), name) != kFileOperations.end();
+    const bool is_file_operation =
+        std::find(kFileOperations.begin(), kFileOperations.end(), name) != kFileOperations.end();
     const bool is_step = name.find('.') != std::string_view::npos;
     if (!is_file_operation && !is_step) fail("has an unknown operation");
     rule_.operation = name;
@@ -94,7 +95,8 @@ class RuleParser {
 
   void set_error(std::string_view name) {
     set_action(FaultAction::kFail);
-    const auto* const found = std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
+    const auto* const found =
+        std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
     if (found == kErrors.end()) fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES and EINTR are known");
     rule_.error = found->second;
   }

@@ -20,8 +20,8 @@
 namespace cairn::os {
 namespace {
 
-using internal::Missing;
 using internal::call_with_faults;
+using internal::Missing;
 using internal::throw_system_error;
 
 /// What Linux moves in one read or write at most.
@@ -45,8 +45,8 @@ off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file o
 /// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0 and
 /// the bytes moved (fewer where `move` returned 0), or errno and the bytes before.
 template <class Move>
-std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path, std::uint64_t bytes,
-                                       Move move) {
+std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path,
+                                       std::uint64_t bytes, Move move) {
   std::uint64_t done = 0;
   while (done < bytes) {
     std::uint64_t count = std::min(bytes - done, kTransferBytes);
@@ -84,16 +84,16 @@ File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
     descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC, kFileMode);
     return descriptor_;
   });
-  if (error != 0) throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
-                                     Missing::kIsNotFound);
+  if (error != 0)
+    throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
+                       Missing::kIsNotFound);
 }
 
 File::~File() {
   if (is_open()) ::close(descriptor_);
 }
 
-File::File(File&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+File::File(File&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 File& File::operator=(File&& other) noexcept {
   std::swap(path_, other.path_);
@@ -113,7 +113,8 @@ void File::read_at(std::span<std::byte> data, std::uint64_t offset) const {
     return ::pread(descriptor_, data.data() + at, count, to_offset(offset + at));
   });
   if (error != 0) {
-    throw_system_error(fmt::format("read of {} bytes at offset {} from", data.size() - done, offset + done), path_, error);
+    throw_system_error(fmt::format("read of {} bytes at offset {} from", data.size() - done, offset + done), path_,
+                       error);
   }
   if (done == data.size()) return;
   throw Error(ErrorKind::kIo, fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}",

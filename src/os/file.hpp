@@ -56,18 +56,18 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
 /// committed by rename). On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
-void make_directory(const std::filesystem::path& path);          ///< with parents; existing is fine
-void make_new_directory(const std::filesystem::path& path);      ///< Error(kIo) when it exists
+void make_directory(const std::filesystem::path& path);      ///< with parents; existing is fine
+void make_new_directory(const std::filesystem::path& path);  ///< Error(kIo) when it exists
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
 void sync_directory(const std::filesystem::path& path);
-void remove_file(const std::filesystem::path& path);             ///< a link itself, not its target; missing is an error
-void remove_tree(const std::filesystem::path& path);             ///< never follows symbolic links; missing is fine
-bool exists(const std::filesystem::path& path);                  ///< after following; a dangling link does not
-std::uint64_t file_size(const std::filesystem::path& path);      ///< Error(kNotFound) when missing
+void remove_file(const std::filesystem::path& path);         ///< a link itself, not its target; missing is an error
+void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
+bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
+std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
   std::string name;

@@ -19,10 +19,22 @@ struct Magic {
 };
 
 constexpr std::array<Magic, 17> kMagics = {{
-    {0x0000EF53, "ext4"},     {0x58465342, "xfs"},      {0x9123683E, "btrfs"},     {0x01021994, "tmpfs"},
-    {0x858458F6, "ramfs"},    {0x794C7630, "overlay"},  {0x2FC12FC1, "zfs"},       {0x0BD00BD0, "lustre"},
-    {0x47504653, "gpfs"},     {0x00006969, "nfs"},      {0x19830326, "beegfs"},    {0x65735546, "fuse"},
-    {0x00C36400, "ceph"},     {0x20030528, "orangefs"}, {0xFF534D42, "cifs"},      {0xFE534D42, "smb2"},
+    {0x0000EF53, "ext4"},
+    {0x58465342, "xfs"},
+    {0x9123683E, "btrfs"},
+    {0x01021994, "tmpfs"},
+    {0x858458F6, "ramfs"},
+    {0x794C7630, "overlay"},
+    {0x2FC12FC1, "zfs"},
+    {0x0BD00BD0, "lustre"},
+    {0x47504653, "gpfs"},
+    {0x00006969, "nfs"},
+    {0x19830326, "beegfs"},
+    {0x65735546, "fuse"},
+    {0x00C36400, "ceph"},
+    {0x20030528, "orangefs"},
+    {0xFF534D42, "cifs"},
+    {0xFE534D42, "smb2"},
     {0x01021997, "9p"},
 }};
 

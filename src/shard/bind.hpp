@@ -16,9 +16,9 @@ namespace cairn::shard {
 struct TensorRule {
   std::vector<Cut> cuts;
   Where where;
-  const FlatRule* flat = nullptr;     ///< the shard that `cuts` leave is cut again, as part of a flat buffer
-  std::string buffer;                 ///< tensors with equal text share the buffer
-  const RankBoxes* boxes = nullptr;   ///< explicit boxes; then no cuts and no flat
+  const FlatRule* flat = nullptr;    ///< the shard that `cuts` leave is cut again, as part of a flat buffer
+  std::string buffer;                ///< tensors with equal text share the buffer
+  const RankBoxes* boxes = nullptr;  ///< explicit boxes; then no cuts and no flat
 };
 
 struct TensorToBind {

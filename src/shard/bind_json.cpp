@@ -11,8 +11,8 @@ namespace {
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
 // The coordinates that hold layer or expert number `number` join the conditions.
-void add_place(const Placement& placement, const std::vector<std::vector<std::uint64_t>>& coordinates, std::uint64_t number,
-               const TensorToBind& tensor, Where& where) {
+void add_place(const Placement& placement, const std::vector<std::vector<std::uint64_t>>& coordinates,
+               std::uint64_t number, const TensorToBind& tensor, Where& where) {
   if (number >= coordinates.size() || coordinates[number].empty()) {
     fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));
   }
@@ -92,7 +92,8 @@ TensorRule JsonBinder::apply(const NameRule& rule, const Captures& captures, con
   if (!rule.flat) return out;
   out.flat = &*rule.flat;
   const auto& groups = groups_of_rule_[static_cast<std::size_t>(&rule - rules_.rules.data())];
-  out.buffer = fmt::format("{}|{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role, name_of(tensor.facts.parameter_dtype));
+  out.buffer = fmt::format("{}|{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role,
+                           name_of(tensor.facts.parameter_dtype));
   if (rule.flat->kind == FlatKind::kZero1 || rule.flat->kind == FlatKind::kZero3) {
     out.buffer = fmt::format("{}|{}|{}", rule.flat->key, tensor.section, tensor.facts.role);  // DeepSpeed mixes dtypes
   }

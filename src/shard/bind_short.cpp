@@ -25,11 +25,12 @@ ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
   const std::uint64_t chunks = rules.axes[form_.pp].size * form_.virtual_stages;
   if (chunks == 1 || model.layers == 0) return;
   if (model.layers % chunks != 0 && !form_.uneven) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, vpp={}); "
-                            "add `uneven`, or list the layers of each stage in a JSON layout",
-                            base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
-                            form_.virtual_stages));
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, vpp={}); "
+                    "add `uneven`, or list the layers of each stage in a JSON layout",
+                    base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
+                    form_.virtual_stages));
   }
   Placement placement;
   placement.axis = form_.pp;
@@ -92,8 +93,9 @@ void ShortBinder::place(const ShardRule& family, Where& where) const {
   if (family.expert < 0 || is_one(rules_, form_.ep)) return;
   const std::uint64_t ways = rules_.axes[form_.ep].size;
   if (model_.experts % ways != 0 && !form_.uneven) {
-    throw Error(ErrorKind::kUsage, fmt::format("layout '{}': the {} experts of the model do not divide by ep={}; add `uneven`",
-                                               base::printable(rules_.text), model_.experts, ways));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("layout '{}': the {} experts of the model do not divide by ep={}; add `uneven`",
+                            base::printable(rules_.text), model_.experts, ways));
   }
   const auto expert = static_cast<std::uint64_t>(family.expert);
   for (std::uint64_t at = 0; at < ways; ++at) {
@@ -135,8 +137,9 @@ void ShortBinder::add_notes(std::vector<std::string>& notes) const {
     notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {} ranks", rules_.world));
     return;
   }
-  notes.push_back(fmt::format("{} tensors are unknown to family {} and are cut on dimension 0 over {} ranks, the first is '{}'",
-                              unknown_count_, model_.family, rules_.world, base::printable(unknown_example_)));
+  notes.push_back(
+      fmt::format("{} tensors are unknown to family {} and are cut on dimension 0 over {} ranks, the first is '{}'",
+                  unknown_count_, model_.family, rules_.world, base::printable(unknown_example_)));
 }
 
 }  // namespace cairn::shard

@@ -30,7 +30,7 @@ class BoundMap {
   };
   struct Buffer {
     const FlatRule* rule = nullptr;
-    std::uint64_t itemsize_bits = 32;   ///< of the parameters
+    std::uint64_t itemsize_bits = 32;    ///< of the parameters
     std::vector<std::uint32_t> tensors;  ///< in buffer order
   };
   struct Item {
@@ -46,7 +46,8 @@ class BoundMap {
   std::uint32_t class_of(const TensorSpec& tensor, TensorRule&& rule);
   std::uint32_t where_of(Where&& where);
   void check_class(const ShardClass& shard, const std::string& name) const;
-  void check_cut(const ShardClass& shard, const Cut& cut, std::vector<std::uint64_t>& sizes, const std::string& name) const;
+  void check_cut(const ShardClass& shard, const Cut& cut, std::vector<std::uint64_t>& sizes,
+                 const std::string& name) const;
   [[nodiscard]] std::vector<Box> boxes_on(const ShardClass& shard, std::uint64_t rank) const;
   [[nodiscard]] bool is_on(const Where& where, std::uint64_t rank) const;
   void add_flat(const Buffer& buffer, RankView& view, std::vector<HeldTensor>& held) const;

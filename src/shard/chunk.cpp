@@ -62,23 +62,15 @@ std::vector<Range> simple_chunk(const ChunkSpec& spec, std::uint64_t n, std::uin
   const auto scaled_up = [&](Range r) { return Range{r.begin * spec.unit, r.end * spec.unit}; };
   std::vector<Range> out;
   switch (spec.kind) {
-    case ChunkKind::kEven:
-      append(out, scaled_up({units / ways * at, units / ways * (at + 1)}));
-      break;
-    case ChunkKind::kTorch:
-      append(out, scaled_up(torch_chunk(units, ways, at)));
-      break;
-    case ChunkKind::kBalanced:
-      append(out, scaled_up(balanced_chunk(units, ways, at)));
-      break;
+    case ChunkKind::kEven: append(out, scaled_up({units / ways * at, units / ways * (at + 1)})); break;
+    case ChunkKind::kTorch: append(out, scaled_up(torch_chunk(units, ways, at))); break;
+    case ChunkKind::kBalanced: append(out, scaled_up(balanced_chunk(units, ways, at))); break;
     case ChunkKind::kStrided:
       for (std::uint64_t piece = 0; piece < spec.split_factor; ++piece) {
         append(out, scaled_up(torch_chunk(units, ways * spec.split_factor, at + piece * ways)));
       }
       break;
-    case ChunkKind::kExplicit:
-      append(out, {spec.boundaries[at], spec.boundaries[at + 1]});
-      break;
+    case ChunkKind::kExplicit: append(out, {spec.boundaries[at], spec.boundaries[at + 1]}); break;
     case ChunkKind::kRows:
       for (const Range& range : spec.rows[at]) append(out, range);
       break;
@@ -115,14 +107,10 @@ std::string simple_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t
       if (n / spec.unit % ways == 0) return "";
       return spec.unit == 1 ? fmt::format("{} does not divide by {}", n, ways)
                             : fmt::format("{} units of {} do not divide by {}", n / spec.unit, spec.unit, ways);
-    case ChunkKind::kExplicit:
-      return explicit_problem(spec, n, ways);
-    case ChunkKind::kRows:
-      return rows_problem(spec, n, ways);
-    case ChunkKind::kStrided:
-      return base::try_mul(ways, spec.split_factor) ? "" : "its split factor is too large";
-    default:
-      return "";
+    case ChunkKind::kExplicit: return explicit_problem(spec, n, ways);
+    case ChunkKind::kRows: return rows_problem(spec, n, ways);
+    case ChunkKind::kStrided: return base::try_mul(ways, spec.split_factor) ? "" : "its split factor is too large";
+    default: return "";
   }
 }
 

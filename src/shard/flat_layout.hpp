@@ -73,7 +73,7 @@ struct MegatronOptions {
   std::uint64_t dp = 1;
   std::uint64_t bucket_size = 0;
   std::uint64_t start_alignment = 64;
-  std::uint64_t pad_to = 128;               ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
+  std::uint64_t pad_to = 128;                  ///< lcm(128, 65536) with pad_buckets_for_high_nccl_busbw
   std::vector<std::uint8_t> shared_embedding;  ///< by tensor: has a bucket of its own; empty: none
 };
 FlatBuffer megatron_buffer(std::span<const std::uint64_t> numels, const MegatronOptions& options);

@@ -20,9 +20,7 @@ class Layout {
   /// The JSON form. Throws Error(kUsage) naming the key.
   static Layout from_json(std::string_view text);
   /// `text` is a short form, or the path-independent JSON text when it begins with '{'.
-  static Layout from_text(std::string_view text) {
-    return text.starts_with('{') ? from_json(text) : parse(text);
-  }
+  static Layout from_text(std::string_view text) { return text.starts_with('{') ? from_json(text) : parse(text); }
 
   [[nodiscard]] int world_size() const;
   /// Text that gives this layout back through from_text.

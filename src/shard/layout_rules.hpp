@@ -49,11 +49,11 @@ enum class FlatKind { kZero1, kZero3, kFsdp1, kMegatron };
 struct FlatRule {
   FlatKind kind = FlatKind::kZero1;
   AxisGroup axes;
-  std::uint64_t alignment = 0;     ///< 0: the default of the kind
-  std::uint64_t bucket_size = 0;   ///< Megatron
-  std::uint64_t pad_to = 128;      ///< Megatron
-  bool use_orig_params = false;    ///< FSDP1
-  bool round_robin = false;        ///< ZeRO-1
+  std::uint64_t alignment = 0;    ///< 0: the default of the kind
+  std::uint64_t bucket_size = 0;  ///< Megatron
+  std::uint64_t pad_to = 128;     ///< Megatron
+  bool use_orig_params = false;   ///< FSDP1
+  bool round_robin = false;       ///< ZeRO-1
   /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every value
   /// of the captures has a buffer of its own. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;

@@ -131,7 +131,8 @@ std::uint64_t world_of(std::string_view layout, const Words& words) {
   std::uint64_t world = 1;
   for (const std::string_view axis : {"tp", "cp", "fsdp", "rep", "dp", "pp"}) {
     const auto next = base::try_mul(world, words.degree(axis));
-    if (!next || *next > std::numeric_limits<std::int32_t>::max()) fail(layout, "the degrees multiply to more than 2^31 ranks");
+    if (!next || *next > std::numeric_limits<std::int32_t>::max())
+      fail(layout, "the degrees multiply to more than 2^31 ranks");
     world = *next;
   }
   return world;

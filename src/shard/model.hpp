@@ -16,13 +16,13 @@ namespace cairn::shard {
 
 /// How tensor parallelism and the rest treat one tensor of a family.
 struct ShardRule {
-  int tp_dim = -1;              ///< dimension cut over tp; -1: replicated over tp
-  std::uint64_t unit = 1;       ///< elements of that dimension kept together by `uneven` (head_dim for q, k, v, o)
-  std::int64_t layer = -1;      ///< pipeline: layer number, or -1
-  bool first_stage = false;     ///< embeddings
-  bool last_stage = false;      ///< final norm, lm_head (a tied embedding sets both)
-  std::int64_t expert = -1;     ///< expert number, or -1: cut over ep by whole experts
-  std::uint64_t parts = 1;      ///< tp_dim is that many equal parts, each cut on its own (GPT-2's c_attn: Q | K | V)
+  int tp_dim = -1;                ///< dimension cut over tp; -1: replicated over tp
+  std::uint64_t unit = 1;         ///< elements of that dimension kept together by `uneven` (head_dim for q, k, v, o)
+  std::int64_t layer = -1;        ///< pipeline: layer number, or -1
+  bool first_stage = false;       ///< embeddings
+  bool last_stage = false;        ///< final norm, lm_head (a tied embedding sets both)
+  std::int64_t expert = -1;       ///< expert number, or -1: cut over ep by whole experts
+  std::uint64_t parts = 1;        ///< tp_dim is that many equal parts, each cut on its own (GPT-2's c_attn: Q | K | V)
   std::uint64_t scale_block = 0;  ///< a weight_scale_inv: one element for so many of the weight's tp_dim
   std::uint64_t scaled_size = 0;  ///< ... whose size is this
 };

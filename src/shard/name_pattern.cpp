@@ -59,7 +59,8 @@ bool NamePattern::has_capture(std::string_view name) const {
 bool NamePattern::match_from(std::size_t token, std::string_view rest, Captures& captures) const {
   if (token == tokens_.size()) return rest.empty();
   const Token& t = tokens_[token];
-  if (t.kind == Kind::kLiteral) return rest.starts_with(t.text) && match_from(token + 1, rest.substr(t.text.size()), captures);
+  if (t.kind == Kind::kLiteral)
+    return rest.starts_with(t.text) && match_from(token + 1, rest.substr(t.text.size()), captures);
   if (t.kind == Kind::kNumber) {
     std::uint64_t number = 0;
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);

@@ -12,11 +12,11 @@
 namespace cairn::shard {
 
 struct TensorFacts {
-  std::string_view parameter;   ///< the name of its parameter; its own when it speaks of no other
-  std::string role;             ///< the rest of the name, "/moment1_0"; empty for parameters
+  std::string_view parameter;     ///< the name of its parameter; its own when it speaks of no other
+  std::string role;               ///< the rest of the name, "/moment1_0"; empty for parameters
   bool follows_parameter = true;  ///< false: a scalar or of another shape than the parameter (beta1_pow_acc_0, step)
   DType parameter_dtype = DType::kF32;
-  std::uint64_t position = 0;   ///< order in flat buffers: that of the model, then of the list
+  std::uint64_t position = 0;  ///< order in flat buffers: that of the model, then of the list
 };
 
 /// One per tensor; the views point into `tensors`.

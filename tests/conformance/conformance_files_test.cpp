@@ -32,7 +32,10 @@ TEST(MpiioEngine, TakesHintsOfTheUser) {
   const SharedTempDir directory;
   const PosixAccess access;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  const EngineCase c{*communicator, "mpiio", directory.path(), access,
+  const EngineCase c{*communicator,
+                     "mpiio",
+                     directory.path(),
+                     access,
                      {{{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}, {"unknown_hint", "x"}}, true}};
   const std::vector<std::uint64_t> sizes = {300'000};
   const std::vector<io::EngineFile> files = {{directory / "f", 300'000}};

@@ -36,7 +36,8 @@ TEST_P(MemoryEngineConformance, Holds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, MemoryEngineConformance,
-                         testing::Combine(testing::Range(std::size_t{0}, engine_tests().size()), testing::Values(1, 2, 4, 7)),
+                         testing::Combine(testing::Range(std::size_t{0}, engine_tests().size()),
+                                          testing::Values(1, 2, 4, 7)),
                          [](const auto& param) {
                            return engine_tests()[std::get<0>(param.param)].name + "On" +
                                   std::to_string(std::get<1>(param.param));

@@ -88,7 +88,8 @@ std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::Engine
     }
     engine->read_round(ops);
     for (const io::ReadOp& op : ops) {
-      for (std::size_t i = 0; i < op.data.size(); ++i) wrong += op.data[i] != expected_byte(op.file, op.offset + i) ? 1 : 0;
+      for (std::size_t i = 0; i < op.data.size(); ++i)
+        wrong += op.data[i] != expected_byte(op.file, op.offset + i) ? 1 : 0;
       compared += op.data.size();
     }
   }
@@ -106,7 +107,8 @@ std::uint64_t compare_by_other_means(const EngineCase& c, const std::vector<io::
       base::Bytes data(range.end - range.begin);
       c.files.read(files[range.file].path, range.begin, data);
       std::uint64_t wrong = 0;
-      for (std::size_t i = 0; i < data.size(); ++i) wrong += data[i] != expected_byte(range.file, range.begin + i) ? 1 : 0;
+      for (std::size_t i = 0; i < data.size(); ++i)
+        wrong += data[i] != expected_byte(range.file, range.begin + i) ? 1 : 0;
       EXPECT_EQ(wrong, 0U) << files[range.file].path << " from byte " << range.begin;
       compared += data.size();
     }

@@ -33,7 +33,8 @@ void write_and_read_back(const EngineCase& c, const std::vector<EngineFile>& fil
   const int ranks = c.communicator.size();
   write_files(c, files, plan::ExtentMap(ranges, ranks, grain_bytes), window_bytes);
   EXPECT_EQ(compare_by_other_means(c, files, ranges), bytes_of(ranges));
-  EXPECT_EQ(read_and_compare(c, files, plan::ExtentMap(ranges, (ranks + 1) / 2, grain_bytes), window_bytes), bytes_of(ranges));
+  EXPECT_EQ(read_and_compare(c, files, plan::ExtentMap(ranges, (ranks + 1) / 2, grain_bytes), window_bytes),
+            bytes_of(ranges));
 }
 
 void random_files(const EngineCase& c) {
@@ -104,9 +105,11 @@ void an_existing_file_is_an_error(const EngineCase& c) {
   const auto files = files_of(c, {100, 200, 300});
   if (c.communicator.rank() == 0) c.files.create(files[1].path, 7);
   c.communicator.barrier();
-  const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{100, 200, 300}), c.communicator.size(), 10);
+  const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{100, 200, 300}), c.communicator.size(),
+                                10);
   const auto engine = c.make();
-  const std::string text = common_error(c.communicator, ErrorKind::kIo, [&] { engine->open_for_write(files, extents); });
+  const std::string text =
+      common_error(c.communicator, ErrorKind::kIo, [&] { engine->open_for_write(files, extents); });
   EXPECT_THAT(text, HasSubstr("model-1.safetensors"));
   EXPECT_THAT(text, HasSubstr("File exists"));
   if (c.communicator.rank() == 0) {
@@ -185,8 +188,9 @@ void wrong_operations_are_refused(const EngineCase& c) {
     const auto engine = c.make();
     engine->open_for_write(files, extents);
     const bool guilty = c.communicator.rank() == 0;
-    common_error(c.communicator, ErrorKind::kInternal,
-                 [&] { engine->write_round(guilty ? std::span<const io::WriteOp>(wrong[i]) : std::span<const io::WriteOp>()); });
+    common_error(c.communicator, ErrorKind::kInternal, [&] {
+      engine->write_round(guilty ? std::span<const io::WriteOp>(wrong[i]) : std::span<const io::WriteOp>());
+    });
   }
 }
 

@@ -11,7 +11,9 @@ class PosixAccess final : public FileAccess {
   void read(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> data) const override {
     os::File(path, os::OpenMode::kRead).read_at(data, offset);
   }
-  [[nodiscard]] std::uint64_t size_bytes(const std::filesystem::path& path) const override { return os::file_size(path); }
+  [[nodiscard]] std::uint64_t size_bytes(const std::filesystem::path& path) const override {
+    return os::file_size(path);
+  }
   void create(const std::filesystem::path& path, std::uint64_t size_bytes) const override {
     os::File(path, os::OpenMode::kCreateNew).set_size(size_bytes);
   }

@@ -28,7 +28,9 @@ Range torch_chunk(std::uint64_t n, std::uint64_t ranks, std::uint64_t rank) {
   return {std::min(n, rank * step), std::min(n, rank * step + step)};
 }
 
-Range balanced(std::uint64_t n, std::uint64_t ranks, std::uint64_t rank) { return {n * rank / ranks, n * (rank + 1) / ranks}; }
+Range balanced(std::uint64_t n, std::uint64_t ranks, std::uint64_t rank) {
+  return {n * rank / ranks, n * (rank + 1) / ranks};
+}
 
 Box whole_box(const StateTensor& tensor) { return {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}; }
 
@@ -43,7 +45,8 @@ std::vector<Box> cut_dim(const StateTensor& tensor, std::size_t dim, Range range
 /// One box per element would do for a flat range; whole rows of a 2-d tensor keep their number sane.
 std::vector<Box> flat_boxes(const StateTensor& tensor, Range range) {
   std::vector<Box> boxes;
-  const std::uint64_t row = tensor.shape.empty() ? 1 : elements(tensor.shape) / std::max<std::uint64_t>(tensor.shape[0], 1);
+  const std::uint64_t row =
+      tensor.shape.empty() ? 1 : elements(tensor.shape) / std::max<std::uint64_t>(tensor.shape[0], 1);
   if (tensor.shape.size() != 2) return cut_dim(tensor, 0, {(range.begin + row - 1) / row, (range.end + row - 1) / row});
   for (std::uint64_t at = range.begin; at < range.end;) {
     const std::uint64_t column = at % row;

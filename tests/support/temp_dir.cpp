@@ -10,7 +10,10 @@
 namespace cairn::test {
 
 std::filesystem::path make_temp_directory() {
-  std::string name = (std::filesystem::current_path() / "tmp-XXXXXX").string();
+  const char* base = std::getenv("CAIRN_TEST_TMP");
+  const bool elsewhere = base != nullptr && std::filesystem::is_directory(base);
+  std::string name =
+      ((elsewhere ? std::filesystem::path(base) : std::filesystem::current_path()) / "cairn-test-XXXXXX").string();
   if (::mkdtemp(name.data()) == nullptr) {
     throw std::runtime_error("cannot make a directory " + name);
   }

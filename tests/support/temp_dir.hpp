@@ -1,4 +1,5 @@
-// A directory for one test, below the current directory (each ctest entry has its own), removed with the object.
+// A directory for one test, removed with the object: below the current directory (each ctest entry has its own), or below
+// CAIRN_TEST_TMP where that is a directory.
 #pragma once
 
 #include <filesystem>

@@ -65,13 +65,15 @@ void add_experts(ModelBuilder& builder, const Decoder& d, const Experts& moe, co
 Model deepseek_v3_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("deepseek_v3", config, layers);
   const Decoder d = read_decoder(config);
-  const Latent attention{config.number("q_lora_rank", 0), config.number("kv_lora_rank"), config.number("qk_nope_head_dim"),
-                         config.number("qk_rope_head_dim"), config.number("v_head_dim")};
+  const Latent attention{config.number("q_lora_rank", 0), config.number("kv_lora_rank"),
+                         config.number("qk_nope_head_dim"), config.number("qk_rope_head_dim"),
+                         config.number("v_head_dim")};
   const Experts moe{config.count("n_routed_experts"), config.number("moe_intermediate_size"),
                     config.number("n_shared_experts", 0)};
   const std::uint64_t dense_layers = config.number("first_k_dense_replace", 0);
   const std::uint64_t sparse_step = std::max<std::uint64_t>(1, config.number("moe_layer_freq", 1));
-  const std::uint64_t predictors = config.has("num_nextn_predict_layers") ? config.number("num_nextn_predict_layers", 0) : 0;
+  const std::uint64_t predictors =
+      config.has("num_nextn_predict_layers") ? config.number("num_nextn_predict_layers", 0) : 0;
   builder.set_experts(moe.count);
   add_embedding(builder, d);
   for (std::uint64_t layer = 0; layer < builder.layers() + predictors; ++layer) {

@@ -74,7 +74,8 @@ TEST_F(EngineOnOmpio, InjectedFailuresReachAllRanks) {
   }
   save.save();
   os::set_faults("read:short=100:rank=" + last);
-  EXPECT_THAT(common_error(*communicator_, ErrorKind::kIo, [&] { static_cast<void>(save.load()); }), HasSubstr("cannot read"));
+  EXPECT_THAT(common_error(*communicator_, ErrorKind::kIo, [&] { static_cast<void>(save.load()); }),
+              HasSubstr("cannot read"));
 }
 
 }  // namespace

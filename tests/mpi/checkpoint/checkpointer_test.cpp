@@ -7,8 +7,8 @@
 #include "cairn/checkpoint.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
-#include "shared_temp_dir.hpp"
 #include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
 
 namespace cairn::test {
 namespace {
@@ -140,9 +140,9 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   checkpointer.save(1, state.sources());
   const std::string last = std::to_string(world.ranks - 1);
   std::uint64_t step = 1;
-  for (const std::string& rule : {"write:path=.safetensors:rank=" + last, std::string("write:path=.safetensors:rank=0:errno=ENOSPC"),
-                                  "fsync:path=.safetensors:rank=" + last, "commit.manifest:rank=" + last,
-                                  std::string("commit.rename:rank=0")}) {
+  for (const std::string& rule :
+       {"write:path=.safetensors:rank=" + last, std::string("write:path=.safetensors:rank=0:errno=ENOSPC"),
+        "fsync:path=.safetensors:rank=" + last, "commit.manifest:rank=" + last, std::string("commit.rename:rank=0")}) {
     os::set_faults(rule);
     const std::string message = message_of([&] { checkpointer.save(++step, state.sources()); });
     os::set_faults("");

@@ -53,8 +53,7 @@ void each_rank_alone(Communicator& communicator) {
     });
     EXPECT_TRUE(outcome.failed);
     EXPECT_EQ(outcome.kind, ErrorKind::kIntegrity);
-    EXPECT_EQ(outcome.text,
-              ranks_text("block 7 is broken", "rank " + std::to_string(failing), communicator.size()));
+    EXPECT_EQ(outcome.text, ranks_text("block 7 is broken", "rank " + std::to_string(failing), communicator.size()));
   }
 }
 
@@ -115,9 +114,12 @@ void only_the_root_works(Communicator& communicator) {
 }  // namespace
 
 std::vector<CommCase> agree_cases() {
-  return {{"NobodyFails", nobody_fails},          {"EachRankAlone", each_rank_alone},
-          {"SeveralRanks", several_ranks},        {"ForeignExceptions", foreign_exceptions},
-          {"EmptyAndLongTexts", empty_and_long_texts}, {"OnlyTheRootWorks", only_the_root_works}};
+  return {{"NobodyFails", nobody_fails},
+          {"EachRankAlone", each_rank_alone},
+          {"SeveralRanks", several_ranks},
+          {"ForeignExceptions", foreign_exceptions},
+          {"EmptyAndLongTexts", empty_and_long_texts},
+          {"OnlyTheRootWorks", only_the_root_works}};
 }
 
 }  // namespace cairn::test

@@ -95,11 +95,12 @@ void exchange(Communicator& communicator, std::size_t (*size_of)(int from, int t
 void all_to_all_patterns(Communicator& communicator) {
   exchange(communicator, [](int, int, int) { return std::size_t{0}; });
   exchange(communicator, [](int, int, int) { return std::size_t{16}; });
-  exchange(communicator, [](int from, int to, int) { return index(from * 7 + to * 3) % 11; });          // some zero
-  exchange(communicator, [](int from, int to, int ranks) { return index((from + 1) % ranks == to ? 100 : 0); });  // ring
-  exchange(communicator, [](int from, int to, int) { return index(from == to ? 50 : 0); });             // to itself only
-  exchange(communicator, [](int from, int, int) { return index(from == 0 ? 100 : 0); });               // from one only
-  exchange(communicator, [](int, int to, int ranks) { return index(to == ranks - 1 ? 100 : 0); });     // to one only
+  exchange(communicator, [](int from, int to, int) { return index(from * 7 + to * 3) % 11; });  // some zero
+  exchange(communicator,
+           [](int from, int to, int ranks) { return index((from + 1) % ranks == to ? 100 : 0); });  // ring
+  exchange(communicator, [](int from, int to, int) { return index(from == to ? 50 : 0); });         // to itself only
+  exchange(communicator, [](int from, int, int) { return index(from == 0 ? 100 : 0); });            // from one only
+  exchange(communicator, [](int, int to, int ranks) { return index(to == ranks - 1 ? 100 : 0); });  // to one only
   EXPECT_THROW(communicator.all_to_all(std::vector<Bytes>(index(communicator.size() + 1))), Error);
 }
 
@@ -200,7 +201,8 @@ void subgroups(Communicator& communicator) {
 Bytes pattern(int from, int to, std::size_t size) {
   Bytes bytes(size);
   for (std::size_t at = 0; at < size; ++at) {
-    bytes[at] = static_cast<std::byte>((static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to) * 17 + at * 7) & 0xff);
+    bytes[at] = static_cast<std::byte>(
+        (static_cast<std::size_t>(from) * 31 + static_cast<std::size_t>(to) * 17 + at * 7) & 0xff);
   }
   return bytes;
 }

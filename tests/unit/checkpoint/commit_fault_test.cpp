@@ -62,9 +62,10 @@ TEST_P(CommitStep, NamedStepsAfterTheRename) {
 
 TEST_P(CommitStep, WritingTheData) {
   const std::string rank = ":rank=" + std::to_string(GetParam());
-  for (const std::string& rule : {"write" + rank + ":path=.safetensors", "write" + rank + ":path=.safetensors:errno=ENOSPC",
-                                  "write" + rank + ":path=.safetensors:after=2", "open" + rank + ":path=.safetensors",
-                                  "fsync" + rank + ":path=.safetensors"}) {
+  for (const std::string& rule :
+       {"write" + rank + ":path=.safetensors", "write" + rank + ":path=.safetensors:errno=ENOSPC",
+        "write" + rank + ":path=.safetensors:after=2", "open" + rank + ":path=.safetensors",
+        "fsync" + rank + ":path=.safetensors"}) {
     expect_failed_save_harms_nothing(rule, false);
   }
 }
@@ -72,8 +73,9 @@ TEST_P(CommitStep, WritingTheData) {
 INSTANTIATE_TEST_SUITE_P(OnRank, CommitStep, testing::Values(0, 2));
 
 TEST(CommitFault, OwnFilesOnRankZero) {
-  for (const char* rule : {"open:path=cairn.json", "write:path=cairn.json", "fsync:path=cairn.json", "write:path=cairn.blocks",
-                           "fsync:path=cairn.blocks:errno=ENOSPC", "mkdir:path=checkpoint-2.partial", "rename:path=checkpoint-2"}) {
+  for (const char* rule :
+       {"open:path=cairn.json", "write:path=cairn.json", "fsync:path=cairn.json", "write:path=cairn.blocks",
+        "fsync:path=cairn.blocks:errno=ENOSPC", "mkdir:path=checkpoint-2.partial", "rename:path=checkpoint-2"}) {
     expect_failed_save_harms_nothing(rule, false);
   }
 }

@@ -92,7 +92,8 @@ TEST(Integrity, ADamagedBlockIsNotLoaded) {
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kIntegrity);
     EXPECT_NE(std::string(error.what()).find(opened.stored.files[0].name), std::string::npos) << error.what();
-    EXPECT_NE(std::string(error.what()).find("block " + std::to_string((size - 1) / 4096)), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("block " + std::to_string((size - 1) / 4096)), std::string::npos)
+        << error.what();
   }
 }
 
@@ -119,10 +120,10 @@ TEST(Integrity, EveryOtherFaultIsNamed) {
   expect_fault("cairn.blocks", [](const fs::path& d) { flip_bit(d / "cairn.blocks", 300); });
   expect_fault("cairn.blocks", [](const fs::path& d) { fs::remove(d / "cairn.blocks"); });
   expect_fault("cairn.json", [](const fs::path& d) { write_file(d / "cairn.json", "{"); });
-  expect_fault("model.safetensors.index.json", [](const fs::path& d) { flip_bit(d / "model.safetensors.index.json", 1000); });
-  expect_fault("model-00001-of-00099", [&](const fs::path& d) {
-    fs::copy(first_model_file(d), d / "model-00001-of-00099.safetensors");
-  });
+  expect_fault("model.safetensors.index.json",
+               [](const fs::path& d) { flip_bit(d / "model.safetensors.index.json", 1000); });
+  expect_fault("model-00001-of-00099",
+               [&](const fs::path& d) { fs::copy(first_model_file(d), d / "model-00001-of-00099.safetensors"); });
 }
 
 }  // namespace

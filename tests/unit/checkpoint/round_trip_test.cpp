@@ -7,7 +7,8 @@
 namespace cairn::test {
 namespace {
 
-constexpr Cut kCuts[] = {Cut::kReplicated, Cut::kRows, Cut::kColumns, Cut::kFlat, Cut::kGrid, Cut::kOneRank, Cut::kMixed};
+constexpr Cut kCuts[] = {Cut::kReplicated, Cut::kRows,    Cut::kColumns, Cut::kFlat,
+                         Cut::kGrid,       Cut::kOneRank, Cut::kMixed};
 
 TEST(RoundTrip, EveryCutSavesAndEveryOtherLoads) {
   const TempDir root;

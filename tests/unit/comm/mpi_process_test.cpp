@@ -78,7 +78,8 @@ TEST_F(MpiIoDeathTest, ASessionTakesRomio) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
 TEST_F(MpiIoDeathTest, RomioCanBePreferredAfterInit) {
@@ -88,7 +89,8 @@ TEST_F(MpiIoDeathTest, RomioCanBePreferredAfterInit) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
 TEST_F(MpiIoDeathTest, AskingFirstDoesNotFixTheChoice) {
@@ -99,7 +101,8 @@ TEST_F(MpiIoDeathTest, AskingFirstDoesNotFixTheChoice) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
 TEST_F(MpiIoDeathTest, RomioCanBePreferredWhileAToolHoldsTheToolInterface) {
@@ -111,7 +114,8 @@ TEST_F(MpiIoDeathTest, RomioCanBePreferredWhileAToolHoldsTheToolInterface) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
 TEST_F(MpiIoDeathTest, ASessionTakesRomioWhileAToolHoldsTheToolInterface) {
@@ -124,7 +128,8 @@ TEST_F(MpiIoDeathTest, ASessionTakesRomioWhileAToolHoldsTheToolInterface) {
     open_a_file();
     say_which_and_exit();
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(0), std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(0),
+              std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
 TEST_F(MpiIoDeathTest, TooLateIsSaid) {
@@ -191,7 +196,8 @@ TEST_F(MpiProcessDeathTest, TheWatchdogEndsTheJob) {
     base::Bytes byte(1);
     communicator->receive(byte, 0, 0)->wait();  // nobody sends
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(kWatchdogExitCode), "no progress for 0.3 s in phase 'exchange' on rank 0 of 1");
+  EXPECT_EXIT(run(), testing::ExitedWithCode(kWatchdogExitCode),
+              "no progress for 0.3 s in phase 'exchange' on rank 0 of 1");
 }
 
 TEST_F(MpiProcessDeathTest, AnAbandonedMessageAborts) {
@@ -202,7 +208,9 @@ TEST_F(MpiProcessDeathTest, AnAbandonedMessageAborts) {
     communicator->receive(byte, 0, 0).reset();
     std::_Exit(0);
   };
-  EXPECT_EXIT(run(), [](int status) { return status != 0; }, "receive of 1 bytes on rank 0 from rank 0 with tag 0 was abandoned");
+  EXPECT_EXIT(
+      run(), [](int status) { return status != 0; },
+      "receive of 1 bytes on rank 0 from rank 0 with tag 0 was abandoned");
 }
 
 TEST(MpiProcess, CommunicatorsNeedARunningMpi) {

@@ -36,7 +36,8 @@ TEST_P(SimulatedCommCases, Pass) {
 INSTANTIATE_TEST_SUITE_P(ByRanks, SimulatedCommCases,
                          testing::Combine(testing::ValuesIn(test::comm_cases()), testing::Values(1, 2, 4, 7, 16)),
                          [](const testing::TestParamInfo<Parameter>& parameter) {
-                           return std::string(std::get<0>(parameter.param).name) + "On" + std::to_string(std::get<1>(parameter.param));
+                           return std::string(std::get<0>(parameter.param).name) + "On" +
+                                  std::to_string(std::get<1>(parameter.param));
                          });
 
 /// The error of a run, as text.
@@ -174,7 +175,9 @@ TEST(Simulated, AgreementAndMessagesOnManyRanks) {
   EXPECT_EQ(agreed, kRanks);
 }
 
-TEST(Simulated, NeedsARank) { EXPECT_THROW(run_simulated(0, [](Communicator&) {}), Error); }
+TEST(Simulated, NeedsARank) {
+  EXPECT_THROW(run_simulated(0, [](Communicator&) {}), Error);
+}
 
 using SimulatedDeathTest = testing::Test;
 

@@ -83,7 +83,8 @@ Box random_around(std::mt19937_64& random, const Box& whole, const Box& inner, D
     }
     const std::uint64_t end = inner.offset[d] + inner.shape[d];
     out.offset[d] = uniform(random, 0, 2) == 0 ? inner.offset[d] : uniform(random, whole.offset[d], inner.offset[d]);
-    const std::uint64_t new_end = uniform(random, 0, 2) == 0 ? end : uniform(random, end, whole.offset[d] + whole.shape[d]);
+    const std::uint64_t new_end =
+        uniform(random, 0, 2) == 0 ? end : uniform(random, end, whole.offset[d] + whole.shape[d]);
     out.shape[d] = new_end - out.offset[d];
   }
   return out;
@@ -172,7 +173,8 @@ std::vector<base::Bytes> memory_of(const ExchangeCase& c, int rank) {
         common.shape[d] = begin < end ? end - begin : 0;
       }
       if (empty) continue;
-      copy_elements(tensor.dtype, common, box.box, c.files[box.file].data() + box.offset_bytes, part.memory_box, bytes.data());
+      copy_elements(tensor.dtype, common, box.box, c.files[box.file].data() + box.offset_bytes, part.memory_box,
+                    bytes.data());
     }
     memory.push_back(std::move(bytes));
   }
@@ -251,7 +253,8 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
     base::Bytes buffer;
     for (const plan::Extent& part : mine ? window->parts : std::vector<plan::Extent>{}) {
       const auto from = c.files[part.file].begin();
-      buffer.insert(buffer.end(), from + static_cast<std::ptrdiff_t>(part.begin), from + static_cast<std::ptrdiff_t>(part.end));
+      buffer.insert(buffer.end(), from + static_cast<std::ptrdiff_t>(part.begin),
+                    from + static_cast<std::ptrdiff_t>(part.end));
     }
     arrived += exchange.scatter(round, {window, buffer}, views);
   }

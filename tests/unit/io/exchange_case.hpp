@@ -19,19 +19,19 @@ namespace cairn::test {
 
 struct ExchangeShape {
   int ranks = 1;
-  int workers = 1;                  ///< ranks that own extents
+  int workers = 1;  ///< ranks that own extents
   std::uint64_t grain_bytes = 64;
   std::uint64_t window_bytes = 256;
   std::uint64_t buffer_bytes = 1ULL << 20;
   std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly
-  bool replicas = false;            ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
+  bool replicas = false;  ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
 };
 
 struct ExchangeCase {
   ExchangeShape shape;
   format::StoredCheckpoint stored;
-  std::vector<base::Bytes> files;                           ///< what they hold
-  std::vector<std::vector<plan::MemoryPart>> parts;         ///< by rank; part i has local number i
+  std::vector<base::Bytes> files;                    ///< what they hold
+  std::vector<std::vector<plan::MemoryPart>> parts;  ///< by rank; part i has local number i
 };
 
 ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape);

@@ -114,8 +114,11 @@ TEST(Exchange, TellsAllRanksOfAMemoryBoxThatIsTooSmall) {
     base::Bytes memory(7);
     base::Bytes buffer(8);
     const std::span<const std::byte> view = memory;
-    const WindowBuffer window = communicator.rank() == 0 ? WindowBuffer{&exchange.windows()[0], buffer} : WindowBuffer{};
-    EXPECT_THAT(message_of([&] { exchange.gather(0, {&view, 1}, window); }),
+    const WindowBuffer window =
+        communicator.rank() == 0 ? WindowBuffer{&exchange.windows()[0], buffer} : WindowBuffer{};
+    EXPECT_THAT(message_of([&] {
+                  exchange.gather(0, {&view, 1}, window);
+                }),
                 testing::HasSubstr("memory box 0 has 7 bytes where its transfers need 8 (rank 1)"));
   });
 }
@@ -127,7 +130,9 @@ TEST(Exchange, RefusesAWindowThatIsNotItsOwn) {
     base::Bytes memory(8);
     base::Bytes buffer(7);
     const std::span<const std::byte> view = memory;
-    EXPECT_THAT(message_of([&] { exchange.gather(0, {&view, 1}, {&exchange.windows()[0], buffer}); }),
+    EXPECT_THAT(message_of([&] {
+                  exchange.gather(0, {&view, 1}, {&exchange.windows()[0], buffer});
+                }),
                 testing::HasSubstr("round 0 needs a window of 8 bytes"));
   });
 }

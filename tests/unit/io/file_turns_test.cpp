@@ -19,7 +19,8 @@ TEST(FileTurns, KeepApartFilesThatShareARank) {
     const int ranks = static_cast<int>(test::uniform(random, 1, 40));
     const auto files = static_cast<std::uint32_t>(test::uniform(random, 1, 60));
     std::vector<std::uint64_t> sizes;
-    for (std::uint32_t f = 0; f < files; ++f) sizes.push_back(test::uniform(random, 0, 3) == 0 ? 0 : test::uniform(random, 1, 500));
+    for (std::uint32_t f = 0; f < files; ++f)
+      sizes.push_back(test::uniform(random, 0, 3) == 0 ? 0 : test::uniform(random, 1, 500));
     const plan::ExtentMap extents(plan::whole_files(sizes), ranks, 16);
     std::map<std::uint32_t, std::set<int>> opened;
     for (int rank = 0; rank < ranks; ++rank) {

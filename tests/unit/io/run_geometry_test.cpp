@@ -29,7 +29,8 @@ BytePairs bytes_by_cursor(const RunGeometry& geometry, std::uint64_t first, std:
     const RunBatch batch = cursor.next();
     for (std::uint64_t r = 0; r < batch.count; ++r) {
       for (std::uint64_t i = 0; i < batch.length_bytes; ++i) {
-        out.emplace_back(batch.file_offset + r * batch.file_stride + i, batch.memory_offset + r * batch.memory_stride + i);
+        out.emplace_back(batch.file_offset + r * batch.file_stride + i,
+                         batch.memory_offset + r * batch.memory_stride + i);
       }
     }
   }
@@ -84,7 +85,8 @@ TEST(RunGeometry, GivesTheRunsOfThePlanFromAnyPosition) {
 }
 
 TEST(RunGeometry, HandsRowsOutInOneBatch) {
-  const plan::RunSpace columns{DType::kBF16, {{0, 0}, {1000, 4096}}, 8, {{0, 1024}, {1000, 1024}}, {{0, 1024}, {1000, 1024}}};
+  const plan::RunSpace columns{
+      DType::kBF16, {{0, 0}, {1000, 4096}}, 8, {{0, 1024}, {1000, 1024}}, {{0, 1024}, {1000, 1024}}};
   const RunGeometry geometry(columns);
   EXPECT_EQ(geometry.run_bytes(), 2048U);
   RunCursor cursor(geometry, 0, geometry.bytes());
@@ -121,10 +123,10 @@ TEST(RunGeometry, TakesScalarsAndEmptyRegions) {
 }
 
 TEST(RunGeometry, RefusesWhatCannotBe) {
-  EXPECT_THROW(RunGeometry({DType::kF32, {{0}, {4}}, 0, {{0}, {8}}, {{2}, {4}}}), Error);    // outside the stored box
-  EXPECT_THROW(RunGeometry({DType::kF32, {{0}, {8}}, 0, {{3}, {4}}, {{2}, {4}}}), Error);    // before the memory box
+  EXPECT_THROW(RunGeometry({DType::kF32, {{0}, {4}}, 0, {{0}, {8}}, {{2}, {4}}}), Error);  // outside the stored box
+  EXPECT_THROW(RunGeometry({DType::kF32, {{0}, {8}}, 0, {{3}, {4}}, {{2}, {4}}}), Error);  // before the memory box
   EXPECT_THROW(RunGeometry({DType::kF32, {{0}, {8}}, 0, {{0, 0}, {4, 1}}, {{2}, {1}}}), Error);
-  EXPECT_THROW(RunGeometry({DType::kF4, {{0}, {8}}, 0, {{0}, {8}}, {{1}, {4}}}), Error);     // cuts a byte
+  EXPECT_THROW(RunGeometry({DType::kF4, {{0}, {8}}, 0, {{0}, {8}}, {{1}, {4}}}), Error);  // cuts a byte
   EXPECT_NO_THROW(RunGeometry({DType::kF4, {{0}, {8}}, 0, {{0}, {8}}, {{2}, {4}}}));
   const RunGeometry four({DType::kU8, {{0}, {4}}, 0, {{0}, {4}}, {{0}, {4}}});
   EXPECT_THROW(RunCursor(four, 3, 2), Error);

@@ -64,7 +64,8 @@ TEST(Rename, FilesAndDirectories) {
   EXPECT_FALSE(os::exists(dir / "partial"));
   EXPECT_TRUE(os::exists(dir / "final/f"));
   make_directory(dir / "partial");
-  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "partial", dir / "final"); }), HasSubstr("Directory not empty"));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "partial", dir / "final"); }),
+              HasSubstr("Directory not empty"));
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "none", dir / "x"); }),
               HasSubstr("rename of '" + (dir / "none").string() + "' to '" + (dir / "x").string() + "' failed"));
   const Faults faults("rename:path=target");
@@ -191,7 +192,10 @@ TEST(ListDirectory, SortedWithKindAndSize) {
   ASSERT_EQ(::mkfifo((dir / "fifo").c_str(), 0600), 0);
   std::vector<std::string> found;
   for (const DirectoryEntry& entry : list_directory(dir.path())) {
-    found.push_back(entry.name + (entry.is_directory ? " directory " : entry.is_regular ? " file " : " other ") +
+    found.push_back(entry.name +
+                    (entry.is_directory ? " directory "
+                     : entry.is_regular ? " file "
+                                        : " other ") +
                     std::to_string(entry.size_bytes));
   }
   EXPECT_THAT(found, testing::ElementsAre("B file 0", "a directory 0", "b file 4", "dangling other 0", "fifo other 0",

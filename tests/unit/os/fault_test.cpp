@@ -81,8 +81,8 @@ TEST(Fault, PathMustContain) {
 }
 
 TEST(Fault, EachErrno) {
-  const std::pair<const char*, int> known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
-                                               {"ENOENT", ENOENT}, {"EACCES", EACCES}};
+  const std::pair<const char*, int> known[] = {
+      {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"ENOENT", ENOENT}, {"EACCES", EACCES}};
   for (const auto& [name, number] : known) {
     const Faults faults(std::string("write:errno=") + name);
     EXPECT_THAT(errors_of(2, "write"), ElementsAre(number, number)) << name;
@@ -128,7 +128,8 @@ TEST(Fault, NewRulesReplaceTheOld) {
 
 TEST(Fault, StepsThrow) {
   const Faults faults("commit.manifest:rank=0:times=1:errno=ENOSPC");
-  const std::string text = error_of(ErrorKind::kIo, [] { fault_point("commit.manifest", "root/checkpoint-1.partial"); });
+  const std::string text =
+      error_of(ErrorKind::kIo, [] { fault_point("commit.manifest", "root/checkpoint-1.partial"); });
   EXPECT_THAT(text, HasSubstr("commit.manifest"));
   EXPECT_THAT(text, HasSubstr("root/checkpoint-1.partial"));
   EXPECT_THAT(text, HasSubstr("No space left on device"));
@@ -137,15 +138,24 @@ TEST(Fault, StepsThrow) {
 }
 
 TEST(Fault, UnreadableRulesAreUsageErrors) {
-  const std::pair<const char*, const char*> bad[] = {
-      {"wirte", "unknown operation"},        {"write:rank", "no number in 'rank'"}, {"write:rank=-1", "no number"},
-      {"write:rank=99999999999", "no number"}, {"write:after=x", "no number in 'after'"},
-      {"write:times=1x", "no number in 'times'"}, {"write:times=", "no number in 'times'"},
-      {"write:path=", "empty path"},         {"write:errno=EWHAT", "unknown errno"}, {"write:errno", "unknown errno"},
-      {"write:short=0", "short=0"},          {"fsync:short=3", "short for an operation"},
-      {"write:kill=0", "unknown key"},       {"write:colour=red", "unknown key"},    {"write:", "unknown key"},
-      {"write:kill:errno=EIO", "more than one of"}, {":rank=1", "unknown operation"},
-      {"read;write:rank=x", "fault rule 'write:rank=x'"}};
+  const std::pair<const char*, const char*> bad[] = {{"wirte", "unknown operation"},
+                                                     {"write:rank", "no number in 'rank'"},
+                                                     {"write:rank=-1", "no number"},
+                                                     {"write:rank=99999999999", "no number"},
+                                                     {"write:after=x", "no number in 'after'"},
+                                                     {"write:times=1x", "no number in 'times'"},
+                                                     {"write:times=", "no number in 'times'"},
+                                                     {"write:path=", "empty path"},
+                                                     {"write:errno=EWHAT", "unknown errno"},
+                                                     {"write:errno", "unknown errno"},
+                                                     {"write:short=0", "short=0"},
+                                                     {"fsync:short=3", "short for an operation"},
+                                                     {"write:kill=0", "unknown key"},
+                                                     {"write:colour=red", "unknown key"},
+                                                     {"write:", "unknown key"},
+                                                     {"write:kill:errno=EIO", "more than one of"},
+                                                     {":rank=1", "unknown operation"},
+                                                     {"read;write:rank=x", "fault rule 'write:rank=x'"}};
   for (const auto& [rule, reason] : bad) {
     EXPECT_THAT(error_of(ErrorKind::kUsage, [&, text = rule] { set_faults(text); }), HasSubstr(reason)) << rule;
   }

@@ -127,7 +127,11 @@ TEST(File, TransfersAboveTheKernelsLimitGoOn) {
   file.write_at({static_cast<const std::byte*>(memory), kBytes}, 0);
   const Faults faults("write:after=2");  // two calls were enough, and needed
   file.write_at({static_cast<const std::byte*>(memory), kBytes}, 0);
-  EXPECT_NE(error_of(ErrorKind::kIo, [&] { file.write_at({static_cast<const std::byte*>(memory), 1}, 0); }), "no error");
+  EXPECT_NE(error_of(ErrorKind::kIo,
+                     [&] {
+                       file.write_at({static_cast<const std::byte*>(memory), 1}, 0);
+                     }),
+            "no error");
   ::munmap(memory, kBytes);
 }
 
@@ -154,8 +158,9 @@ TEST(File, ErrorsOfTransfersNameOffsetAndRest) {
   const TempDir dir;
   File file(dir / "f", OpenMode::kCreateNew);
   const Faults faults("write:short=300;write:errno=ENOSPC:after=1;read:errno=EIO");
-  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { file.write_at(some_bytes(1000), 5); }),
-              HasSubstr("write of 700 bytes at offset 305 to '" + (dir / "f").string() + "' failed: No space left on device"));
+  EXPECT_THAT(
+      error_of(ErrorKind::kIo, [&] { file.write_at(some_bytes(1000), 5); }),
+      HasSubstr("write of 700 bytes at offset 305 to '" + (dir / "f").string() + "' failed: No space left on device"));
   Bytes data(10);
   const File reader(dir / "f", OpenMode::kRead);
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { reader.read_at(data, 3); }),
@@ -164,7 +169,8 @@ TEST(File, ErrorsOfTransfersNameOffsetAndRest) {
 
 TEST(File, RealErrorsAreErrors) {
   File full("/dev/full", OpenMode::kWrite);
-  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { full.write_at(some_bytes(10), 0); }), HasSubstr("No space left on device"));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { full.write_at(some_bytes(10), 0); }),
+              HasSubstr("No space left on device"));
   const TempDir dir;
   File reader;
   File(dir / "f", OpenMode::kCreateNew).write_at(some_bytes(1), 0);
@@ -181,7 +187,8 @@ TEST(File, EachOperationHasItsFault) {
     const Faults faults(rules);
     return error_of(ErrorKind::kIo, call);
   };
-  EXPECT_THAT(text_with("open:errno=EACCES", [&] { File(dir / "f", OpenMode::kRead); }), HasSubstr("Permission denied"));
+  EXPECT_THAT(text_with("open:errno=EACCES", [&] { File(dir / "f", OpenMode::kRead); }),
+              HasSubstr("Permission denied"));
   EXPECT_THAT(text_with("fsync:errno=EDQUOT", [&] { file.sync(); }), HasSubstr("fsync of '"));
   EXPECT_THAT(text_with("truncate", [&] { file.set_size(9); }), HasSubstr("setting the size to 9 bytes of '"));
   EXPECT_THAT(text_with("truncate:errno=ENOSPC", [&] { file.reserve(9); }), HasSubstr("reserving 9 bytes for '"));
@@ -260,7 +267,8 @@ TEST(ReplaceFile, IsOldAfterEachFailureAndLeavesNothing) {
     const std::string rules = std::string(rule) == "write:after=1" ? "write:short=1;write:after=1" : rule;
     {
       const Faults faults(rules);
-      EXPECT_NE(error_of(ErrorKind::kIo, [&] { replace_file(dir / "f", base::as_bytes("newer")); }), "no error") << rules;
+      EXPECT_NE(error_of(ErrorKind::kIo, [&] { replace_file(dir / "f", base::as_bytes("newer")); }), "no error")
+          << rules;
     }
     EXPECT_EQ(read_text(dir / "f", 10), "old") << rules;
     EXPECT_EQ(entries_in(dir.path()), 1U) << rules;

@@ -75,7 +75,8 @@ TEST(ShortForm, Errors) {
   const std::vector<std::pair<const char*, const char*>> cases{
       {"", "a word is missing; allowed: tp, pp"},
       {"tp=2,", "a word is missing"},
-      {"tq=2", "unknown word 'tq=2'; allowed: tp, pp, dp, ep, cp, etp, fsdp, rep, vpp (each =N with N >= 1), zero=0..3"},
+      {"tq=2",
+       "unknown word 'tq=2'; allowed: tp, pp, dp, ep, cp, etp, fsdp, rep, vpp (each =N with N >= 1), zero=0..3"},
       {"tp", "unknown word 'tp'; allowed"},
       {"uneven=1", "unknown word 'uneven=1'"},
       {"tp=0", "must be at least 1"},

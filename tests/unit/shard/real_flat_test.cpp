@@ -53,9 +53,12 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
   const auto world = sample["world"].get<std::uint64_t>();
   const bool orig = sample["use_orig_params"].get<bool>();
   const State state = state_of(model);
-  const ShardMap map = state.bind(
-      Layout::from_json(fmt::format(R"({{"mesh": [["dp", {}]], "rules": [{{"match": "*", "flat": {{"kind": "fsdp1", "axis": "dp",
-          "use_orig_params": {}, "groups": [["model.layers.{{layer}}.*"], ["*"]]}}}}]}})", world, orig)), model);
+  const ShardMap map =
+      state.bind(Layout::from_json(fmt::format(
+                     R"({{"mesh": [["dp", {}]], "rules": [{{"match": "*", "flat": {{"kind": "fsdp1", "axis": "dp",
+          "use_orig_params": {}, "groups": [["model.layers.{{layer}}.*"], ["*"]]}}}}]}})",
+                     world, orig)),
+                 model);
   int compared = 0;
   std::uint64_t padding = 0;
   for (std::uint64_t rank = 0; rank < world; ++rank) {
@@ -76,7 +79,8 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
         for (const char* name : {"model:%", "master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
           std::string key = name;
           key.replace(key.find('%'), 1, tensor.name);
-          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}})) << key;
+          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}}))
+              << key;
           ++held_pieces;
         }
       }
@@ -149,11 +153,13 @@ TEST_P(DeepSpeed, PiecesPaddingAndBoxes) {
       ASSERT_EQ(pieces.size(), group["pieces"].size());
       for (std::size_t i = 0; i < pieces.size(); ++i, ++compared) {
         const TensorSpec& tensor = tensors[pieces[i].tensor];
-        EXPECT_EQ((Json{tensor.name, pieces[i].begin, pieces[i].end, pieces[i].at}), group["pieces"][i]) << "rank " << rank;
+        EXPECT_EQ((Json{tensor.name, pieces[i].begin, pieces[i].end, pieces[i].at}), group["pieces"][i])
+            << "rank " << rank;
         for (const char* name : {"master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
           std::string key = name;
           key.replace(key.find('%'), 1, tensor.name);
-          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}})) << key;
+          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}}))
+              << key;
           ++held_pieces;
         }
         if (stage == 3) {
@@ -215,7 +221,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
   int compared = 0;
   for (const Json& rank : sample["ranks"]) {
     const Json& c = rank["coord"];
-    const int number = c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
+    const int number =
+        c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
     const auto held = held_by_name(map, state.sections, number);
     EXPECT_EQ(held.size(), rank["params"].size());
     std::vector<std::uint64_t> numels;
@@ -237,7 +244,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
       EXPECT_EQ((Json{bucket.begin, bucket.end - bucket.begin, bucket.used_end - bucket.begin}), rank["buckets"][b]);
     }
     std::map<std::uint32_t, FlatPiece> pieces;
-    for (const FlatPiece& piece : pieces_of(buffer, numels, dp, c["dp"].get<std::uint64_t>())) pieces[piece.tensor] = piece;
+    for (const FlatPiece& piece : pieces_of(buffer, numels, dp, c["dp"].get<std::uint64_t>()))
+      pieces[piece.tensor] = piece;
     for (std::uint32_t p = 0; p < numels.size(); ++p, ++compared) {
       const Json& range = rank["params"][p]["range"];
       ASSERT_EQ(pieces.contains(p), !range.is_null()) << rank["params"][p]["name"];
@@ -246,9 +254,12 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
       const std::uint64_t size = piece.end - piece.begin;
       const std::uint64_t world = buffer.starts[p] + piece.begin;
       const std::uint64_t in_bucket = world - buffer.buckets[piece.bucket].begin;
-      EXPECT_EQ((Json{{piece.begin, piece.end}, {world, world + size}, {piece.in_bucket, piece.in_bucket + size},
+      EXPECT_EQ((Json{{piece.begin, piece.end},
+                      {world, world + size},
+                      {piece.in_bucket, piece.in_bucket + size},
                       {in_bucket, in_bucket + size}}),
-                range) << rank["params"][p]["name"];
+                range)
+          << rank["params"][p]["name"];
     }
   }
   EXPECT_EQ(compared, GetParam().second);
@@ -258,7 +269,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
   int flat_compared = 0;
   for (const Json& rank : sample["ranks"]) {
     const Json& c = rank["coord"];
-    const int number = c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
+    const int number =
+        c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
     const auto held = held_by_name(flat, state.sections, number);
     const auto whole_shards = held_by_name(map, state.sections, number);
     std::size_t present = 0;
