@@ -36,8 +36,8 @@ struct ReplicaGroup {
   std::vector<Holder> holders;
 };
 
-/// The distinct boxes that are not empty, ascending by (offset, shape): disjoint, and together the whole tensor. Throws as
-/// provide() does.
+/// The distinct boxes that are not empty, ascending by (offset, shape): disjoint, and together the whole tensor. Throws
+/// as provide() does.
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Claim> claims);
 
 /// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut in equal parts along

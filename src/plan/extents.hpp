@@ -1,8 +1,8 @@
 // Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a grain.
 //
-// The selected byte ranges of all files, in file order, are dealt to the workers in equal contiguous shares; cuts fall on
-// multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Every rank computes
-// the same map from the same few numbers; nothing is communicated.
+// The selected byte ranges of all files, in file order, are dealt to the workers in equal contiguous shares; cuts fall
+// on multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Every rank
+// computes the same map from the same few numbers; nothing is communicated.
 #pragma once
 
 #include <cstdint>

@@ -13,9 +13,8 @@
 namespace cairn::plan {
 
 struct LayoutOptions {
-  std::uint64_t max_file_bytes =
-      5'000'000'000;                 ///< tensor bytes per file before the next one begins (HF splitting rule)
-  std::uint64_t align_bytes = 4096;  ///< the data section begins on a multiple of this; a power of two >= 8
+  std::uint64_t max_file_bytes = 5'000'000'000;  ///< tensor bytes per file (Hugging Face's splitting rule)
+  std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file
 };
 
@@ -35,8 +34,8 @@ struct FileLayout {
 };
 
 /// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index, where the stem of
-/// section "model" is "model", of "adapter" "adapter_model", of every other section its name. Throws Error(kUsage) for a
-/// section that cannot name a file, and what format::encode_header throws.
+/// section "model" is "model", of "adapter" "adapter_model", of every other section its name. Throws Error(kUsage) for
+/// a section that cannot name a file, and what format::encode_header throws.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
 /// A box of a catalog tensor as one virtual rank holds it.
@@ -46,11 +45,12 @@ struct HeldBox {
 };
 
 /// torch DCP's sharded safetensors: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
-/// per tensor and file (the k-th box of a tensor goes to file k, max_file_bytes has no say); a box held by several ranks
-/// is written once, to the holder with the fewest bytes so far. A rank that stores nothing has no file. Tensors of other
-/// sections are stored under the name "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an empty box is not stored, but a tensor without elements that
-/// somebody holds is, once and whole. All files have section "model". Throws Error(kState) as provide() does when the
-/// boxes are not disjoint or leave a hole, Error(kUsage) when two tensors would get one name.
+/// per tensor and file (the k-th box of a tensor goes to file k, max_file_bytes has no say); a box held by several
+/// ranks is written once, to the holder with the fewest bytes so far. A rank that stores nothing has no file. Tensors
+/// of other sections are stored under the name "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an
+/// empty box is not stored, but a tensor without elements that somebody holds is, once and whole. All files have
+/// section "model". Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole,
+/// Error(kUsage) when two tensors would get one name.
 FileLayout lay_out_shards(const Catalog& catalog, const std::vector<std::vector<HeldBox>>& held_by_rank,
                           const LayoutOptions& options);
 

@@ -1,9 +1,10 @@
-// torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes them.
+// torch DCP's sharded safetensors, as HuggingFaceStorageWriter(save_distributed=True) of torch 2.8 and later writes
+// them.
 //
-// A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins. Readers
-// list the directory: file names and the numbers in them carry no meaning for them, and a file without any tensor is an
-// error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not stored anywhere:
-// readers take the largest end of all boxes.
+// A file holds one box per tensor under the tensor's name; `__metadata__` says at which element each box begins.
+// Readers list the directory: file names and the numbers in them carry no meaning for them, and a file without any
+// tensor is an error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not
+// stored anywhere: readers take the largest end of all boxes.
 #include <fmt/format.h>
 
 #include <algorithm>

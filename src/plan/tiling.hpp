@@ -1,8 +1,8 @@
 // Do boxes tile a region: no two overlap, and nothing is left out?
 //
 // The region is taken apart along planes that no box crosses, as long as there are any: what meshes, ZeRO ranges and
-// uneven cuts produce comes apart completely, in O(n log n). Whatever is left (a pinwheel, or an error) is compared box by
-// box in a sweep along one dimension.
+// uneven cuts produce comes apart completely, in O(n log n). Whatever is left (a pinwheel, or an error) is compared box
+// by box in a sweep along one dimension.
 #pragma once
 
 #include <cstddef>

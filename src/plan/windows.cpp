@@ -1,4 +1,5 @@
-// Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two windows.
+// Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two
+// windows.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace cairn::plan {
 namespace {
 
-/// Where to cut an extent that begins at `begin` when `room` bytes are left: a grain multiple, or `begin` when none fits.
+/// Where to cut an extent that begins at `begin` when `room` bytes are left: a grain multiple, or `begin` when none
+/// fits.
 std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t grain) {
   const std::uint64_t over = (begin % grain + room % grain) % grain;
   return room < over ? begin : begin + (room - over);

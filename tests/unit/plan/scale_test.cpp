@@ -94,7 +94,8 @@ std::vector<Claim> all_claims(const CatalogTensor& tensor, const Rule& rule) {
   return claims;
 }
 
-/// Parts that `rank` provides; the claims of each tensor are settled by its home rank, so this is not the rank's own time.
+/// Parts that `rank` provides; the claims of each tensor are settled by its home rank, so this is not the rank's own
+/// time.
 std::vector<MemoryPart> parts_of(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
   std::vector<MemoryPart> parts;
   for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {

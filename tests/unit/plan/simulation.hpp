@@ -50,12 +50,13 @@ void hold(World& world, std::uint32_t tensor, const std::vector<plan::Claim>& cl
 /// The bytes of a box of a tensor, cell by cell.
 Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
 
-/// Saves the world: provisions, transfers, records, windows, runs. Fails the test unless every byte of every data section
-/// is written exactly once, inside its owner's window, and no header byte is. Returns the files.
+/// Saves the world: provisions, transfers, records, windows, runs. Fails the test unless every byte of every data
+/// section is written exactly once, inside its owner's window, and no header byte is. Returns the files.
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
 
-/// Loads everything that the world's ranks hold from the files. Fails the test unless every byte arrives exactly once and
-/// is the truth. `selective`: only the ranges that somebody wants take part, else whole files. Returns bytes checked.
+/// Loads everything that the world's ranks hold from the files. Fails the test unless every byte arrives exactly once
+/// and is the truth. `selective`: only the ranges that somebody wants take part, else whole files. Returns bytes
+/// checked.
 std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& stored, const std::vector<Bytes>& files,
                             const Knobs& knobs, bool selective);
 
