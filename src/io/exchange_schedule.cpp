@@ -43,7 +43,7 @@ void Schedule::add(const plan::Transfer& transfer, const format::StoredCheckpoin
     const bool direct = geometry.run_bytes() >= kDirectRunBytes && bytes >= kDirectRunBytes;
     pending_.push_back({part.window, {number, direct, first, bytes, part.buffer_offset - part.begin}});
   }
-  routes_.push_back(std::move(route));
+  routes_.push_back(route);
 }
 
 void Schedule::finish() {

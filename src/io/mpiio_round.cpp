@@ -82,8 +82,10 @@ void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
   } catch (const Error& error) {
     failure.note(error);
   }
-  const auto of_file = [&](std::uint32_t file) {
-    return std::ranges::equal_range(pieces, file, {}, [](const Op& piece) { return piece.file; });
+  const auto of_file = [&](std::uint32_t file) -> std::span<const Op> {
+    const auto begin = std::find_if(pieces.begin(), pieces.end(), [&](const Op& piece) { return piece.file >= file; });
+    const auto end = std::find_if(begin, pieces.end(), [&](const Op& piece) { return piece.file > file; });
+    return {begin, end};
   };
   std::uint64_t turns = 0;
   for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
