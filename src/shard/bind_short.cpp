@@ -1,8 +1,9 @@
 // What a short form says of a tensor, given the rule of its family.
 //
-// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units as evenly as possible. With fsdp
-// they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves (FSDP2).
-// zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections as its slots.
+// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units as evenly as possible. With
+// fsdp they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves
+// (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections
+// as its slots.
 #include <fmt/format.h>
 
 #include "base/units.hpp"
@@ -19,24 +20,25 @@ bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[ax
 ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
     : rules_(rules), form_(*rules.short_form), model_(model) {
   if (rules.stages) {
-    stages_of_layer_ = coordinates_by_number(rules, *rules.stages);
+    layers_.emplace(rules, *rules.stages);
     return;
   }
   const std::uint64_t chunks = rules.axes[form_.pp].size * form_.virtual_stages;
   if (chunks == 1 || model.layers == 0) return;
   if (model.layers % chunks != 0 && !form_.uneven) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, vpp={}); "
-                            "add `uneven`, or list the layers of each stage in a JSON layout",
-                            base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
-                            form_.virtual_stages));
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("layout '{}': the {} layers of the model do not divide by {} pipeline chunks (pp={}, vpp={}); "
+                    "add `uneven`, or list the layers of each stage in a JSON layout",
+                    base::printable(rules.text), model.layers, chunks, rules.axes[form_.pp].size,
+                    form_.virtual_stages));
   }
   Placement placement;
   placement.axis = form_.pp;
   placement.count = model.layers;
   placement.kind = ChunkKind::kBalanced;
   placement.virtual_stages = form_.virtual_stages;
-  stages_of_layer_ = coordinates_by_number(rules, placement);
+  layers_.emplace(rules, placement);
 }
 
 TensorRule ShortBinder::bind(const TensorToBind& tensor) {
@@ -81,19 +83,20 @@ void ShortBinder::place(const ShardRule& family, Where& where) const {
     if (family.last_stage) condition.coordinates.push_back(stages - 1);
     if (family.layer >= 0) {
       const auto layer = static_cast<std::size_t>(family.layer);
-      if (layer >= stages_of_layer_.size() || stages_of_layer_[layer].empty()) {
+      if (!layers_ || layer >= layers_->coordinates.size() || layers_->coordinates[layer].empty()) {
         throw Error(ErrorKind::kUsage,
                     fmt::format("layout '{}': layer {} is on no stage", base::printable(rules_.text), layer));
       }
-      condition.coordinates = stages_of_layer_[layer];
+      condition.coordinates = layers_->coordinates[layer];
     }
     if (!condition.coordinates.empty()) where.conditions.push_back(std::move(condition));
   }
   if (family.expert < 0 || is_one(rules_, form_.ep)) return;
   const std::uint64_t ways = rules_.axes[form_.ep].size;
   if (model_.experts % ways != 0 && !form_.uneven) {
-    throw Error(ErrorKind::kUsage, fmt::format("layout '{}': the {} experts of the model do not divide by ep={}; add `uneven`",
-                                               base::printable(rules_.text), model_.experts, ways));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("layout '{}': the {} experts of the model do not divide by ep={}; add `uneven`",
+                            base::printable(rules_.text), model_.experts, ways));
   }
   const auto expert = static_cast<std::uint64_t>(family.expert);
   for (std::uint64_t at = 0; at < ways; ++at) {
@@ -135,8 +138,9 @@ void ShortBinder::add_notes(std::vector<std::string>& notes) const {
     notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {} ranks", rules_.world));
     return;
   }
-  notes.push_back(fmt::format("{} tensors are unknown to family {} and are cut on dimension 0 over {} ranks, the first is '{}'",
-                              unknown_count_, model_.family, rules_.world, base::printable(unknown_example_)));
+  notes.push_back(
+      fmt::format("{} tensors are unknown to family {} and are cut on dimension 0 over {} ranks, the first is '{}'",
+                  unknown_count_, model_.family, rules_.world, base::printable(unknown_example_)));
 }
 
 }  // namespace cairn::shard

@@ -31,8 +31,8 @@ std::string key_of(const std::vector<std::uint64_t>& shape, const std::vector<Cu
   append(key, shape);
   for (const Cut& cut : cuts) {
     const ChunkSpec& s = cut.spec;
-    append(key, {cut.dim, static_cast<std::uint64_t>(s.kind), s.unit, s.split_factor, s.equal_parts, s.interleave, s.period,
-                 s.block, s.scaled});
+    append(key, {cut.dim, static_cast<std::uint64_t>(s.kind), s.unit, s.split_factor, s.equal_parts, s.interleave,
+                 s.period, s.block, s.scaled});
     for (const std::uint32_t axis : cut.axes) append(key, {axis});
     key += ';';
     append(key, s.boundaries);
@@ -68,15 +68,13 @@ FlatBuffer flat_buffer(const FlatRule& rule, const std::vector<std::uint64_t>& n
   switch (rule.kind) {
     case FlatKind::kZero1:
       return zero1_buffer(numels, {ways, rule.alignment != 0 ? rule.alignment : 2, rule.round_robin});
-    case FlatKind::kZero3:
-      return zero3_buffer(numels, ways);
+    case FlatKind::kZero3: return zero3_buffer(numels, ways);
     case FlatKind::kFsdp1: {
       const std::uint64_t bytes = rule.alignment != 0 ? rule.alignment : 16;
       const std::uint64_t elems = std::max<std::uint64_t>(1, bytes * 8 / itemsize_bits);
       return fsdp1_buffer(numels, ways, rule.use_orig_params ? elems : 0);
     }
-    case FlatKind::kMegatron:
-      break;
+    case FlatKind::kMegatron: break;
   }
   return megatron_buffer(numels, {ways, rule.bucket_size, rule.alignment != 0 ? rule.alignment : 64, rule.pad_to, {}});
 }
@@ -109,15 +107,15 @@ class BoundMap::RankView {
 };
 
 BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-                   const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes)
+                   const std::vector<TensorSpec>& tensors)
     : layout_(std::move(layout)), rules_(layout_.rules()) {
-  bind_all(model, sections, tensors, notes);
+  bind_all(model, sections, tensors);
   class_index_.clear();
   where_index_.clear();
 }
 
 void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sections,
-                        const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes) {
+                        const std::vector<TensorSpec>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
   JsonBinder binder(rules_, model);  // a short form is a JSON form without rules
   std::unordered_map<std::string, std::uint32_t> buffer_index;
@@ -138,7 +136,7 @@ void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sect
   for (Buffer& buffer : buffers_) {
     std::ranges::stable_sort(buffer.tensors, {}, [&](std::uint32_t t) { return facts[t].position; });
   }
-  binder.add_notes(notes);
+  binder.add_notes(notes_);
 }
 
 std::uint32_t BoundMap::class_of(const TensorSpec& tensor, TensorRule&& rule) {
@@ -164,9 +162,9 @@ void BoundMap::check_class(const ShardClass& shard, const std::string& name) con
     for (const auto& [rank, boxes] : *shard.boxes) {
       for (const Box& box : boxes) {
         if (fits(box, shard.shape)) continue;
-        throw Error(ErrorKind::kUsage, fmt::format("layout: tensor '{}': box {} of rank {} does not fit shape [{}]",
-                                                   base::printable(name), to_string(box), rank,
-                                                   fmt::join(shard.shape, ", ")));
+        throw Error(ErrorKind::kUsage,
+                    fmt::format("layout: tensor '{}': box {} of rank {} does not fit shape [{}]", base::printable(name),
+                                to_string(box), rank, fmt::join(shard.shape, ", ")));
       }
     }
     return;
@@ -175,9 +173,9 @@ void BoundMap::check_class(const ShardClass& shard, const std::string& name) con
   for (const std::uint64_t size : shard.shape) sizes.push_back({size});
   for (const Cut& cut : shard.cuts) {
     if (cut.dim >= shard.shape.size()) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("layout: tensor '{}' of shape [{}] has no dimension {} to cut over {}", base::printable(name),
-                              fmt::join(shard.shape, ", "), cut.dim, describe(rules_, cut.axes)));
+      throw Error(ErrorKind::kUsage, fmt::format("layout: tensor '{}' of shape [{}] has no dimension {} to cut over {}",
+                                                 base::printable(name), fmt::join(shard.shape, ", "), cut.dim,
+                                                 describe(rules_, cut.axes)));
     }
     check_cut(shard, cut, sizes[cut.dim], name);
   }
@@ -196,11 +194,13 @@ void BoundMap::check_cut(const ShardClass& shard, const Cut& cut, std::vector<st
       const bool advise = cut.spec.kind == ChunkKind::kEven;
       const char* advice = rules_.short_form ? "; add `uneven` to the layout or choose a degree that divides"
                                              : "; use chunk \"balanced\" or \"torch\" or another degree";
-      throw Error(ErrorKind::kUsage, fmt::format("layout: tensor '{}': dimension {} of size {} cannot be cut over {}: {}{}",
-                                                 base::printable(name), cut.dim, shard.shape[cut.dim],
-                                                 describe(rules_, cut.axes), problem, advise ? advice : ""));
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("layout: tensor '{}': dimension {} of size {} cannot be cut over {}: {}{}", base::printable(name),
+                      cut.dim, shard.shape[cut.dim], describe(rules_, cut.axes), problem, advise ? advice : ""));
     }
-    for (std::uint64_t at = 0; at < ways; ++at) next.insert(size_of(chunk(cut.spec, size, ways, at)));
+    const auto held = held_sizes(cut.spec, size, ways);
+    next.insert(held.begin(), held.end());
   }
   sizes.assign(next.begin(), next.end());
 }
@@ -228,7 +228,8 @@ std::vector<Box> BoundMap::boxes_on(const ShardClass& shard, std::uint64_t rank)
     for (const Cut& cut : shard.cuts) {
       std::vector<Range>& held = ranges[cut.dim];
       if (held.empty()) continue;
-      held = compose(held, chunk(cut.spec, size_of(held), ways_of(rules_, cut.axes), position_of(rules_, cut.axes, rank)));
+      held =
+          compose(held, chunk(cut.spec, size_of(held), ways_of(rules_, cut.axes), position_of(rules_, cut.axes, rank)));
     }
     out = boxes_of(ranges);
   }

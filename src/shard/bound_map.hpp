@@ -16,11 +16,13 @@ namespace cairn::shard {
 
 class BoundMap {
  public:
-  /// `notes` gets what ShardMap::notes returns. Throws Error(kUsage).
+  /// Throws Error(kUsage).
   BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-           const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes);
+           const std::vector<TensorSpec>& tensors);
 
   [[nodiscard]] std::vector<HeldTensor> held_by(std::uint64_t rank) const;
+  /// What ShardMap::notes returns.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   struct ShardClass {
@@ -30,7 +32,7 @@ class BoundMap {
   };
   struct Buffer {
     const FlatRule* rule = nullptr;
-    std::uint64_t itemsize_bits = 32;   ///< of the parameters
+    std::uint64_t itemsize_bits = 32;    ///< of the parameters
     std::vector<std::uint32_t> tensors;  ///< in buffer order
   };
   struct Item {
@@ -41,18 +43,19 @@ class BoundMap {
   /// The boxes of every class on one rank, worked out when first asked for.
   class RankView;
 
-  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<TensorSpec>& tensors,
-                std::vector<std::string>& notes);
+  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<TensorSpec>& tensors);
   std::uint32_t class_of(const TensorSpec& tensor, TensorRule&& rule);
   std::uint32_t where_of(Where&& where);
   void check_class(const ShardClass& shard, const std::string& name) const;
-  void check_cut(const ShardClass& shard, const Cut& cut, std::vector<std::uint64_t>& sizes, const std::string& name) const;
+  void check_cut(const ShardClass& shard, const Cut& cut, std::vector<std::uint64_t>& sizes,
+                 const std::string& name) const;
   [[nodiscard]] std::vector<Box> boxes_on(const ShardClass& shard, std::uint64_t rank) const;
   [[nodiscard]] bool is_on(const Where& where, std::uint64_t rank) const;
   void add_flat(const Buffer& buffer, RankView& view, std::vector<HeldTensor>& held) const;
 
   Layout layout_;
   const LayoutRules& rules_;
+  std::vector<std::string> notes_;
   std::vector<Item> items_;  ///< by tensor
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/checked.hpp"
 
@@ -62,23 +63,15 @@ std::vector<Range> simple_chunk(const ChunkSpec& spec, std::uint64_t n, std::uin
   const auto scaled_up = [&](Range r) { return Range{r.begin * spec.unit, r.end * spec.unit}; };
   std::vector<Range> out;
   switch (spec.kind) {
-    case ChunkKind::kEven:
-      append(out, scaled_up({units / ways * at, units / ways * (at + 1)}));
-      break;
-    case ChunkKind::kTorch:
-      append(out, scaled_up(torch_chunk(units, ways, at)));
-      break;
-    case ChunkKind::kBalanced:
-      append(out, scaled_up(balanced_chunk(units, ways, at)));
-      break;
+    case ChunkKind::kEven: append(out, scaled_up({units / ways * at, units / ways * (at + 1)})); break;
+    case ChunkKind::kTorch: append(out, scaled_up(torch_chunk(units, ways, at))); break;
+    case ChunkKind::kBalanced: append(out, scaled_up(balanced_chunk(units, ways, at))); break;
     case ChunkKind::kStrided:
       for (std::uint64_t piece = 0; piece < spec.split_factor; ++piece) {
         append(out, scaled_up(torch_chunk(units, ways * spec.split_factor, at + piece * ways)));
       }
       break;
-    case ChunkKind::kExplicit:
-      append(out, {spec.boundaries[at], spec.boundaries[at + 1]});
-      break;
+    case ChunkKind::kExplicit: append(out, {spec.boundaries[at], spec.boundaries[at + 1]}); break;
     case ChunkKind::kRows:
       for (const Range& range : spec.rows[at]) append(out, range);
       break;
@@ -115,14 +108,10 @@ std::string simple_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t
       if (n / spec.unit % ways == 0) return "";
       return spec.unit == 1 ? fmt::format("{} does not divide by {}", n, ways)
                             : fmt::format("{} units of {} do not divide by {}", n / spec.unit, spec.unit, ways);
-    case ChunkKind::kExplicit:
-      return explicit_problem(spec, n, ways);
-    case ChunkKind::kRows:
-      return rows_problem(spec, n, ways);
-    case ChunkKind::kStrided:
-      return base::try_mul(ways, spec.split_factor) ? "" : "its split factor is too large";
-    default:
-      return "";
+    case ChunkKind::kExplicit: return explicit_problem(spec, n, ways);
+    case ChunkKind::kRows: return rows_problem(spec, n, ways);
+    case ChunkKind::kStrided: return base::try_mul(ways, spec.split_factor) ? "" : "its split factor is too large";
+    default: return "";
   }
 }
 
@@ -225,6 +214,23 @@ std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t w
     }
   }
   return out;
+}
+
+std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways) {
+  std::set<std::uint64_t> sizes;
+  const auto add = [&](std::uint64_t at) { sizes.insert(size_of(chunk(spec, n, ways, at))); };
+  const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
+  if (one_part &&
+      (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
+    // Meshes can have millions of ranks: the first, the last, and for torch.chunk the one that is cut short.
+    add(0);
+    add(ways - 1);
+    const std::uint64_t units = n / spec.equal_parts / spec.unit;
+    if (spec.kind == ChunkKind::kTorch && units != 0) add(std::min(ways - 1, units / base::ceil_div(units, ways)));
+  } else {
+    for (std::uint64_t at = 0; at < ways; ++at) add(at);
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner) {

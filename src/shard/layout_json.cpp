@@ -51,7 +51,8 @@ std::uint64_t read_mesh(LayoutRules& rules, const JsonReader& value) {
     if (pair.size() != 2) item.fail("must be [name, size]");
     const Axis axis{pair[0].text(), pair[1].number_from(1), world};
     const auto next = base::try_mul(world, axis.size);
-    if (!next || *next > std::numeric_limits<std::int32_t>::max()) value.fail("the axes multiply to more than 2^31 ranks");
+    if (!next || *next > std::numeric_limits<std::int32_t>::max())
+      value.fail("the axes multiply to more than 2^31 ranks");
     world = *next;
     const auto same = std::ranges::find(rules.axes, axis.name, &Axis::name);
     if (same == rules.axes.end()) {
@@ -71,8 +72,9 @@ ChunkKind read_kind(const JsonReader& value) {
   if (name == "torch") return ChunkKind::kTorch;
   if (name == "balanced" || name == "uneven") return ChunkKind::kBalanced;
   if (name == "strided") return ChunkKind::kStrided;
-  value.fail(fmt::format("unknown chunk rule '{}'; allowed: even, torch, balanced, uneven, strided, or a list of boundaries",
-                         base::printable(name)));
+  value.fail(
+      fmt::format("unknown chunk rule '{}'; allowed: even, torch, balanced, uneven, strided, or a list of boundaries",
+                  base::printable(name)));
 }
 
 void read_row_map(const JsonReader& value, ChunkSpec& spec) {
@@ -104,8 +106,8 @@ void read_row_map(const JsonReader& value, ChunkSpec& spec) {
 }
 
 Cut read_cut(const LayoutRules& rules, const JsonReader& value) {
-  value.check_keys({"dim", "axis", "axes", "chunk", "unit", "split_factor", "parts", "interleave", "period", "rows",
-                    "scale_of"});
+  value.check_keys(
+      {"dim", "axis", "axes", "chunk", "unit", "split_factor", "parts", "interleave", "period", "rows", "scale_of"});
   Cut cut;
   const std::uint64_t dim = value.at("dim").number();
   if (dim > 64) value.at("dim").fail("must be at most 64");
@@ -173,8 +175,8 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
   } else if (kind == "megatron") {
     flat.kind = FlatKind::kMegatron;
   } else {
-    value.at("kind").fail(fmt::format("unknown flat layout '{}'; allowed: zero1, zero2, zero3, fsdp1, megatron",
-                                      base::printable(kind)));
+    value.at("kind").fail(
+        fmt::format("unknown flat layout '{}'; allowed: zero1, zero2, zero3, fsdp1, megatron", base::printable(kind)));
   }
   flat.axes = read_axes(rules, value);
   constexpr std::uint64_t kMost = std::uint64_t{1} << 40;  // keeps round_up and lcm far from 64 bits
@@ -193,7 +195,8 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
   if (const auto groups = value.find("groups")) {
     for (const JsonReader& group : groups->items()) {
       flat.groups.push_back(group.texts());
-      for (const std::string& pattern : flat.groups.back()) NamePattern(pattern.starts_with('!') ? pattern.substr(1) : pattern);
+      for (const std::string& pattern : flat.groups.back())
+        NamePattern(pattern.starts_with('!') ? pattern.substr(1) : pattern);
     }
   }
   return flat;
@@ -240,7 +243,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
   if (out.kind == ChunkKind::kStrided) value.fail("'strided' is no chunk rule here");
   if (const auto chunks = value.find("virtual")) out.virtual_stages = chunks->number_from(1);
   const auto pieces = base::try_mul(stages, out.virtual_stages);
-  if (!pieces) value.fail("'virtual' is too large");
+  if (!pieces || *pieces > (1U << 20)) value.fail("the axis times 'virtual' is more than 2^20 chunks");
   if (out.kind == ChunkKind::kEven && out.count % *pieces != 0) {
     value.fail(fmt::format("{} do not divide by {}; add \"chunk\": \"balanced\"", out.count, *pieces));
   }
@@ -315,7 +318,8 @@ LayoutRules parse_layout_json(std::string_view text) {
   rules.text = text.substr(std::min(text.find('{'), text.size()));  // from_text looks at the first character
   if (const auto views = top.find("views")) {
     for (const JsonReader& view : views->items()) {
-      if (read_mesh(rules, view) != rules.world) view.fail(fmt::format("does not multiply to the {} ranks", rules.world));
+      if (read_mesh(rules, view) != rules.world)
+        view.fail(fmt::format("does not multiply to the {} ranks", rules.world));
     }
   }
   if (const auto stages = top.find("stages")) rules.stages = read_placement(rules, *stages, "layers");

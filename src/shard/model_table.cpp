@@ -84,15 +84,16 @@ void add_experts(const Row& row, nlohmann::ordered_json& json) {
     json["mlp_only_layers"] = nlohmann::ordered_json::array();
   } else if (type == "deepseek_v3") {
     const std::pair<const char*, int> numbers[] = {
-        {"q_lora_rank", 1536},   {"kv_lora_rank", 512}, {"qk_nope_head_dim", 128}, {"qk_rope_head_dim", 64},
-        {"v_head_dim", 128},     {"n_shared_experts", 1}, {"moe_intermediate_size", 2048}, {"moe_layer_freq", 1},
-        {"first_k_dense_replace", 3}, {"num_nextn_predict_layers", 1}, {"num_experts_per_tok", 8}};
+        {"q_lora_rank", 1536},           {"kv_lora_rank", 512},     {"qk_nope_head_dim", 128},
+        {"qk_rope_head_dim", 64},        {"v_head_dim", 128},       {"n_shared_experts", 1},
+        {"moe_intermediate_size", 2048}, {"moe_layer_freq", 1},     {"first_k_dense_replace", 3},
+        {"num_nextn_predict_layers", 1}, {"num_experts_per_tok", 8}};
     json["n_routed_experts"] = row.experts;
     for (const auto& [key, value] : numbers) json[key] = value;
   }
   if (row.fp8) {
-    json["quantization_config"] = {{"activation_scheme", "dynamic"}, {"fmt", "e4m3"}, {"quant_method", "fp8"},
-                                   {"weight_block_size", {128, 128}}};
+    json["quantization_config"] = {
+        {"activation_scheme", "dynamic"}, {"fmt", "e4m3"}, {"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
   }
 }
 

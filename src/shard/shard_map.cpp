@@ -9,12 +9,16 @@
 namespace cairn::shard {
 
 ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<TensorSpec> tensors)
-    : layout_(std::move(layout)), model_(std::move(model)), sections_(std::move(sections)), tensors_(std::move(tensors)) {
+    : layout_(std::move(layout)),
+      model_(std::move(model)),
+      sections_(std::move(sections)),
+      tensors_(std::move(tensors)) {
   if (sections_.size() != tensors_.size()) {
     throw Error(ErrorKind::kInternal,
                 fmt::format("ShardMap: {} sections for {} tensors", sections_.size(), tensors_.size()));
   }
-  bound_ = std::make_shared<const BoundMap>(layout_, model_, sections_, tensors_, notes_);
+  bound_ = std::make_shared<const BoundMap>(layout_, model_, sections_, tensors_);
+  notes_ = bound_->notes();
 }
 
 std::vector<HeldTensor> ShardMap::held_by(int rank) const {

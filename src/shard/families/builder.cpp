@@ -89,7 +89,8 @@ void ModelBuilder::linear(const std::string& module, std::uint64_t out, std::uin
     scale.scaled_size = size;
   }
   add(module + ".weight", DType::kF8E4M3, {out, in}, weight);
-  add(module + ".weight_scale_inv", DType::kF32, {base::ceil_div(out, blocks[0]), base::ceil_div(in, blocks[1])}, scale);
+  add(module + ".weight_scale_inv", DType::kF32, {base::ceil_div(out, blocks[0]), base::ceil_div(in, blocks[1])},
+      scale);
 }
 
 void ModelBuilder::also(const std::string& name, const ShardRule& rule) { rules_->by_name.try_emplace(name, rule); }
@@ -107,7 +108,8 @@ Decoder read_decoder(const Config& config) {
   d.head_dim = config.has("head_dim") ? config.number("head_dim") : d.hidden / d.heads;
   d.vocab = config.number("vocab_size");
   d.tied = config.flag("tie_word_embeddings", false);
-  if (d.head_dim == 0) throw Error(ErrorKind::kFormat, "config.json: key 'hidden_size' is smaller than num_attention_heads");
+  if (d.head_dim == 0)
+    throw Error(ErrorKind::kFormat, "config.json: key 'hidden_size' is smaller than num_attention_heads");
   return d;
 }
 
@@ -139,18 +141,17 @@ void add_attention(ModelBuilder& builder, const Decoder& d, std::uint64_t layer)
   builder.also(module + "rotary_emb.inv_freq", in_layer(replicated(), layer));
 }
 
-void add_gated_mlp(ModelBuilder& builder, const Decoder& d, const std::string& module, std::uint64_t ffn,
-                   const ShardRule& place) {
-  ShardRule columns = place;
+void add_gated_mlp(ModelBuilder& builder, const Decoder& d, std::uint64_t ffn, const Site& site) {
+  ShardRule columns = site.place;
   columns.tp_dim = 0;
-  ShardRule rows = place;
+  ShardRule rows = site.place;
   rows.tp_dim = 1;
   for (const char* name : {"gate_proj", "up_proj"}) {
-    builder.linear(module + name, ffn, d.hidden, columns);
-    if (d.mlp_bias) builder.add(module + name + ".bias", {ffn}, columns);
+    builder.linear(site.module + name, ffn, d.hidden, columns);
+    if (d.mlp_bias) builder.add(site.module + name + ".bias", {ffn}, columns);
   }
-  builder.linear(module + "down_proj", d.hidden, ffn, rows);
-  if (d.mlp_bias) builder.add(module + "down_proj.bias", {d.hidden}, place);
+  builder.linear(site.module + "down_proj", d.hidden, ffn, rows);
+  if (d.mlp_bias) builder.add(site.module + "down_proj.bias", {d.hidden}, site.place);
 }
 
 void add_layer_norms(ModelBuilder& builder, const Decoder& d, std::uint64_t layer) {

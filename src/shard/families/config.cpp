@@ -107,7 +107,8 @@ std::optional<Config::Quantization> Config::quantization() const {
     out.method = method->get<std::string>();
   }
   if (const auto block = value->find("weight_block_size"); block != value->end() && !block->is_null()) {
-    if (!block->is_array() || block->size() != 2) fail("weight_block_size", "must be [rows, columns], found " + shown(*block));
+    if (!block->is_array() || block->size() != 2)
+      fail("weight_block_size", "must be [rows, columns], found " + shown(*block));
     out.block_rows = bounded("weight_block_size", (*block)[0], 1, kMostNumber);
     out.block_columns = bounded("weight_block_size", (*block)[1], 1, kMostNumber);
   }

@@ -38,14 +38,10 @@ inline nlohmann::ordered_json read_json(const std::string& name) {
 
 /// The config.json of the small Qwen2-like models of the samples.
 inline std::string sample_config(const nlohmann::ordered_json& c) {
-  nlohmann::json out = {{"model_type", "qwen2"},
-                        {"torch_dtype", "bfloat16"},
-                        {"hidden_size", c["hidden"]},
-                        {"num_attention_heads", c["heads"]},
-                        {"num_key_value_heads", c["kv"]},
-                        {"head_dim", c["hd"]},
-                        {"intermediate_size", c["inter"]},
-                        {"num_hidden_layers", c["layers"]},
+  nlohmann::json out = {{"model_type", "qwen2"},           {"torch_dtype", "bfloat16"},
+                        {"hidden_size", c["hidden"]},      {"num_attention_heads", c["heads"]},
+                        {"num_key_value_heads", c["kv"]},  {"head_dim", c["hd"]},
+                        {"intermediate_size", c["inter"]}, {"num_hidden_layers", c["layers"]},
                         {"vocab_size", c["vocab"]}};
   return out.dump();
 }
@@ -55,8 +51,8 @@ inline Box box(const nlohmann::ordered_json& pair) {
 }
 
 /// What one rank holds, by section and name: "model:lm_head.weight".
-inline std::map<std::string, std::vector<Box>> held_by_name(const ShardMap& map, const std::vector<std::string>& sections,
-                                                            int rank) {
+inline std::map<std::string, std::vector<Box>> held_by_name(const ShardMap& map,
+                                                            const std::vector<std::string>& sections, int rank) {
   std::map<std::string, std::vector<Box>> out;
   for (const HeldTensor& held : map.held_by(rank)) {
     out[sections[held.tensor] + ":" + map.tensors()[held.tensor].name] = held.boxes;

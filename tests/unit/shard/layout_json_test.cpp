@@ -11,7 +11,8 @@ namespace {
 
 // What every rank holds of one tensor "w" (or of `name`) under a JSON layout; absent ranks are std::nullopt.
 std::vector<std::optional<std::vector<Box>>> held_of(const std::string& layout_text, const Shape& shape,
-                                                     const std::string& name = "w", const std::string& section = "model") {
+                                                     const std::string& name = "w",
+                                                     const std::string& section = "model") {
   State state;
   state.add(section, name, shape);
   const Layout layout = Layout::from_text(layout_text);
@@ -49,13 +50,16 @@ TEST(LayoutJson, ReadmeExamplesParse) {
 
 TEST(LayoutJson, NestedAndJointCuts) {
   const auto nested = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "chunk": "torch"}, {"dim": 0, "axis": "dp", "chunk": "torch"}]}]})", {5});
+      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "chunk": "torch"},
+                                {"dim": 0, "axis": "dp", "chunk": "torch"}]}]})",
+                              {5});
   EXPECT_EQ(nested[0], (Boxes{{{0}, {2}}}));
   EXPECT_EQ(nested[1], (Boxes{{{3}, {1}}}));
   EXPECT_EQ(nested[2], (Boxes{{{2}, {1}}}));
   EXPECT_EQ(nested[3], (Boxes{{{4}, {1}}}));
   const auto joint = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 0, "axes": ["tp", "dp"], "chunk": "balanced"}]}]})", {5});
+      {"match": "w", "cuts": [{"dim": 0, "axes": ["tp", "dp"], "chunk": "balanced"}]}]})",
+                             {5});
   EXPECT_EQ(joint[0], (Boxes{{{0}, {2}}}));
   EXPECT_EQ(joint[1], (Boxes{{{3}, {1}}}));
   EXPECT_EQ(joint[2], (Boxes{{{2}, {1}}}));
@@ -63,7 +67,8 @@ TEST(LayoutJson, NestedAndJointCuts) {
 
 TEST(LayoutJson, ThreeDimensionsAndExplicitBoundaries) {
   const auto held = held_of(R"({"mesh": [["a", 2], ["b", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 2, "axis": "a", "chunk": [0, 1, 6]}, {"dim": 0, "axis": "b"}]}]})", {4, 3, 6});
+      {"match": "w", "cuts": [{"dim": 2, "axis": "a", "chunk": [0, 1, 6]}, {"dim": 0, "axis": "b"}]}]})",
+                            {4, 3, 6});
   EXPECT_EQ(held[1], (Boxes{{{2, 0, 0}, {2, 3, 1}}}));
   EXPECT_EQ(held[2], (Boxes{{{0, 0, 1}, {2, 3, 5}}}));
 }
@@ -71,18 +76,21 @@ TEST(LayoutJson, ThreeDimensionsAndExplicitBoundaries) {
 TEST(LayoutJson, RowMapsNestUnderLaterCuts) {
   // Halves over tp, then the local rows over dp: rank dp=1, tp=0 has the second half of [g0 g1 u0 u1].
   const auto held = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "parts": 2}, {"dim": 0, "axis": "dp", "chunk": [0, 1, 4]}]}]})", {8, 2});
+      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "parts": 2}, {"dim": 0, "axis": "dp", "chunk": [0, 1, 4]}]}]})",
+                            {8, 2});
   EXPECT_EQ(held[0], (Boxes{{{0, 0}, {1, 2}}}));
   EXPECT_EQ(held[2], (Boxes{{{1, 0}, {1, 2}}, {{4, 0}, {2, 2}}}));
   const auto rows = held_of(R"({"mesh": [["tp", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "rows": [[[2, 3], [0, 1]], []]}]}]})", {3, 2});
+      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "rows": [[[2, 3], [0, 1]], []]}]}]})",
+                            {3, 2});
   EXPECT_EQ(rows[0], (Boxes{{{2, 0}, {1, 2}}, {{0, 0}, {1, 2}}}));
   EXPECT_EQ(rows[1], Boxes{});
 }
 
 TEST(LayoutJson, PlacesAndAbsence) {
   const char* text = R"({"mesh": [["pp", 3], ["ep", 2]],
-      "stages": {"axis": "pp", "layers": [[0], [1, 2], [0, 3]]}, "experts": {"axis": "ep", "count": 3, "chunk": "balanced"},
+      "stages": {"axis": "pp", "layers": [[0], [1, 2], [0, 3]]},
+      "experts": {"axis": "ep", "count": 3, "chunk": "balanced"},
       "rules": [{"match": "layers.{layer}.experts.{expert}.w"}, {"match": "layers.{layer}.w", "absent": {"ranks": [5]}},
                 {"match": "w", "only": {"pp": [1], "ranks": [0, 2]}}]})";
   const auto ranks_with = [&](const std::string& name) {
@@ -110,22 +118,27 @@ TEST(LayoutJson, VirtualStages) {
 
 TEST(LayoutJson, ExplicitBoxes) {
   const auto held = held_of(R"({"mesh": [["r", 3]], "rules": [{"match": "w", "boxes": {
-      "0": [{"offset": [0, 2], "shape": [2, 1]}, {"offset": [0, 0], "shape": [1, 2]}], "1": []}}]})", {2, 3});
+      "0": [{"offset": [0, 2], "shape": [2, 1]}, {"offset": [0, 0], "shape": [1, 2]}], "1": []}}]})",
+                            {2, 3});
   EXPECT_EQ(held[0], (Boxes{{{0, 2}, {2, 1}}, {{0, 0}, {1, 2}}}));
   EXPECT_EQ(held[1], Boxes{});
   EXPECT_EQ(held[2], std::nullopt);
   const std::string message = error_of(ErrorKind::kUsage, [] {
-    (void)held_of(R"({"mesh": [["r", 1]], "rules": [{"match": "w", "boxes": {"0": [{"offset": [1], "shape": [2]}]}}]})", {2});
+    (void)held_of(R"({"mesh": [["r", 1]], "rules": [{"match": "w", "boxes": {"0": [{"offset": [1], "shape": [2]}]}}]})",
+                  {2});
   });
   EXPECT_NE(message.find("tensor 'w': box [1:3] of rank 0 does not fit shape [2]"), std::string::npos) << message;
 }
 
 TEST(LayoutJson, FlatRulesAfterCuts) {
   // The tp shard of 3x2 columns as a flat range: rank dp=1 has elements 3..6 of it.
-  const auto held = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [{"match": "w", "cuts": [{"dim": 1, "axis": "tp"}],
-      "flat": {"kind": "zero1", "axis": "dp", "alignment": 1}}]})", {3, 4});
+  const auto held =
+      held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [{"match": "w", "cuts": [{"dim": 1, "axis": "tp"}],
+      "flat": {"kind": "zero1", "axis": "dp", "alignment": 1}}]})",
+              {3, 4});
   EXPECT_EQ(held[3], (Boxes{{{1, 3}, {1, 1}}, {{2, 2}, {1, 2}}}));
-  const auto padded = held_of(R"({"mesh": [["dp", 4]], "rules": [{"match": "w", "flat": {"kind": "zero1", "axis": "dp"}}]})", {3});
+  const auto padded =
+      held_of(R"({"mesh": [["dp", 4]], "rules": [{"match": "w", "flat": {"kind": "zero1", "axis": "dp"}}]})", {3});
   EXPECT_EQ(padded[1], (Boxes{{{2}, {1}}}));
   EXPECT_EQ(padded[2], std::nullopt);
 }
@@ -136,7 +149,8 @@ TEST(LayoutJson, EqualFlatRulesShareABuffer) {
     state.add("model", "a", {6});
     state.add("model", "b", {2});
     const std::string text = fmt::format(R"({{"mesh": [["dp", 2]], "rules": [
-        {{"match": "a", "flat": {{"kind": "zero1", "axis": "dp"}}}}, {{"match": "b", "flat": {}}}]}})", second_flat);
+        {{"match": "a", "flat": {{"kind": "zero1", "axis": "dp"}}}}, {{"match": "b", "flat": {}}}]}})",
+                                         second_flat);
     return state.bind(Layout::from_text(text), Model{}).held_by(0);
   };
   const auto shared = held_first(R"({"axis": "dp", "kind": "zero1"})");  // eight elements, four each
@@ -148,14 +162,16 @@ TEST(LayoutJson, EqualFlatRulesShareABuffer) {
 }
 
 TEST(LayoutJson, SectionsAndRoles) {
-  const char* text = R"({"mesh": [["dp", 2]], "rules": [{"match": "w", "section": "optimizer", "cuts": [{"dim": 0, "axis": "dp"}]}],
+  const char* text =
+      R"({"mesh": [["dp", 2]], "rules": [{"match": "w", "section": "optimizer", "cuts": [{"dim": 0, "axis": "dp"}]}],
                          "otherwise": "replicate"})";
   EXPECT_EQ(held_of(text, {4})[1], (Boxes{{{0}, {4}}}));
   EXPECT_EQ(held_of(text, {4}, "w/moment1_0", "optimizer")[1], (Boxes{{{2}, {2}}}));  // by its parameter's name
   State state;
   state.add("model", "x", {2});
   const ShardMap map = state.bind(Layout::from_text(text), Model{});
-  EXPECT_EQ(map.notes(), (std::vector<std::string>{"1 tensors match no rule and are replicated on every rank, the first is 'x'"}));
+  EXPECT_EQ(map.notes(),
+            (std::vector<std::string>{"1 tensors match no rule and are replicated on every rank, the first is 'x'"}));
 }
 
 TEST(LayoutJson, BaseWithExplicitStages) {

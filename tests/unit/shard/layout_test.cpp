@@ -75,7 +75,8 @@ TEST(ShortForm, Errors) {
   const std::vector<std::pair<const char*, const char*>> cases{
       {"", "a word is missing; allowed: tp, pp"},
       {"tp=2,", "a word is missing"},
-      {"tq=2", "unknown word 'tq=2'; allowed: tp, pp, dp, ep, cp, etp, fsdp, rep, vpp (each =N with N >= 1), zero=0..3"},
+      {"tq=2",
+       "unknown word 'tq=2'; allowed: tp, pp, dp, ep, cp, etp, fsdp, rep, vpp (each =N with N >= 1), zero=0..3"},
       {"tp", "unknown word 'tp'; allowed"},
       {"uneven=1", "unknown word 'uneven=1'"},
       {"tp=0", "must be at least 1"},
@@ -96,6 +97,7 @@ TEST(ShortForm, Errors) {
       {"tp=2,order=tp,order=tp", "'order' is given twice"},
       {"fsdp=2,zero=1", "fsdp and zero exclude each other"},
       {"rep=2", "rep replicates fsdp groups"},
+      {"pp=2,vpp=9223372036854775808", "pp times vpp is more than 2^20"},
       {"vpp=2", "vpp cuts pipeline stages"},
       {"fsdp=2,ep=2", "ep and etp cannot be combined with fsdp"},
       {"dp=3,ep=2", "ep=2 times etp=1 does not divide the 3 ranks"},
@@ -108,7 +110,7 @@ TEST(ShortForm, Errors) {
     EXPECT_NE(message.find(expected), std::string::npos) << text << ": " << message;
     ++checked;
   }
-  EXPECT_EQ(checked, 28);
+  EXPECT_EQ(checked, 29);
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ TEST(Models, StateDictOrder) {
   const std::vector<std::string> qwen2{"q_proj.weight", "q_proj.bias", "k_proj.weight", "k_proj.bias",
                                        "v_proj.weight", "v_proj.bias", "o_proj.weight"};
   EXPECT_EQ(names_with(model_by_name("qwen2-0.5b", 1), "model.layers.0.self_attn."), qwen2);
-  const std::vector<std::string> qwen3{"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
-                                       "self_attn.o_proj.weight", "self_attn.q_norm.weight", "self_attn.k_norm.weight",
-                                       "mlp.gate_proj.weight",    "mlp.up_proj.weight",      "mlp.down_proj.weight",
-                                       "input_layernorm.weight",  "post_attention_layernorm.weight"};
+  const std::vector<std::string> qwen3{
+      "self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",        "self_attn.o_proj.weight",
+      "self_attn.q_norm.weight", "self_attn.k_norm.weight", "mlp.gate_proj.weight",           "mlp.up_proj.weight",
+      "mlp.down_proj.weight",    "input_layernorm.weight",  "post_attention_layernorm.weight"};
   EXPECT_EQ(names_with(model_by_name("qwen3-8b", 2), "model.layers.1."), qwen3);
   EXPECT_EQ(names_of(model_by_name("llama-3.2-1b", 1)).front(), "model.embed_tokens.weight");
   EXPECT_EQ(names_of(model_by_name("llama-3.2-1b", 1)).back(), "model.norm.weight");
@@ -82,7 +82,8 @@ TEST(Models, ConfigVariants) {
   EXPECT_EQ(plain.tensors.size(), 12U);
   EXPECT_EQ(plain.tensors[0].dtype, DType::kF32);
   EXPECT_EQ(plain.tensors[2].shape, (Shape{8, 8}));  // no num_key_value_heads: as many as heads
-  EXPECT_EQ(model_from_config("{" + base + R"(,"dtype":"float16","torch_dtype":"bfloat16"})").tensors[0].dtype, DType::kF16);
+  EXPECT_EQ(model_from_config("{" + base + R"(,"dtype":"float16","torch_dtype":"bfloat16"})").tensors[0].dtype,
+            DType::kF16);
   EXPECT_EQ(model_from_config("{" + base + R"(,"torch_dtype":"bfloat16"})").tensors[0].dtype, DType::kBF16);
   EXPECT_EQ(model_from_config("{" + base + R"(,"head_dim":null})").tensors[1].shape, (Shape{8, 8}));
   EXPECT_EQ(model_from_config("{" + base + R"(,"head_dim":16})").tensors[1].shape, (Shape{32, 8}));
@@ -104,7 +105,8 @@ TEST(Models, ConfigErrorsNameTheKey) {
   fails("[1]", "not a JSON object");
   fails(R"({"model_type":"llama"})", "'num_hidden_layers' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":2})", "'hidden_size' is missing");
-  fails(R"({"model_type":"llama","num_hidden_layers":"2"})", R"('num_hidden_layers' must be a whole number from 1 to 65536)");
+  fails(R"({"model_type":"llama","num_hidden_layers":"2"})",
+        R"('num_hidden_layers' must be a whole number from 1 to 65536)");
   fails(R"({"model_type":"llama","num_hidden_layers":1.5})", "'num_hidden_layers'");
   fails(R"({"model_type":"llama","num_hidden_layers":-1})", "'num_hidden_layers'");
   fails(R"({"model_type":"llama","num_hidden_layers":1000000000})", "'num_hidden_layers'");
@@ -112,7 +114,8 @@ TEST(Models, ConfigErrorsNameTheKey) {
   fails(R"({"model_type":7})", "'model_type' must be a string");
   fails(R"({"model_type":"gpt2","n_layer":1,"n_embd":2,"n_head":4,"vocab_size":4})", "n_embd");
   fails(R"({"model_type":"mixtral","num_hidden_layers":60000,"hidden_size":8,"num_attention_heads":2,"vocab_size":9,
-            "num_local_experts":60000,"intermediate_size":8})", "2^19 tensors");
+            "num_local_experts":60000,"intermediate_size":8})",
+        "2^19 tensors");
 }
 
 TEST(Models, UnknownFamilies) {
@@ -146,7 +149,9 @@ TEST(Models, RulesOfFamilies) {
   EXPECT_EQ(rule_of(v3, "model.layers.3.mlp.experts.255.down_proj.weight_scale_inv")->scaled_size, 2048U);
   EXPECT_TRUE(rule_of(v3, "model.layers.61.eh_proj.weight")->last_stage);
   EXPECT_EQ(rule_of(v3, "model.layers.61.eh_proj.weight")->layer, -1);
-  const auto find = [&](const char* name) { return *std::ranges::find(v3.tensors, std::string(name), &TensorSpec::name); };
+  const auto find = [&](const char* name) {
+    return *std::ranges::find(v3.tensors, std::string(name), &TensorSpec::name);
+  };
   EXPECT_EQ(find("model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale_inv").shape, (Shape{5, 56}));
   EXPECT_EQ(find("model.layers.3.mlp.gate.e_score_correction_bias").dtype, DType::kF32);
 
@@ -167,7 +172,8 @@ TEST(Models, NamesOfStates) {
                            "optimizer.state.exp_avg.model.norm.weight"}) {
     EXPECT_EQ(parameter_of(model, name), "model.norm.weight") << name;
   }
-  for (const char* name : {"global_step", "", "norm.weight", "model.norm"}) EXPECT_EQ(parameter_of(model, name), "") << name;
+  for (const char* name : {"global_step", "", "norm.weight", "model.norm"})
+    EXPECT_EQ(parameter_of(model, name), "") << name;
 }
 
 TEST(Models, TrainingState) {

@@ -1,5 +1,5 @@
-// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against what
-// the layouts say they hold. Every test counts what it compared.
+// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against
+// what the layouts say they hold. Every test counts what it compared.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -33,7 +33,8 @@ TEST_P(Dcp, HeldBoxes) {
     const bool is_state = name.starts_with("optim.");
     state.add(is_state ? "optimizer" : "model", name, shape, *dtype_from_name(tensor[0].get<std::string>()));
     if (is_state) continue;
-    for (const char* role : {"exp_avg", "exp_avg_sq", "master"}) state.add("optimizer", "optim." + name + "." + role, shape);
+    for (const char* role : {"exp_avg", "exp_avg_sq", "master"})
+      state.add("optimizer", "optim." + name + "." + role, shape);
   }
   const ShardMap map = state.bind(layout, model);
   EXPECT_EQ(map.notes(), std::vector<std::string>{});
@@ -70,19 +71,19 @@ constexpr const char* kTensorParallelJson = R"({
   ]
 })";
 
-INSTANTIATE_TEST_SUITE_P(Samples, Dcp,
-                         testing::Values(DcpCase{"fsdp2_1d", "fsdp=4", 540}, DcpCase{"fsdp2_tp", "fsdp=2,tp=2", 540},
-                                         DcpCase{"fsdp2_tp_clash", "fsdp=3,tp=2", 450},
-                                         DcpCase{"hf_consolidated", "fsdp=4", 432}, DcpCase{"hf_sharded", "fsdp=4", 432},
-                                         DcpCase{"hf_sharded_2d", "fsdp=2,tp=2", 300}, DcpCase{"hsdp", "rep=2,fsdp=2", 300},
-                                         DcpCase{"tp_torchsave", "fsdp=1,tp=4", 300},
-                                         DcpCase{"tp_torchsave", kTensorParallelJson, 300}, DcpCase{"uneven", "fsdp=4", 620}),
-                         [](const auto& test) { return fmt::format("{}_{}", test.param.name, test.index); });
+INSTANTIATE_TEST_SUITE_P(
+    Samples, Dcp,
+    testing::Values(DcpCase{"fsdp2_1d", "fsdp=4", 540}, DcpCase{"fsdp2_tp", "fsdp=2,tp=2", 540},
+                    DcpCase{"fsdp2_tp_clash", "fsdp=3,tp=2", 450}, DcpCase{"hf_consolidated", "fsdp=4", 432},
+                    DcpCase{"hf_sharded", "fsdp=4", 432}, DcpCase{"hf_sharded_2d", "fsdp=2,tp=2", 300},
+                    DcpCase{"hsdp", "rep=2,fsdp=2", 300}, DcpCase{"tp_torchsave", "fsdp=1,tp=4", 300},
+                    DcpCase{"tp_torchsave", kTensorParallelJson, 300}, DcpCase{"uneven", "fsdp=4", 620}),
+    [](const auto& test) { return fmt::format("{}_{}", test.param.name, test.index); });
 
 // ---- MindSpore Transformers ---------------------------------------------------------------------------------------
 
-// Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero` then
-// cuts dimension 0 over dp as well (MindSpore's parallel optimizer).
+// Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero`
+// then cuts dimension 0 over dp as well (MindSpore's parallel optimizer).
 std::string mindformers_layout(const std::string& mesh, bool zero, bool stages) {
   const char* dp = zero ? R"(, {"dim": 0, "axis": "dp"})" : "";
   return fmt::format(R"({{
@@ -119,7 +120,8 @@ TEST_P(Mindformers, HeldBoxes) {
   const Json sample = read_json(std::string("mindformers/") + param.name + ".json");
   std::string text = mindformers_layout(param.mesh, param.zero, param.stages);
   if (param.stages) {
-    for (std::size_t at = 0; (at = text.find("\"*linear_", at)) != std::string::npos;) text.insert(at + 1, "*layers.{layer}."), at += 20;
+    for (std::size_t at = 0; (at = text.find("\"*linear_", at)) != std::string::npos;)
+      text.insert(at + 1, "*layers.{layer}."), at += 20;
     text.insert(text.find("\"*input_") + 1, "*layers.{layer}.");
   }
   if (std::string(param.mesh).find("\"dp\"") == std::string::npos) {

@@ -1,5 +1,6 @@
-// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer): every piece, pad
-// and bucket against the pure functions, and the boxes of the pieces against layouts. Every test counts what it compared.
+// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer): every piece,
+// pad and bucket against the pure functions, and the boxes of the pieces against layouts. Every test counts what it
+// compared.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -53,9 +54,12 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
   const auto world = sample["world"].get<std::uint64_t>();
   const bool orig = sample["use_orig_params"].get<bool>();
   const State state = state_of(model);
-  const ShardMap map = state.bind(
-      Layout::from_json(fmt::format(R"({{"mesh": [["dp", {}]], "rules": [{{"match": "*", "flat": {{"kind": "fsdp1", "axis": "dp",
-          "use_orig_params": {}, "groups": [["model.layers.{{layer}}.*"], ["*"]]}}}}]}})", world, orig)), model);
+  const ShardMap map =
+      state.bind(Layout::from_json(fmt::format(
+                     R"({{"mesh": [["dp", {}]], "rules": [{{"match": "*", "flat": {{"kind": "fsdp1", "axis": "dp",
+          "use_orig_params": {}, "groups": [["model.layers.{{layer}}.*"], ["*"]]}}}}]}})",
+                     world, orig)),
+                 model);
   int compared = 0;
   std::uint64_t padding = 0;
   for (std::uint64_t rank = 0; rank < world; ++rank) {
@@ -76,7 +80,8 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
         for (const char* name : {"model:%", "master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
           std::string key = name;
           key.replace(key.find('%'), 1, tensor.name);
-          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}})) << key;
+          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}}))
+              << key;
           ++held_pieces;
         }
       }
@@ -115,7 +120,8 @@ std::string deepspeed_layout(std::uint64_t world, int stage, bool two_groups) {
   if (!two_groups) return fmt::format("dp={},zero={}", world, stage);
   return fmt::format(R"({{"mesh": [["dp", {}]], "rules": [
       {{"match": "*", "section": "model"}},
-      {{"match": "*", "flat": {{"kind": "zero{}", "axis": "dp", "groups": [["*", "!*.bias", "!*norm.weight"], ["*"]]}}}}]}})",
+      {{"match": "*", "flat": {{"kind": "zero{}", "axis": "dp",
+                                "groups": [["*", "!*.bias", "!*norm.weight"], ["*"]]}}}}]}})",
                      world, stage);
 }
 
@@ -149,11 +155,13 @@ TEST_P(DeepSpeed, PiecesPaddingAndBoxes) {
       ASSERT_EQ(pieces.size(), group["pieces"].size());
       for (std::size_t i = 0; i < pieces.size(); ++i, ++compared) {
         const TensorSpec& tensor = tensors[pieces[i].tensor];
-        EXPECT_EQ((Json{tensor.name, pieces[i].begin, pieces[i].end, pieces[i].at}), group["pieces"][i]) << "rank " << rank;
+        EXPECT_EQ((Json{tensor.name, pieces[i].begin, pieces[i].end, pieces[i].at}), group["pieces"][i])
+            << "rank " << rank;
         for (const char* name : {"master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
           std::string key = name;
           key.replace(key.find('%'), 1, tensor.name);
-          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}})) << key;
+          EXPECT_EQ(flat_ranges(tensor.shape, held.at(key)), (std::vector<Range>{{pieces[i].begin, pieces[i].end}}))
+              << key;
           ++held_pieces;
         }
         if (stage == 3) {
@@ -185,7 +193,8 @@ constexpr const char* kMegatronJson = R"({{
     {{"match": "output_layer.*", "only": {{"pp": [{last}]}}, "cuts": [{{"dim": 0, "axis": "tp"}}] {flat} }},
     {{"match": "decoder.final_layernorm.weight", "only": {{"pp": [{last}]}} {flat} }},
     {{"match": "decoder.layers.{{layer}}.*layernorm.weight" {flat} }},
-    {{"match": "decoder.layers.{{layer}}.mlp.linear_fc1.weight", "cuts": [{{"dim": 0, "axis": "tp", "parts": 2}}] {flat} }},
+    {{"match": "decoder.layers.{{layer}}.mlp.linear_fc1.weight",
+      "cuts": [{{"dim": 0, "axis": "tp", "parts": 2}}] {flat} }},
     {{"match": ["decoder.layers.{{layer}}.*linear_proj.weight", "decoder.layers.{{layer}}.mlp.linear_fc2.weight"],
       "cuts": [{{"dim": 1, "axis": "tp"}}] {flat} }},
     {{"match": "decoder.layers.{{layer}}.*linear_qkv.*", "cuts": [{{"dim": 0, "axis": "tp"}}] {flat} }}
@@ -215,7 +224,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
   int compared = 0;
   for (const Json& rank : sample["ranks"]) {
     const Json& c = rank["coord"];
-    const int number = c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
+    const int number =
+        c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
     const auto held = held_by_name(map, state.sections, number);
     EXPECT_EQ(held.size(), rank["params"].size());
     std::vector<std::uint64_t> numels;
@@ -237,7 +247,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
       EXPECT_EQ((Json{bucket.begin, bucket.end - bucket.begin, bucket.used_end - bucket.begin}), rank["buckets"][b]);
     }
     std::map<std::uint32_t, FlatPiece> pieces;
-    for (const FlatPiece& piece : pieces_of(buffer, numels, dp, c["dp"].get<std::uint64_t>())) pieces[piece.tensor] = piece;
+    for (const FlatPiece& piece : pieces_of(buffer, numels, dp, c["dp"].get<std::uint64_t>()))
+      pieces[piece.tensor] = piece;
     for (std::uint32_t p = 0; p < numels.size(); ++p, ++compared) {
       const Json& range = rank["params"][p]["range"];
       ASSERT_EQ(pieces.contains(p), !range.is_null()) << rank["params"][p]["name"];
@@ -246,9 +257,12 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
       const std::uint64_t size = piece.end - piece.begin;
       const std::uint64_t world = buffer.starts[p] + piece.begin;
       const std::uint64_t in_bucket = world - buffer.buckets[piece.bucket].begin;
-      EXPECT_EQ((Json{{piece.begin, piece.end}, {world, world + size}, {piece.in_bucket, piece.in_bucket + size},
+      EXPECT_EQ((Json{{piece.begin, piece.end},
+                      {world, world + size},
+                      {piece.in_bucket, piece.in_bucket + size},
                       {in_bucket, in_bucket + size}}),
-                range) << rank["params"][p]["name"];
+                range)
+          << rank["params"][p]["name"];
     }
   }
   EXPECT_EQ(compared, GetParam().second);
@@ -258,7 +272,8 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
   int flat_compared = 0;
   for (const Json& rank : sample["ranks"]) {
     const Json& c = rank["coord"];
-    const int number = c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
+    const int number =
+        c["tp"].get<int>() + sample["tp"].get<int>() * (c["dp"].get<int>() + static_cast<int>(dp) * c["pp"].get<int>());
     const auto held = held_by_name(flat, state.sections, number);
     const auto whole_shards = held_by_name(map, state.sections, number);
     std::size_t present = 0;

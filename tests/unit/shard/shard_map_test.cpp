@@ -18,7 +18,8 @@ namespace {
 Model small_llama(int layers = 2, const char* extra = "") {
   return model_from_config(fmt::format(
       R"({{"model_type":"llama","hidden_size":12,"intermediate_size":20,"num_hidden_layers":{},"num_attention_heads":6,
-          "num_key_value_heads":2,"vocab_size":22,"torch_dtype":"bfloat16"{}}})", layers, extra));
+          "num_key_value_heads":2,"vocab_size":22,"torch_dtype":"bfloat16"{}}})",
+      layers, extra));
 }
 
 // Elements held over all ranks, by "section:name", and how often each element is held.
@@ -36,7 +37,8 @@ std::map<std::string, std::vector<int>> holders(const State& state, const ShardM
         Shape index = box.offset;
         for (std::uint64_t i = 0; i < elements_of(box); ++i) {
           std::uint64_t rest = i;
-          for (std::size_t d = index.size(); d-- > 0; rest /= box.shape[d]) index[d] = box.offset[d] + rest % box.shape[d];
+          for (std::size_t d = index.size(); d-- > 0; rest /= box.shape[d])
+            index[d] = box.offset[d] + rest % box.shape[d];
           ++counts.at(flat_index(tensor.shape, index));
         }
       }
@@ -59,7 +61,8 @@ std::vector<Box> held(const Model& model, const char* layout, int rank, const st
 
 struct CoverCase {
   const char* layout;
-  int model_times, norm_times, state_times, state_norm_times;  // holders of layer 0's up_proj and norm, model and optimizer
+  int model_times, norm_times, state_times,
+      state_norm_times;  // holders of layer 0's up_proj and norm, model and optimizer
 };
 
 TEST(ShardMap, EveryElementIsHeldAsOftenAsExpected) {
@@ -95,7 +98,8 @@ TEST(ShardMap, EveryElementIsHeldAsOftenAsExpected) {
     EXPECT_EQ(times_of(all, "model:model.layers.0.mlp.up_proj.weight"), std::vector<int>{c.model_times});
     EXPECT_EQ(times_of(all, "model:model.layers.0.input_layernorm.weight"), std::vector<int>{c.norm_times});
     EXPECT_EQ(times_of(all, "optimizer:model.layers.0.mlp.up_proj.weight/moment2_0"), std::vector<int>{c.state_times});
-    EXPECT_EQ(times_of(all, "master_weights:model.layers.0.input_layernorm.weight"), std::vector<int>{c.state_norm_times});
+    EXPECT_EQ(times_of(all, "master_weights:model.layers.0.input_layernorm.weight"),
+              std::vector<int>{c.state_norm_times});
   }
   EXPECT_EQ(checked, 16 * 4 * 21);
 }
@@ -110,7 +114,8 @@ TEST(ShardMap, Stages) {
       std::string layers;
       const auto names = held_by_name(map, state.sections, rank);
       for (int layer = 0; layer < 5; ++layer) {
-        if (names.contains(fmt::format("model:model.layers.{}.mlp.up_proj.weight", layer))) layers += std::to_string(layer);
+        if (names.contains(fmt::format("model:model.layers.{}.mlp.up_proj.weight", layer)))
+          layers += std::to_string(layer);
       }
       if (names.contains("model:model.embed_tokens.weight")) layers += "E";
       if (names.contains("model:model.norm.weight")) layers += "N";
@@ -124,7 +129,8 @@ TEST(ShardMap, Stages) {
   EXPECT_EQ(layers_on("pp=2,uneven"), (Stages{"012E", "34NH"}));
   EXPECT_EQ(layers_on("pp=2,vpp=2,uneven"), (Stages{"013E", "24NH"}));  // chunks 01 | 2 | 3 | 4
   EXPECT_EQ(layers_on("pp=7,uneven"), (Stages{"0E", "1", "2", "3", "4", "", "NH"}));
-  EXPECT_NE(error_of(ErrorKind::kUsage, [&] { (void)layers_on("pp=2"); }).find("the 5 layers of the model do not divide by 2"),
+  EXPECT_NE(error_of(ErrorKind::kUsage, [&] { (void)layers_on("pp=2"); })
+                .find("the 5 layers of the model do not divide by 2"),
             std::string::npos);
   const Model tied = small_llama(2, R"(,"tie_word_embeddings":true)");
   const State tied_state = state_of(tied);
@@ -138,7 +144,8 @@ TEST(ShardMap, UnevenHeads) {
   const Model model = model_by_name("smollm2-135m", 1);
   const auto rows = [&](int rank, const char* name) {
     std::uint64_t n = 0;
-    for (const Box& box : held(model, "tp=4,uneven", rank, fmt::format("model:model.layers.0.self_attn.{}.weight", name))) {
+    for (const Box& box :
+         held(model, "tp=4,uneven", rank, fmt::format("model:model.layers.0.self_attn.{}.weight", name))) {
       n += box.shape[0];
     }
     return n;
@@ -154,19 +161,22 @@ TEST(ShardMap, UnevenHeads) {
   EXPECT_EQ(held(model, "tp=4,uneven", 3, "model:model.layers.0.self_attn.o_proj.weight"),
             (std::vector<Box>{{{0, 448}, {576, 128}}}));
   // Without `uneven` the dimension counts, not the heads: 576 rows over 2 ranks.
-  EXPECT_EQ(held(model, "tp=2", 1, "model:model.layers.0.self_attn.q_proj.weight"), (std::vector<Box>{{{288, 0}, {288, 576}}}));
+  EXPECT_EQ(held(model, "tp=2", 1, "model:model.layers.0.self_attn.q_proj.weight"),
+            (std::vector<Box>{{{288, 0}, {288, 576}}}));
 }
 
 TEST(ShardMap, WhatDoesNotDivideIsNamed) {
   const Model model = model_by_name("smollm2-135m", 1);
   const State state = state_of(model);
   const std::string message = error_of(ErrorKind::kUsage, [&] { (void)state.bind(Layout::parse("tp=5"), model); });
-  EXPECT_EQ(message,
-            "layout: tensor 'model.embed_tokens.weight': dimension 0 of size 49152 cannot be cut over tp=5: 49152 does not "
-            "divide by 5; add `uneven` to the layout or choose a degree that divides");
+  EXPECT_EQ(
+      message,
+      "layout: tensor 'model.embed_tokens.weight': dimension 0 of size 49152 cannot be cut over tp=5: 49152 does not "
+      "divide by 5; add `uneven` to the layout or choose a degree that divides");
   const Model gpt2 = model_by_name("gpt2", 1);
-  EXPECT_NE(error_of(ErrorKind::kUsage, [&] { (void)state_of(gpt2).bind(Layout::parse("tp=2"), gpt2); }).find("size 50257"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(ErrorKind::kUsage, [&] { (void)state_of(gpt2).bind(Layout::parse("tp=2"), gpt2); }).find("size 50257"),
+      std::string::npos);
 }
 
 TEST(ShardMap, Gpt2ColumnsOfQKV) {
@@ -199,8 +209,9 @@ TEST(ShardMap, ExpertsGoWhole) {
   // etp=1: whole experts over eight ranks.
   EXPECT_EQ(held(model, "tp=2,dp=4,ep=8,etp=1", 5, "model:model.layers.0.block_sparse_moe.experts.5.w1.weight"),
             (std::vector<Box>{{{0, 0}, {14336, 4096}}}));
-  EXPECT_NE(error_of(ErrorKind::kUsage, [&] { (void)state.bind(Layout::parse("dp=3,ep=3"), model); }).find("the 8 experts"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(ErrorKind::kUsage, [&] { (void)state.bind(Layout::parse("dp=3,ep=3"), model); }).find("the 8 experts"),
+      std::string::npos);
 }
 
 TEST(ShardMap, ZeroOfExpertsGoesOverTheirOwnRanks) {
@@ -209,7 +220,8 @@ TEST(ShardMap, ZeroOfExpertsGoesOverTheirOwnRanks) {
           "num_key_value_heads":2,"vocab_size":10,"num_local_experts":4})");
   const State state = state_of(model);
   int holes = 0;
-  for (const char* layout : {"tp=2,dp=4,ep=2,zero=1", "tp=2,dp=4,ep=2,zero=3", "dp=4,ep=4,zero=1", "dp=4,ep=2,pp=2,zero=2"}) {
+  for (const char* layout :
+       {"tp=2,dp=4,ep=2,zero=1", "tp=2,dp=4,ep=2,zero=3", "dp=4,ep=4,zero=1", "dp=4,ep=2,pp=2,zero=2"}) {
     SCOPED_TRACE(layout);
     const auto all = holders(state, state.bind(Layout::parse(layout), model));
     const std::string expert = "optimizer:model.layers.1.block_sparse_moe.experts.3.w1.weight/moment1_0";
@@ -225,7 +237,8 @@ TEST(ShardMap, ScalesAreCutWithTheirWeights) {
   State state;
   for (const TensorSpec& tensor : model.tensors) state.add("model", tensor.name, tensor.shape, tensor.dtype);
   const auto at = [&](const char* layout, const char* name) {
-    return held_by_name(state.bind(Layout::parse(layout), model), state.sections, 3).at(std::string("model:model.layers.3.") + name);
+    return held_by_name(state.bind(Layout::parse(layout), model), state.sections, 3)
+        .at(std::string("model:model.layers.3.") + name);
   };
   EXPECT_EQ(at("tp=8", "self_attn.o_proj.weight"), (std::vector<Box>{{{0, 6144}, {7168, 2048}}}));
   EXPECT_EQ(at("tp=8", "self_attn.o_proj.weight_scale_inv"), (std::vector<Box>{{{0, 48}, {56, 16}}}));
@@ -233,7 +246,8 @@ TEST(ShardMap, ScalesAreCutWithTheirWeights) {
   const std::string message = error_of(ErrorKind::kUsage, [&] { (void)state.bind(Layout::parse("tp=32"), model); });
   EXPECT_NE(message.find("gate_proj.weight_scale_inv"), std::string::npos) << message;
   EXPECT_NE(message.find("its weight is cut at element 576 of 18432, which is no multiple of the scale block 128"),
-            std::string::npos) << message;
+            std::string::npos)
+      << message;
   EXPECT_EQ(at("tp=5,uneven", "self_attn.q_b_proj.weight"), (std::vector<Box>{{{39 * 384, 0}, {13 * 384, 1536}}}));
   EXPECT_EQ(at("tp=5,uneven", "self_attn.q_b_proj.weight_scale_inv"), (std::vector<Box>{{{39 * 3, 0}, {13 * 3, 12}}}));
 }
@@ -310,6 +324,17 @@ TEST(ShardMap, RanksOutsideTheWorld) {
   error_of(ErrorKind::kInternal, [&] { ShardMap(Layout::parse("dp=1"), model, {"model"}, {}); });
 }
 
+TEST(ShardMap, MillionsOfRanks) {
+  const Model model = small_llama();
+  const State state = state_of(model);
+  const ShardMap map = state.bind(Layout::parse("fsdp=1000003,tp=2000"), model);
+  EXPECT_EQ(map.layout().world_size(), 2000006000);
+  const auto last = held_by_name(map, state.sections, 2000005999);
+  EXPECT_TRUE(last.at("model:model.norm.weight").empty());
+  const auto first = held_by_name(map, state.sections, 0);
+  EXPECT_EQ(first.at("model:model.layers.1.mlp.down_proj.weight"), (std::vector<Box>{{{0, 0}, {1, 1}}}));
+}
+
 TEST(ShardMap, OneCallForLlama405bIsCheap) {
   const Model model = model_by_name("llama-3.1-405b");
   const State state = state_of(model);
@@ -319,7 +344,8 @@ TEST(ShardMap, OneCallForLlama405bIsCheap) {
   const auto start = std::chrono::steady_clock::now();
   constexpr int kCalls = 40;
   for (int i = 0; i < kCalls; ++i) pieces += map.held_by(i * 400).size();
-  const double ms = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / kCalls;
+  const double ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / kCalls;
   EXPECT_GT(pieces, 40U * 80);
   RecordProperty("ms_per_call", fmt::format("{:.3f}", ms));
   EXPECT_LT(ms, 50.0);  // about 1 ms; room for sanitizers and busy machines
