@@ -1,8 +1,10 @@
-// From a layout to the rule of each given tensor: what a short form (with the model's family) or a JSON file says of it.
+// From a layout to the rule of each given tensor: what a short form (with the model's family) or a JSON file says of
+// it.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,14 @@ struct TensorRule {
   const FlatRule* flat = nullptr;    ///< the shard that `cuts` leave is cut again, as part of a flat buffer
   std::string buffer;                ///< tensors with equal text share the buffer
   const RankBoxes* boxes = nullptr;  ///< explicit boxes; then no cuts and no flat
+};
+
+/// By number (layer, expert): the coordinates of an axis that hold it.
+struct NumberMap {
+  NumberMap(const LayoutRules& rules, const Placement& placement);
+
+  std::uint32_t axis = 0;
+  std::vector<std::vector<std::uint64_t>> coordinates;
 };
 
 struct TensorToBind {
@@ -45,7 +55,7 @@ class ShortBinder {
   const LayoutRules& rules_;
   const ShortForm& form_;
   const Model& model_;
-  std::vector<std::vector<std::uint64_t>> stages_of_layer_;
+  std::optional<NumberMap> layers_;
   std::uint64_t unknown_count_ = 0;
   std::string unknown_example_;
 };
@@ -63,14 +73,11 @@ class JsonBinder {
 
   const LayoutRules& rules_;
   std::unique_ptr<ShortBinder> base_;
-  std::vector<std::vector<std::uint64_t>> coordinates_of_layer_;
-  std::vector<std::vector<std::uint64_t>> coordinates_of_expert_;
+  std::optional<NumberMap> layers_;
+  std::optional<NumberMap> experts_;
   std::vector<std::vector<std::vector<std::pair<bool, NamePattern>>>> groups_of_rule_;  ///< (excludes, pattern)
   std::uint64_t unmatched_count_ = 0;
   std::string unmatched_example_;
 };
-
-/// By number (layer, expert): the coordinates of the placement's axis that hold it.
-std::vector<std::vector<std::uint64_t>> coordinates_by_number(const LayoutRules& rules, const Placement& placement);
 
 }  // namespace cairn::shard

@@ -1,4 +1,5 @@
-// What a JSON layout says of a tensor: the first rule whose section and pattern match its name, or its parameter's name.
+// What a JSON layout says of a tensor: the first rule whose section and pattern match its name, or its parameter's
+// name.
 #include <fmt/format.h>
 
 #include "base/units.hpp"
@@ -11,30 +12,28 @@ namespace {
 [[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, "layout JSON: " + what); }
 
 // The coordinates that hold layer or expert number `number` join the conditions.
-void add_place(const Placement& placement, const std::vector<std::vector<std::uint64_t>>& coordinates,
-               std::uint64_t number, const TensorToBind& tensor, Where& where) {
-  if (number >= coordinates.size() || coordinates[number].empty()) {
+void add_place(const NumberMap& map, std::uint64_t number, const TensorToBind& tensor, Where& where) {
+  if (number >= map.coordinates.size() || map.coordinates[number].empty()) {
     fail(fmt::format("tensor '{}': number {} is placed on no coordinate", base::printable(tensor.spec.name), number));
   }
-  where.conditions.push_back({placement.axis, coordinates[number]});
+  where.conditions.push_back({map.axis, map.coordinates[number]});
 }
 
 }  // namespace
 
-std::vector<std::vector<std::uint64_t>> coordinates_by_number(const LayoutRules& rules, const Placement& placement) {
+NumberMap::NumberMap(const LayoutRules& rules, const Placement& placement) : axis(placement.axis) {
   constexpr std::uint64_t kMostNumber = 1U << 20;
-  std::vector<std::vector<std::uint64_t>> out;
   const auto add = [&](std::uint64_t number, std::uint64_t coordinate) {
     if (number > kMostNumber) fail(fmt::format("layer or expert number {} is too large", number));
-    if (number >= out.size()) out.resize(number + 1);
-    out[number].push_back(coordinate);
+    if (number >= coordinates.size()) coordinates.resize(number + 1);
+    coordinates[number].push_back(coordinate);
   };
   const std::uint64_t stages = rules.axes[placement.axis].size;
   if (placement.lists) {
     for (std::uint64_t stage = 0; stage < stages; ++stage) {
       for (const std::uint64_t number : (*placement.lists)[stage]) add(number, stage);
     }
-    return out;
+    return;
   }
   ChunkSpec spec;
   spec.kind = placement.kind;
@@ -44,13 +43,12 @@ std::vector<std::vector<std::uint64_t>> coordinates_by_number(const LayoutRules&
       for (std::uint64_t number = range.begin; number < range.end; ++number) add(number, at % stages);
     }
   }
-  return out;
 }
 
 JsonBinder::JsonBinder(const LayoutRules& rules, const Model& model) : rules_(rules) {
   if (rules.short_form) base_ = std::make_unique<ShortBinder>(rules, model);
-  if (rules.stages) coordinates_of_layer_ = coordinates_by_number(rules, *rules.stages);
-  if (rules.experts) coordinates_of_expert_ = coordinates_by_number(rules, *rules.experts);
+  if (rules.stages) layers_.emplace(rules, *rules.stages);
+  if (rules.experts) experts_.emplace(rules, *rules.experts);
   for (const NameRule& rule : rules.rules) {
     auto& groups = groups_of_rule_.emplace_back();
     if (!rule.flat) continue;
@@ -81,8 +79,8 @@ TensorRule JsonBinder::apply(const NameRule& rule, const Captures& captures, con
   out.where = rule.where;
   const auto layer = capture(captures, "layer");
   const auto expert = capture(captures, "expert");
-  if (layer && rules_.stages) add_place(*rules_.stages, coordinates_of_layer_, *layer, tensor, out.where);
-  if (expert && rules_.experts) add_place(*rules_.experts, coordinates_of_expert_, *expert, tensor, out.where);
+  if (layer && layers_) add_place(*layers_, *layer, tensor, out.where);
+  if (expert && experts_) add_place(*experts_, *expert, tensor, out.where);
   if (rule.boxes) {
     out.boxes = &*rule.boxes;
     return out;

@@ -1,8 +1,9 @@
 // What a short form says of a tensor, given the rule of its family.
 //
-// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units as evenly as possible. With fsdp
-// they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves (FSDP2).
-// zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections as its slots.
+// Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units as evenly as possible. With
+// fsdp they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves
+// (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections
+// as its slots.
 #include <fmt/format.h>
 
 #include "base/units.hpp"
@@ -19,7 +20,7 @@ bool is_one(const LayoutRules& rules, std::uint32_t axis) { return rules.axes[ax
 ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
     : rules_(rules), form_(*rules.short_form), model_(model) {
   if (rules.stages) {
-    stages_of_layer_ = coordinates_by_number(rules, *rules.stages);
+    layers_.emplace(rules, *rules.stages);
     return;
   }
   const std::uint64_t chunks = rules.axes[form_.pp].size * form_.virtual_stages;
@@ -37,7 +38,7 @@ ShortBinder::ShortBinder(const LayoutRules& rules, const Model& model)
   placement.count = model.layers;
   placement.kind = ChunkKind::kBalanced;
   placement.virtual_stages = form_.virtual_stages;
-  stages_of_layer_ = coordinates_by_number(rules, placement);
+  layers_.emplace(rules, placement);
 }
 
 TensorRule ShortBinder::bind(const TensorToBind& tensor) {
@@ -82,11 +83,11 @@ void ShortBinder::place(const ShardRule& family, Where& where) const {
     if (family.last_stage) condition.coordinates.push_back(stages - 1);
     if (family.layer >= 0) {
       const auto layer = static_cast<std::size_t>(family.layer);
-      if (layer >= stages_of_layer_.size() || stages_of_layer_[layer].empty()) {
+      if (!layers_ || layer >= layers_->coordinates.size() || layers_->coordinates[layer].empty()) {
         throw Error(ErrorKind::kUsage,
                     fmt::format("layout '{}': layer {} is on no stage", base::printable(rules_.text), layer));
       }
-      condition.coordinates = stages_of_layer_[layer];
+      condition.coordinates = layers_->coordinates[layer];
     }
     if (!condition.coordinates.empty()) where.conditions.push_back(std::move(condition));
   }

@@ -107,15 +107,15 @@ class BoundMap::RankView {
 };
 
 BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-                   const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes)
+                   const std::vector<TensorSpec>& tensors)
     : layout_(std::move(layout)), rules_(layout_.rules()) {
-  bind_all(model, sections, tensors, notes);
+  bind_all(model, sections, tensors);
   class_index_.clear();
   where_index_.clear();
 }
 
 void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sections,
-                        const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes) {
+                        const std::vector<TensorSpec>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
   JsonBinder binder(rules_, model);  // a short form is a JSON form without rules
   std::unordered_map<std::string, std::uint32_t> buffer_index;
@@ -136,7 +136,7 @@ void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sect
   for (Buffer& buffer : buffers_) {
     std::ranges::stable_sort(buffer.tensors, {}, [&](std::uint32_t t) { return facts[t].position; });
   }
-  binder.add_notes(notes);
+  binder.add_notes(notes_);
 }
 
 std::uint32_t BoundMap::class_of(const TensorSpec& tensor, TensorRule&& rule) {
@@ -199,7 +199,8 @@ void BoundMap::check_cut(const ShardClass& shard, const Cut& cut, std::vector<st
           fmt::format("layout: tensor '{}': dimension {} of size {} cannot be cut over {}: {}{}", base::printable(name),
                       cut.dim, shard.shape[cut.dim], describe(rules_, cut.axes), problem, advise ? advice : ""));
     }
-    for (std::uint64_t at = 0; at < ways; ++at) next.insert(size_of(chunk(cut.spec, size, ways, at)));
+    const auto held = held_sizes(cut.spec, size, ways);
+    next.insert(held.begin(), held.end());
   }
   sizes.assign(next.begin(), next.end());
 }

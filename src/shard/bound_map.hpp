@@ -16,11 +16,13 @@ namespace cairn::shard {
 
 class BoundMap {
  public:
-  /// `notes` gets what ShardMap::notes returns. Throws Error(kUsage).
+  /// Throws Error(kUsage).
   BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-           const std::vector<TensorSpec>& tensors, std::vector<std::string>& notes);
+           const std::vector<TensorSpec>& tensors);
 
   [[nodiscard]] std::vector<HeldTensor> held_by(std::uint64_t rank) const;
+  /// What ShardMap::notes returns.
+  [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
  private:
   struct ShardClass {
@@ -41,8 +43,7 @@ class BoundMap {
   /// The boxes of every class on one rank, worked out when first asked for.
   class RankView;
 
-  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<TensorSpec>& tensors,
-                std::vector<std::string>& notes);
+  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<TensorSpec>& tensors);
   std::uint32_t class_of(const TensorSpec& tensor, TensorRule&& rule);
   std::uint32_t where_of(Where&& where);
   void check_class(const ShardClass& shard, const std::string& name) const;
@@ -54,6 +55,7 @@ class BoundMap {
 
   Layout layout_;
   const LayoutRules& rules_;
+  std::vector<std::string> notes_;
   std::vector<Item> items_;  ///< by tensor
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;

@@ -1,4 +1,5 @@
-// Box arithmetic. Everything here is exact integer work on row-major tensors; no function allocates more than its result.
+// Box arithmetic. Everything here is exact integer work on row-major tensors; no function allocates more than its
+// result.
 #include "shard/box_math.hpp"
 
 #include <algorithm>

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "base/checked.hpp"
 
@@ -213,6 +214,23 @@ std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t w
     }
   }
   return out;
+}
+
+std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways) {
+  std::set<std::uint64_t> sizes;
+  const auto add = [&](std::uint64_t at) { sizes.insert(size_of(chunk(spec, n, ways, at))); };
+  const bool one_part = spec.parts.empty() && spec.interleave == 0 && spec.period == 0 && spec.block == 0;
+  if (one_part &&
+      (spec.kind == ChunkKind::kEven || spec.kind == ChunkKind::kTorch || spec.kind == ChunkKind::kBalanced)) {
+    // Meshes can have millions of ranks: the first, the last, and for torch.chunk the one that is cut short.
+    add(0);
+    add(ways - 1);
+    const std::uint64_t units = n / spec.equal_parts / spec.unit;
+    if (spec.kind == ChunkKind::kTorch && units != 0) add(std::min(ways - 1, units / base::ceil_div(units, ways)));
+  } else {
+    for (std::uint64_t at = 0; at < ways; ++at) add(at);
+  }
+  return {sizes.begin(), sizes.end()};
 }
 
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner) {

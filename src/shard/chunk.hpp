@@ -1,7 +1,7 @@
 // How one dimension is cut over the positions of one or more mesh axes.
 //
-// A ChunkSpec is a pure rule: given the size of the dimension and the number of positions it says which ordered ranges a
-// position holds. Most rules give one range; row maps (gate/up halves, Q|K|V columns, interleaved QKV) give several.
+// A ChunkSpec is a pure rule: given the size of the dimension and the number of positions it says which ordered ranges
+// a position holds. Most rules give one range; row maps (gate/up halves, Q|K|V columns, interleaved QKV) give several.
 // The torch.chunk, array_split and _StridedShard formulas are those of PyTorch, NumPy and DTensor.
 #pragma once
 
@@ -43,7 +43,8 @@ struct ChunkSpec {
   std::uint64_t interleave = 0;      ///< each part is that many groups: whole groups are cut, held group by group
   std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut, held part by part
 
-  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, one element here per `block`.
+  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut, one element here per
+  // `block`.
   std::uint64_t block = 0;
   std::uint64_t scaled = 0;
 };
@@ -57,6 +58,9 @@ std::string chunk_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t 
 /// The ordered, non-empty ranges that position `at` holds; neighbours that touch are merged. None: the position holds
 /// nothing. Requires: chunk_problem is empty, at < ways.
 std::vector<Range> chunk(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways, std::uint64_t at);
+
+/// The numbers of elements that positions hold, each once, ascending. Same requirements as chunk.
+std::vector<std::uint64_t> held_sizes(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways);
 
 /// The ranges `inner` of the elements that `outer` lists, end to end, as ranges of the dimension itself.
 std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Range>& inner);

@@ -46,8 +46,8 @@ struct FlatBuffer {
   int pad_value = 0;                  ///< what FSDP1 fills padding with: 42 with use_orig_params, else 0
 };
 
-/// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment * dp.
-/// `round_robin`: round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1 ...
+/// DeepSpeed ZeRO-1 and -2, one parameter group: parameters end to end, the tail padded to a multiple of alignment *
+/// dp. `round_robin`: round_robin_gradients, which takes parameters 0, dp, 2 dp ... first, then 1, dp + 1 ...
 struct Zero1Options {
   std::uint64_t dp = 1;
   std::uint64_t alignment = 2;
@@ -66,9 +66,9 @@ std::vector<std::uint32_t> zero3_sub_groups(std::span<const std::uint64_t> numel
 /// the total to the number of ranks), 0 without.
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);
 
-/// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order. Parameters
-/// are laid in reverse at multiples of `start_alignment`; a bucket ends when it reaches bucket_size (0: one bucket) and
-/// is padded to lcm(dp, pad_to).
+/// Megatron's distributed optimizer, one (param dtype, grad dtype) buffer; numels in named_parameters() order.
+/// Parameters are laid in reverse at multiples of `start_alignment`; a bucket ends when it reaches bucket_size (0: one
+/// bucket) and is padded to lcm(dp, pad_to).
 struct MegatronOptions {
   std::uint64_t dp = 1;
   std::uint64_t bucket_size = 0;

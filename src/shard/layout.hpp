@@ -1,8 +1,8 @@
 // A layout: how a mesh of ranks shards the tensors of a training state.
 //
 // Short form: comma-separated `axis=degree` and flags, e.g. "tp=4,pp=2,dp=2,ep=1,zero=1,order=tp-cp-ep-dp-pp",
-// "fsdp=3", "fsdp=2,tp=2", "tp=4,pp=2,uneven". JSON form: src/shard/README.md. A layout is a value and knows no model; bind
-// it to the tensors of one with ShardMap (shard_map.hpp).
+// "fsdp=3", "fsdp=2,tp=2", "tp=4,pp=2,uneven". JSON form: src/shard/README.md. A layout is a value and knows no model;
+// bind it to the tensors of one with ShardMap (shard_map.hpp).
 #pragma once
 
 #include <memory>

@@ -243,7 +243,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
   if (out.kind == ChunkKind::kStrided) value.fail("'strided' is no chunk rule here");
   if (const auto chunks = value.find("virtual")) out.virtual_stages = chunks->number_from(1);
   const auto pieces = base::try_mul(stages, out.virtual_stages);
-  if (!pieces) value.fail("'virtual' is too large");
+  if (!pieces || *pieces > (1U << 20)) value.fail("the axis times 'virtual' is more than 2^20 chunks");
   if (out.kind == ChunkKind::kEven && out.count % *pieces != 0) {
     value.fail(fmt::format("{} do not divide by {}; add \"chunk\": \"balanced\"", out.count, *pieces));
   }

@@ -1,5 +1,5 @@
-// The parsed form of a layout, for this folder only: mesh axes, the parallel degrees of a short form, the rules of a JSON
-// file. Nothing here knows a tensor; bind_short.cpp and bind_json.cpp turn it into rules for given tensors.
+// The parsed form of a layout, for this folder only: mesh axes, the parallel degrees of a short form, the rules of a
+// JSON file. Nothing here knows a tensor; bind_short.cpp and bind_json.cpp turn it into rules for given tensors.
 #pragma once
 
 #include <cstdint>
@@ -54,8 +54,8 @@ struct FlatRule {
   std::uint64_t pad_to = 128;     ///< Megatron
   bool use_orig_params = false;   ///< FSDP1
   bool round_robin = false;       ///< ZeRO-1
-  /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every value
-  /// of the captures has a buffer of its own. No groups: one buffer.
+  /// Buffers: a tensor goes into the first group with a pattern that matches and no "!pattern" that matches; every
+  /// value of the captures has a buffer of its own. No groups: one buffer.
   std::vector<std::vector<std::string>> groups;
   std::string key;  ///< the JSON text: rules with equal text share their buffers
 };

@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::array<std::string_view, 9> kDegrees = {"tp", "pp", "dp", "ep", "cp", "etp", "fsdp", "rep", "vpp"};
 constexpr std::string_view kDefaultOrder = "tp-cp-ep-fsdp-rep-dp-pp";
+constexpr std::uint64_t kMostStages = 1U << 20;
 constexpr std::string_view kAllowed =
     "tp, pp, dp, ep, cp, etp, fsdp, rep, vpp (each =N with N >= 1), zero=0..3, order=tp-cp-ep-dp-pp, uneven";
 
@@ -139,8 +140,8 @@ std::uint64_t world_of(std::string_view layout, const Words& words) {
 }
 
 // Megatron's second view of the ranks of a pipeline stage. `order` fastest first.
-void add_expert_axes(std::string_view layout, const Words& words, const std::vector<std::string>& order,
-                     LayoutRules& rules, ShortForm& form) {
+void add_expert_axes(const Words& words, const std::vector<std::string>& order, LayoutRules& rules, ShortForm& form) {
+  const std::string_view layout = rules.text;
   const std::uint64_t ep = words.degree("ep");
   const std::uint64_t etp = words.degrees.contains("etp") ? words.degree("etp") : words.degree("tp");
   if (ep == 1 && etp == words.degree("tp")) {
@@ -183,6 +184,8 @@ void check_combination(std::string_view layout, const Words& words) {
   if (words.degree("rep") > 1 && !fsdp) fail(layout, "rep replicates fsdp groups: it needs fsdp=N");
   if (fsdp && words.zero.value_or(0) > 0) fail(layout, "fsdp and zero exclude each other: zero cuts over dp");
   if (words.degree("vpp") > 1 && words.degree("pp") == 1) fail(layout, "vpp cuts pipeline stages: it needs pp=N");
+  const auto chunks = base::try_mul(words.degree("pp"), words.degree("vpp"));
+  if (!chunks || *chunks > kMostStages) fail(layout, "pp times vpp is more than 2^20 pipeline chunks");
 }
 
 }  // namespace
@@ -216,7 +219,7 @@ LayoutRules parse_short_form(std::string_view text) {
   form.dense_flat.kind = form.expert_flat.kind = form.zero == 3 ? FlatKind::kZero3 : FlatKind::kZero1;
   form.virtual_stages = words.degree("vpp");
   form.uneven = words.uneven;
-  add_expert_axes(layout, words, order, rules, form);
+  add_expert_axes(words, order, rules, form);
   rules.short_form = form;
   return rules;
 }

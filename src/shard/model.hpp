@@ -37,8 +37,9 @@ struct Model {
   std::shared_ptr<const RuleTable> rules;  ///< what rule_of looks in; knows more names than `tensors` (GPT-2's prefix)
 };
 
-/// Any config.json of the families (GPT-2's n_embd names included). Throws Error(kFormat) naming the key that is missing
-/// or wrong; for an unknown model_type or quantisation method returns family "unknown". `layers`: overrides the number of layers when set.
+/// Any config.json of the families (GPT-2's n_embd names included). Throws Error(kFormat) naming the key that is
+/// missing or wrong; for an unknown model_type or quantisation method returns family "unknown". `layers`: overrides the
+/// number of layers when set.
 Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers = std::nullopt);
 
 /// A model by name: "llama-3.1-8b", "smollm2-135m", "deepseek-v3" ... Throws Error(kUsage) listing the names.
@@ -55,11 +56,13 @@ std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_nam
 std::string_view base_name(std::string_view name);
 
 /// The parameter of the model that `name` speaks of: the name itself, "<parameter>/<role>", or a dotted name around it
-/// such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". Empty when there is none.
+/// such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". Empty when there is
+/// none.
 std::string_view parameter_of(const Model& model, std::string_view name);
 
 /// A training state: section "model" as it is; "master_weights": F32 copies under the same names; "optimizer": F32
-/// "<name>/moment1_0" and "<name>/moment2_0" (PaddlePaddle's names). Scales of block-quantised weights have no such copies.
+/// "<name>/moment1_0" and "<name>/moment2_0" (PaddlePaddle's names). Scales of block-quantised weights have no such
+/// copies.
 struct SectionTensors {
   std::string section;
   std::vector<TensorSpec> tensors;

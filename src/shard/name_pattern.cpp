@@ -1,4 +1,4 @@
-// Name patterns: a pattern is split into tokens once and matched by backtracking over its '*'.
+// Name patterns: a pattern is split into tokens once; matching backs up to the last '*' only.
 #include "shard/name_pattern.hpp"
 
 #include <algorithm>
@@ -48,36 +48,52 @@ NamePattern::NamePattern(std::string_view text) : text_(text) {
 
 std::optional<Captures> NamePattern::match(std::string_view name) const {
   Captures captures;
-  if (!match_from(0, name, captures)) return std::nullopt;
-  return captures;
+  std::size_t token = 0;
+  std::size_t at = 0;
+  // Where to go on when a token does not match: the last '*' takes one more character. Earlier ones need no second try,
+  // so that the work is bounded by name times pattern.
+  bool has_star = false;
+  std::size_t star_token = 0;
+  std::size_t star_at = 0;
+  std::size_t star_captures = 0;
+  for (;;) {
+    if (token == tokens_.size() && (at == name.size() || (has_star && star_token == token))) return captures;
+    if (token < tokens_.size() && tokens_[token].kind == Kind::kAny) {
+      has_star = true;
+      star_token = ++token;
+      star_at = at;
+      star_captures = captures.size();
+      continue;
+    }
+    if (token < tokens_.size() && step(tokens_[token], name, at, captures)) {
+      ++token;
+      continue;
+    }
+    if (!has_star || star_at == name.size()) return std::nullopt;
+    token = star_token;
+    at = ++star_at;
+    captures.resize(star_captures);
+  }
 }
 
 bool NamePattern::has_capture(std::string_view name) const {
   return std::ranges::any_of(tokens_, [&](const Token& t) { return t.kind == Kind::kNumber && t.text == name; });
 }
 
-bool NamePattern::match_from(std::size_t token, std::string_view rest, Captures& captures) const {
-  if (token == tokens_.size()) return rest.empty();
-  const Token& t = tokens_[token];
-  if (t.kind == Kind::kLiteral)
-    return rest.starts_with(t.text) && match_from(token + 1, rest.substr(t.text.size()), captures);
-  if (t.kind == Kind::kNumber) {
-    std::uint64_t number = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
-    if (error != std::errc()) return false;
-    captures.emplace_back(t.text, number);
-    if (match_from(token + 1, rest.substr(static_cast<std::size_t>(end - rest.data())), captures)) return true;
-    captures.pop_back();
-    return false;
+bool NamePattern::step(const Token& token, std::string_view name, std::size_t& at, Captures& captures) {
+  const std::string_view rest = name.substr(at);
+  if (token.kind == Kind::kLiteral) {
+    if (!rest.starts_with(token.text)) return false;
+    at += token.text.size();
+    return true;
   }
-  if (token + 1 == tokens_.size()) return true;
-  const bool number_next = tokens_[token + 1].kind == Kind::kNumber;
-  for (std::size_t skip = 0; skip <= rest.size(); ++skip) {
-    // "*{layer}" must not begin inside a number.
-    if (number_next && skip > 0 && skip < rest.size() && is_digit(rest[skip - 1]) && is_digit(rest[skip])) continue;
-    if (match_from(token + 1, rest.substr(skip), captures)) return true;
-  }
-  return false;
+  if (at > 0 && is_digit(name[at - 1])) return false;  // "*{layer}" must not begin inside a number
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
+  if (error != std::errc()) return false;
+  captures.emplace_back(token.text, number);
+  at += static_cast<std::size_t>(end - rest.data());
+  return true;
 }
 
 }  // namespace cairn::shard

@@ -32,7 +32,8 @@ class NamePattern {
     Kind kind;
     std::string text;
   };
-  bool match_from(std::size_t token, std::string_view rest, Captures& captures) const;
+  /// Matches one token that is not '*' at `at` and moves behind it.
+  static bool step(const Token& token, std::string_view name, std::size_t& at, Captures& captures);
 
   std::string text_;
   std::vector<Token> tokens_;

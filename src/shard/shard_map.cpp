@@ -17,7 +17,8 @@ ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections
     throw Error(ErrorKind::kInternal,
                 fmt::format("ShardMap: {} sections for {} tensors", sections_.size(), tensors_.size()));
   }
-  bound_ = std::make_shared<const BoundMap>(layout_, model_, sections_, tensors_, notes_);
+  bound_ = std::make_shared<const BoundMap>(layout_, model_, sections_, tensors_);
+  notes_ = bound_->notes();
 }
 
 std::vector<HeldTensor> ShardMap::held_by(int rank) const {

@@ -14,8 +14,8 @@
 namespace cairn::shard {
 
 /// What a rank holds of a tensor. The boxes lie end to end in the rank's memory, each row-major; adjacent boxes that
-/// form one box are merged. Empty `boxes`: the rank has an empty shard; a tensor that is absent on the rank, or of whose
-/// flat buffer (ZeRO and its like) the rank's part has nothing, is not listed at all.
+/// form one box are merged. Empty `boxes`: the rank has an empty shard; a tensor that is absent on the rank, or of
+/// whose flat buffer (ZeRO and its like) the rank's part has nothing, is not listed at all.
 struct HeldTensor {
   std::uint32_t tensor = 0;  ///< index into the tensors of the map
   std::vector<Box> boxes;
@@ -25,8 +25,8 @@ class BoundMap;  // bound_map.hpp: for this folder only
 
 class ShardMap {
  public:
-  /// `sections[i]` names the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and number,
-  /// when a dimension does not divide and the layout does not say `uneven`.
+  /// `sections[i]` names the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and
+  /// number, when a dimension does not divide and the layout does not say `uneven`.
   ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<TensorSpec> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }

@@ -1,5 +1,5 @@
-// What a tensor of a training state is in relation to the parameters of the model: which parameter it speaks of, in what
-// role, and whether it has that parameter's shape, so that the parameter's rule applies to it.
+// What a tensor of a training state is in relation to the parameters of the model: which parameter it speaks of, in
+// what role, and whether it has that parameter's shape, so that the parameter's rule applies to it.
 #pragma once
 
 #include <cstdint>

@@ -141,18 +141,17 @@ void add_attention(ModelBuilder& builder, const Decoder& d, std::uint64_t layer)
   builder.also(module + "rotary_emb.inv_freq", in_layer(replicated(), layer));
 }
 
-void add_gated_mlp(ModelBuilder& builder, const Decoder& d, const std::string& module, std::uint64_t ffn,
-                   const ShardRule& place) {
-  ShardRule columns = place;
+void add_gated_mlp(ModelBuilder& builder, const Decoder& d, std::uint64_t ffn, const Site& site) {
+  ShardRule columns = site.place;
   columns.tp_dim = 0;
-  ShardRule rows = place;
+  ShardRule rows = site.place;
   rows.tp_dim = 1;
   for (const char* name : {"gate_proj", "up_proj"}) {
-    builder.linear(module + name, ffn, d.hidden, columns);
-    if (d.mlp_bias) builder.add(module + name + ".bias", {ffn}, columns);
+    builder.linear(site.module + name, ffn, d.hidden, columns);
+    if (d.mlp_bias) builder.add(site.module + name + ".bias", {ffn}, columns);
   }
-  builder.linear(module + "down_proj", d.hidden, ffn, rows);
-  if (d.mlp_bias) builder.add(module + "down_proj.bias", {d.hidden}, place);
+  builder.linear(site.module + "down_proj", d.hidden, ffn, rows);
+  if (d.mlp_bias) builder.add(site.module + "down_proj.bias", {d.hidden}, site.place);
 }
 
 void add_layer_norms(ModelBuilder& builder, const Decoder& d, std::uint64_t layer) {

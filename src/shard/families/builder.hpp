@@ -2,7 +2,8 @@
 // that several families have in common.
 //
 // Facts about names, shapes and tensor parallelism: Hugging Face transformers (modeling_*.py) and Megatron-core's
-// column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel: dimension 1, its bias replicated.
+// column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel: dimension 1, its bias
+// replicated.
 #pragma once
 
 #include <cstdint>
@@ -82,9 +83,14 @@ Decoder read_decoder(const Config& config);
 
 void add_embedding(ModelBuilder& builder, const Decoder& d);
 void add_attention(ModelBuilder& builder, const Decoder& d, std::uint64_t layer);
-/// `module` with gate_proj, up_proj and down_proj. The bias is for dense layers only.
-void add_gated_mlp(ModelBuilder& builder, const Decoder& d, const std::string& module, std::uint64_t ffn,
-                   const ShardRule& place);
+/// A module ("model.layers.0.mlp.") and the layer, expert or stage that it is in.
+struct Site {
+  std::string module;
+  ShardRule place;
+};
+
+/// gate_proj, up_proj and down_proj.
+void add_gated_mlp(ModelBuilder& builder, const Decoder& d, std::uint64_t ffn, const Site& site);
 void add_layer_norms(ModelBuilder& builder, const Decoder& d, std::uint64_t layer);
 void add_head(ModelBuilder& builder, const Decoder& d);
 

@@ -1,9 +1,10 @@
 // DeepSeek-V3: multi-head latent attention, dense MLPs in the first layers, then 256 experts with a shared one, and
 // num_nextn_predict_layers further layers (multi-token prediction) after the last with copies of embedding and head.
 //
-// Tensor parallelism as Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are replicated, q_b and
-// kv_b are cut by heads, o on dimension 1. The prediction layers live on the last pipeline stage. In FP8 files every linear
-// layer but embeddings, heads, router and eh_proj has a weight_scale_inv; e_score_correction_bias is F32 in all files.
+// Tensor parallelism as Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are replicated, q_b
+// and kv_b are cut by heads, o on dimension 1. The prediction layers live on the last pipeline stage. In FP8 files
+// every linear layer but embeddings, heads, router and eh_proj has a weight_scale_inv; e_score_correction_bias is F32
+// in all files.
 #include <algorithm>
 
 #include "shard/families/builder.hpp"
@@ -25,10 +26,10 @@ struct Experts {
   std::uint64_t shared = 0;
 };
 
-void add_latent_attention(ModelBuilder& builder, const Decoder& d, const Latent& a, const std::string& module,
-                          const ShardRule& place) {
+void add_latent_attention(ModelBuilder& builder, const Decoder& d, const Latent& a, const Site& site) {
+  const auto& [module, place] = site;
   const auto columns = [&](std::uint64_t unit) {
-    ShardRule rule = place;
+    ShardRule rule = site.place;
     rule.tp_dim = 0;
     rule.unit = unit;
     return rule;
@@ -50,14 +51,14 @@ void add_latent_attention(ModelBuilder& builder, const Decoder& d, const Latent&
   builder.linear(module + "o_proj", d.hidden, times(d.heads, a.value), rows);
 }
 
-void add_experts(ModelBuilder& builder, const Decoder& d, const Experts& moe, const std::string& mlp,
-                 const ShardRule& place) {
+void add_experts(ModelBuilder& builder, const Decoder& d, const Experts& moe, const Site& site) {
+  const auto& [mlp, place] = site;
   for (std::uint64_t e = 0; e < moe.count; ++e) {
-    add_gated_mlp(builder, d, mlp + "experts." + std::to_string(e) + ".", moe.ffn, in_expert(place, e));
+    add_gated_mlp(builder, d, moe.ffn, {mlp + "experts." + std::to_string(e) + ".", in_expert(place, e)});
   }
   builder.add(mlp + "gate.weight", {moe.count, d.hidden}, place);
   builder.add(mlp + "gate.e_score_correction_bias", DType::kF32, {moe.count}, place);
-  if (moe.shared != 0) add_gated_mlp(builder, d, mlp + "shared_experts.", times(moe.shared, moe.ffn), place);
+  if (moe.shared != 0) add_gated_mlp(builder, d, times(moe.shared, moe.ffn), {mlp + "shared_experts.", place});
 }
 
 }  // namespace
@@ -91,11 +92,11 @@ Model deepseek_v3_model(const Config& config, std::uint64_t layers) {
       add("hnorm.weight", {d.hidden}, place);
       add("eh_proj.weight", {d.hidden, times(2, d.hidden)}, columns);
     }
-    add_latent_attention(builder, d, attention, prefix + "self_attn.", place);
+    add_latent_attention(builder, d, attention, {prefix + "self_attn.", place});
     if (layer >= dense_layers && layer % sparse_step == 0) {
-      add_experts(builder, d, moe, prefix + "mlp.", place);
+      add_experts(builder, d, moe, {prefix + "mlp.", place});
     } else {
-      add_gated_mlp(builder, d, prefix + "mlp.", config.number("intermediate_size"), place);
+      add_gated_mlp(builder, d, config.number("intermediate_size"), {prefix + "mlp.", place});
     }
     add("input_layernorm.weight", {d.hidden}, place);
     add("post_attention_layernorm.weight", {d.hidden}, place);

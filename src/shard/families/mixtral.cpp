@@ -1,5 +1,5 @@
-// Mixtral: Llama attention; block_sparse_moe with a router (replicated) and experts w1 (gate), w2 (down), w3 (up) in this
-// order (transformers 4 modeling_mixtral.py; transformers 5 still writes these names).
+// Mixtral: Llama attention; block_sparse_moe with a router (replicated) and experts w1 (gate), w2 (down), w3 (up) in
+// this order (transformers 4 modeling_mixtral.py; transformers 5 still writes these names).
 #include "shard/families/builder.hpp"
 
 namespace cairn::shard {

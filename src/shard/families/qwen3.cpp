@@ -14,7 +14,7 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
   add_embedding(builder, d);
   for (std::uint64_t layer = 0; layer < builder.layers(); ++layer) {
     add_attention(builder, d, layer);
-    add_gated_mlp(builder, d, layer_prefix(layer) + "mlp.", ffn, in_layer(replicated(), layer));
+    add_gated_mlp(builder, d, ffn, {layer_prefix(layer) + "mlp.", in_layer(replicated(), layer)});
     add_layer_norms(builder, d, layer);
   }
   add_head(builder, d);

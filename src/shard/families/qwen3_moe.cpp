@@ -1,5 +1,5 @@
-// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers of
-// mlp_only_layers and where (layer + 1) is no multiple of decoder_sparse_step (transformers modeling_qwen3_moe.py).
+// Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
+// of mlp_only_layers and where (layer + 1) is no multiple of decoder_sparse_step (transformers modeling_qwen3_moe.py).
 // Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj [E, H, I].
 #include <algorithm>
 
@@ -22,12 +22,12 @@ Model qwen3_moe_model(const Config& config, std::uint64_t layers) {
     const std::string mlp = layer_prefix(layer) + "mlp.";
     add_attention(builder, d, layer);
     if (std::ranges::find(dense_layers, layer) != dense_layers.end() || (layer + 1) % sparse_step != 0) {
-      add_gated_mlp(builder, d, mlp, config.number("intermediate_size"), in_layer(replicated(), layer));
+      add_gated_mlp(builder, d, config.number("intermediate_size"), {mlp, in_layer(replicated(), layer)});
     } else {
       builder.add(mlp + "gate.weight", {experts, d.hidden}, in_layer(replicated(), layer));
       for (std::uint64_t e = 0; e < experts; ++e) {
-        add_gated_mlp(builder, d, mlp + "experts." + std::to_string(e) + ".", expert_ffn,
-                      in_expert(in_layer(replicated(), layer), e));
+        const Site expert{mlp + "experts." + std::to_string(e) + ".", in_expert(in_layer(replicated(), layer), e)};
+        add_gated_mlp(builder, d, expert_ffn, expert);
       }
     }
     add_layer_norms(builder, d, layer);

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "layout_data.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -56,6 +58,10 @@ TEST(Chunk, EveryRuleTilesEveryDimension) {
           }
         }
         ASSERT_EQ(seen, std::vector<int>(n, 1));
+        Sizes held = sizes(spec, n, ways);
+        std::ranges::sort(held);
+        held.erase(std::ranges::unique(held).begin(), held.end());
+        ASSERT_EQ(held_sizes(spec, n, ways), held) << n << " over " << ways;
         ++tiled;
       }
     }
@@ -64,7 +70,8 @@ TEST(Chunk, EveryRuleTilesEveryDimension) {
 }
 
 TEST(Chunk, StridedDiffersFromNestedForFiveRows) {
-  // 5 rows, tp 2 then dp 2: (d0,t0) 0..1, (d1,t0) 2, (d0,t1) 3, (d1,t1) 4. Read as _StridedShard(sf=2), dp 0 has 0..2, 4.
+  // 5 rows, tp 2 then dp 2: (d0,t0) 0..1, (d1,t0) 2, (d0,t1) 3, (d1,t1) 4. Read as _StridedShard(sf=2), dp 0 has 0..2,
+  // 4.
   const ChunkSpec torch = spec_of(ChunkKind::kTorch);
   const auto nested = [&](std::uint64_t dp, std::uint64_t tp) {
     const auto outer = chunk(torch, 5, 2, tp);
@@ -148,6 +155,9 @@ TEST(NamePattern, GlobsAndCaptures) {
   EXPECT_FALSE(NamePattern("abc").match("abcd"));
   EXPECT_EQ(capture(*NamePattern("*{n}").match("x123"), "n"), 123U);
   EXPECT_FALSE(NamePattern("{n}").match("99999999999999999999"));
+  EXPECT_FALSE(NamePattern("a{n}5").match("a15"));
+  EXPECT_TRUE(NamePattern("*a*{n}*b").match("xa1a22zb"));
+  EXPECT_FALSE(NamePattern("*a*a*a*a*a*a*a*a*a*b").match(std::string(20000, 'a')));  // in no time
   for (const char* bad : {"a{", "a{}", "{x"}) {
     EXPECT_NE(error_of(ErrorKind::kUsage, [&] { NamePattern{bad}; }).find("name pattern"), std::string::npos);
   }

@@ -1,4 +1,5 @@
-// Flat buffers: sums and tilings for random parameter lists, and the formulas' corners. Real checkpoints: real_flat_test.
+// Flat buffers: sums and tilings for random parameter lists, and the formulas' corners. Real checkpoints:
+// real_flat_test.
 #include "shard/flat_layout.hpp"
 
 #include <gtest/gtest.h>

@@ -50,7 +50,8 @@ TEST(LayoutJson, ReadmeExamplesParse) {
 
 TEST(LayoutJson, NestedAndJointCuts) {
   const auto nested = held_of(R"({"mesh": [["dp", 2], ["tp", 2]], "rules": [
-      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "chunk": "torch"}, {"dim": 0, "axis": "dp", "chunk": "torch"}]}]})",
+      {"match": "w", "cuts": [{"dim": 0, "axis": "tp", "chunk": "torch"},
+                                {"dim": 0, "axis": "dp", "chunk": "torch"}]}]})",
                               {5});
   EXPECT_EQ(nested[0], (Boxes{{{0}, {2}}}));
   EXPECT_EQ(nested[1], (Boxes{{{3}, {1}}}));
@@ -88,7 +89,8 @@ TEST(LayoutJson, RowMapsNestUnderLaterCuts) {
 
 TEST(LayoutJson, PlacesAndAbsence) {
   const char* text = R"({"mesh": [["pp", 3], ["ep", 2]],
-      "stages": {"axis": "pp", "layers": [[0], [1, 2], [0, 3]]}, "experts": {"axis": "ep", "count": 3, "chunk": "balanced"},
+      "stages": {"axis": "pp", "layers": [[0], [1, 2], [0, 3]]},
+      "experts": {"axis": "ep", "count": 3, "chunk": "balanced"},
       "rules": [{"match": "layers.{layer}.experts.{expert}.w"}, {"match": "layers.{layer}.w", "absent": {"ranks": [5]}},
                 {"match": "w", "only": {"pp": [1], "ranks": [0, 2]}}]})";
   const auto ranks_with = [&](const std::string& name) {

@@ -97,6 +97,7 @@ TEST(ShortForm, Errors) {
       {"tp=2,order=tp,order=tp", "'order' is given twice"},
       {"fsdp=2,zero=1", "fsdp and zero exclude each other"},
       {"rep=2", "rep replicates fsdp groups"},
+      {"pp=2,vpp=9223372036854775808", "pp times vpp is more than 2^20"},
       {"vpp=2", "vpp cuts pipeline stages"},
       {"fsdp=2,ep=2", "ep and etp cannot be combined with fsdp"},
       {"dp=3,ep=2", "ep=2 times etp=1 does not divide the 3 ranks"},
@@ -109,7 +110,7 @@ TEST(ShortForm, Errors) {
     EXPECT_NE(message.find(expected), std::string::npos) << text << ": " << message;
     ++checked;
   }
-  EXPECT_EQ(checked, 28);
+  EXPECT_EQ(checked, 29);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against what
-// the layouts say they hold. Every test counts what it compared.
+// Boxes that ranks of real frameworks held (PyTorch FSDP2, HSDP and TP through DCP; MindSpore Transformers) against
+// what the layouts say they hold. Every test counts what it compared.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 // ---- MindSpore Transformers ---------------------------------------------------------------------------------------
 
-// Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero` then
-// cuts dimension 0 over dp as well (MindSpore's parallel optimizer).
+// Layouts of the samples: dimension 0 over tp for column-parallel weights, dimension 1 for row-parallel ones; `zero`
+// then cuts dimension 0 over dp as well (MindSpore's parallel optimizer).
 std::string mindformers_layout(const std::string& mesh, bool zero, bool stages) {
   const char* dp = zero ? R"(, {"dim": 0, "axis": "dp"})" : "";
   return fmt::format(R"({{

@@ -1,5 +1,6 @@
-// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer): every piece, pad
-// and bucket against the pure functions, and the boxes of the pieces against layouts. Every test counts what it compared.
+// Flat buffers of real frameworks (PyTorch FSDP1, DeepSpeed ZeRO, Megatron-core's distributed optimizer): every piece,
+// pad and bucket against the pure functions, and the boxes of the pieces against layouts. Every test counts what it
+// compared.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -119,7 +120,8 @@ std::string deepspeed_layout(std::uint64_t world, int stage, bool two_groups) {
   if (!two_groups) return fmt::format("dp={},zero={}", world, stage);
   return fmt::format(R"({{"mesh": [["dp", {}]], "rules": [
       {{"match": "*", "section": "model"}},
-      {{"match": "*", "flat": {{"kind": "zero{}", "axis": "dp", "groups": [["*", "!*.bias", "!*norm.weight"], ["*"]]}}}}]}})",
+      {{"match": "*", "flat": {{"kind": "zero{}", "axis": "dp",
+                                "groups": [["*", "!*.bias", "!*norm.weight"], ["*"]]}}}}]}})",
                      world, stage);
 }
 
@@ -191,7 +193,8 @@ constexpr const char* kMegatronJson = R"({{
     {{"match": "output_layer.*", "only": {{"pp": [{last}]}}, "cuts": [{{"dim": 0, "axis": "tp"}}] {flat} }},
     {{"match": "decoder.final_layernorm.weight", "only": {{"pp": [{last}]}} {flat} }},
     {{"match": "decoder.layers.{{layer}}.*layernorm.weight" {flat} }},
-    {{"match": "decoder.layers.{{layer}}.mlp.linear_fc1.weight", "cuts": [{{"dim": 0, "axis": "tp", "parts": 2}}] {flat} }},
+    {{"match": "decoder.layers.{{layer}}.mlp.linear_fc1.weight",
+      "cuts": [{{"dim": 0, "axis": "tp", "parts": 2}}] {flat} }},
     {{"match": ["decoder.layers.{{layer}}.*linear_proj.weight", "decoder.layers.{{layer}}.mlp.linear_fc2.weight"],
       "cuts": [{{"dim": 1, "axis": "tp"}}] {flat} }},
     {{"match": "decoder.layers.{{layer}}.*linear_qkv.*", "cuts": [{{"dim": 0, "axis": "tp"}}] {flat} }}

@@ -324,6 +324,17 @@ TEST(ShardMap, RanksOutsideTheWorld) {
   error_of(ErrorKind::kInternal, [&] { ShardMap(Layout::parse("dp=1"), model, {"model"}, {}); });
 }
 
+TEST(ShardMap, MillionsOfRanks) {
+  const Model model = small_llama();
+  const State state = state_of(model);
+  const ShardMap map = state.bind(Layout::parse("fsdp=1000003,tp=2000"), model);
+  EXPECT_EQ(map.layout().world_size(), 2000006000);
+  const auto last = held_by_name(map, state.sections, 2000005999);
+  EXPECT_TRUE(last.at("model:model.norm.weight").empty());
+  const auto first = held_by_name(map, state.sections, 0);
+  EXPECT_EQ(first.at("model:model.layers.1.mlp.down_proj.weight"), (std::vector<Box>{{{0, 0}, {1, 1}}}));
+}
+
 TEST(ShardMap, OneCallForLlama405bIsCheap) {
   const Model model = model_by_name("llama-3.1-405b");
   const State state = state_of(model);
