@@ -1,7 +1,7 @@
 // parse_header and header_length: one broken input per rule, the limits, and speed where a naive reader is quadratic.
 #include <fmt/format.h>
 
-#include <chrono>
+#include <ctime>
 #include <functional>
 #include <iostream>
 
@@ -27,10 +27,11 @@ std::string repeated(std::string_view text, int count) {
   return out;
 }
 
-double seconds_of(const std::function<void()>& action) {
-  const auto start = std::chrono::steady_clock::now();
+/// Of the processor, so that a busy machine does not fail a test.
+double cpu_seconds_of(const std::function<void()>& action) {
+  const std::clock_t start = std::clock();
   action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
 TEST(ParseHeader, ReadsTensorsMetadataAndOffsets) {
@@ -202,9 +203,9 @@ TEST(ParseHeader, IsFastForNinetyTwoThousandTensors) {
   }
   json += "}";
   std::size_t count = 0;
-  const double seconds = seconds_of([&] { count = parse(json, at).tensors.size(); });
+  const double seconds = cpu_seconds_of([&] { count = parse(json, at).tensors.size(); });
   EXPECT_EQ(count, 92'000u);
-  EXPECT_LT(seconds, 3.0);  // 0.15 s in a release build; sanitizers and a busy machine are slower
+  EXPECT_LT(seconds, 3.0);  // 0.2 s in a release build, 1 s with sanitizers
   std::cout << "92000 tensors, " << json.size() << " bytes of header: " << seconds << " s\n";
 }
 
@@ -215,7 +216,7 @@ TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
                         i == 0 ? 0 : 16);
   }
   json += "}";
-  EXPECT_LT(seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
+  EXPECT_LT(cpu_seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
 }
 
 TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {
