@@ -12,6 +12,7 @@
 #include "bench/raw_layout.hpp"
 #include "bench/raw_transfer.hpp"
 #include "cairn/error.hpp"
+#include "os/file.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -41,6 +42,9 @@ void try_method(RawMethod method, int descriptor) {
 }  // namespace
 
 RawMethod find_raw_method(const std::filesystem::path& directory) {
+  // A file system in memory has nothing to go past, even where the kernel takes the flag.
+  const std::string type = os::file_system_of(directory).type;
+  if (type == "tmpfs" || type == "ramfs") return RawMethod::kBuffered;
   const std::filesystem::path path = directory / fmt::format("raw-probe-{}", ::getpid());
   std::string last;
   for (const RawMethod method : {RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered}) {
