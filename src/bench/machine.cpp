@@ -135,7 +135,7 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   utsname system{};
   ::uname(&system);
   machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
-  machine.mpi_library = comm::mpi_library();
+  machine.mpi_library = comm::mpi_library().c_str();  // without what follows a NUL: Open MPI counts it as text
   machine.tool = checkpoint::tool_version();
   machine.revision = kGitRevision;
   machine.compiler = __VERSION__;

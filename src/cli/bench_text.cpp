@@ -92,10 +92,10 @@ std::string run_text(const bench::Run& run) {
 
 std::string bench_text(const bench::Record& record) {
   const bench::Machine& machine = record.machine;
-  std::string out =
-      fmt::format("{} ranks on {} {}, {}, {} of {}; {}\n", record.ranks, machine.hosts.size(),
-                  machine.hosts.size() == 1 ? "host" : "hosts", base::printable(machine.processor), machine.mount.type,
-                  base::printable(machine.mount.source), base::printable(machine.mpi_library));
+  std::string out = fmt::format("{} ranks on {} {}, {}, {} of {}; {}\n", record.ranks, machine.hosts.size(),
+                                machine.hosts.size() == 1 ? "host" : "hosts", base::printable(machine.processor),
+                                machine.mount.type, base::printable(machine.mount.source),
+                                base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
   out +=
       fmt::format("median (minimum-maximum) of {} repeats after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
                   record.repeats, record.warm_up, name_of(record.raw.method),
