@@ -24,9 +24,9 @@ struct Set {
 
 // Width 25872 of the 1T model is no multiple of its 192 heads: the nearest that is.
 constexpr std::array<Set, 4> kSets = {{
-    {"8b", {32, 4096, 32, 8, 14336, 128256}, 8, 1, true, (15 + 90) * kGiB},
-    {"70b", {80, 8192, 128, 8, 28672, 128256}, 64, 8, true, (130 + 781) * kGiB},
-    {"405b", {126, 16384, 128, 8, 53248, 128256}, 512, 8, false, (755 + 4533) * kGiB},
+    {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
+    {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},
+    {"405b", kLlama405B, 512, 8, false, (755 + 4533) * kGiB},
     {"1t", {128, 25728, 192, 32, 98304, 128256}, 1024, 8, false, (2571 + 15426) * kGiB},
 }};
 

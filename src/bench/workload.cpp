@@ -14,7 +14,6 @@ namespace cairn::bench {
 namespace {
 
 const std::vector<std::string> kSections = {"model", "optimizer", "master_weights"};
-constexpr ModelShape kLlama8B = {32, 4096, 32, 8, 14336, 128256};
 constexpr std::uint64_t kFewLayers = 4;
 constexpr std::uint64_t kFfnUnit = 64;  // what tensor parallelism up to 64 divides
 constexpr std::uint64_t kHeadUnit = 2;
@@ -117,7 +116,13 @@ Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_
 }
 
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections) {
-  return scaled_workload("size " + base::format_size(bytes), kLlama8B, bytes, sections);
+  for (const ModelShape& shape : {kLlama8B, kLlama70B, kLlama405B}) {
+    if (parameters_of(shape) * bytes_of_parameter(sections) < static_cast<double>(bytes)) continue;
+    return scaled_workload("size " + base::format_size(bytes), shape, bytes, sections);
+  }
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--size {} is larger than Llama 3 405B, the largest model here; use --mlperf 1t",
+                          base::format_size(bytes)));
 }
 
 Workload layered_workload(const std::string& model, std::uint64_t bytes, const std::vector<std::string>& sections) {

@@ -27,6 +27,10 @@ struct ModelShape {
   std::uint64_t vocab;
 };
 
+inline constexpr ModelShape kLlama8B = {32, 4096, 32, 8, 14336, 128256};
+inline constexpr ModelShape kLlama70B = {80, 8192, 128, 8, 28672, 128256};
+inline constexpr ModelShape kLlama405B = {126, 16384, 128, 8, 53248, 128256};
+
 /// Sections of a comma-separated list; "all" is all three. Throws Error(kUsage) for a name that is none.
 std::vector<std::string> parse_sections(std::string_view text);
 
@@ -41,7 +45,7 @@ void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
-/// scaled_workload() of the shape of Llama 3.1 8B.
+/// scaled_workload() of the smallest of the Llama 3 shapes that is large enough. Throws Error(kUsage) above the largest.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
 /// As many layers (at least one) of a model by name as come nearest to `bytes`.

@@ -24,8 +24,14 @@ TEST(Workload, SizesAreNearWhatIsAsked) {
   expect_near(sized_workload(256ULL << 20, {"model"}).state.bytes, 256ULL << 20, 0.25);
 }
 
+TEST(Workload, LargerSizesTakeLargerModels) {
+  expect_near(sized_workload(700ULL << 30, kAll).state.bytes, 700ULL << 30, 0.05);
+  expect_near(sized_workload(4ULL << 40, kAll).state.bytes, 4ULL << 40, 0.05);
+  EXPECT_THROW(sized_workload(1ULL << 50, kAll), Error);
+}
+
 TEST(Workload, ASizeAboveTheShapeIsTheShape) {
-  const Workload whole = sized_workload(1ULL << 50, kAll);
+  const Workload whole = scaled_workload("whole", kLlama8B, 1ULL << 50, kAll);
   EXPECT_EQ(whole.state.model.layers, 32U);
   EXPECT_EQ(whole.state.bytes, 8030261248ULL * 14);  // parameters of Llama 3.1 8B
 }
