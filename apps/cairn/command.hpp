@@ -22,6 +22,8 @@ void add_convert(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_list(CLI::App& app, Command& chosen);
 void add_demo(CLI::App& app, Command& chosen);
+/// `command_line`: what was typed, for the record of the run.
+void add_bench(CLI::App& app, Command& chosen, const std::string& command_line);
 /// `user_mpi_io`: OMPI_MCA_io as the user set it.
 void add_doctor(CLI::App& app, Command& chosen, const std::optional<std::string>& user_mpi_io);
 
