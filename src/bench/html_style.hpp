@@ -22,7 +22,7 @@ th { color: var(--soft); font-weight: 600; } th.left, td.left { text-align: left
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .grid { stroke: var(--grid); stroke-width: 1; } .ink { stroke: var(--ink); stroke-width: 2; }
 p.legend span { margin-right: 1rem; white-space: nowrap; } p.legend svg { width: 0.8em; height: 0.8em; }
-polyline { fill: none; stroke-width: 2; }
+polyline { fill: none; stroke-width: 2; } polyline.dashed { stroke-dasharray: 6 4; }
 )";
 
 }  // namespace cairn::bench

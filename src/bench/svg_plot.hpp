@@ -30,11 +30,13 @@ struct Bar {
 /// Horizontal stacked bars over a common axis from 0.
 std::string stacked_bars(const std::vector<Bar>& bars, const std::string& unit);
 
+enum class Stroke { kSolid, kDashed };
+
 struct Series {
   std::string name;
   int colour = 0;
   std::vector<std::pair<double, double>> points;
-  bool has_line = true;
+  Stroke stroke = Stroke::kSolid;
 };
 
 struct Axes {
@@ -44,7 +46,7 @@ struct Axes {
   std::vector<std::pair<double, std::string>> x_ticks;
 };
 
-/// Points, joined by lines where asked, over axes of which y begins at 0. Series without points are left out.
+/// Points joined by lines, over axes of which y begins at 0. Series without points are left out.
 std::string line_plot(const std::vector<Series>& series, const Axes& axes);
 
 /// Coloured squares with names.
