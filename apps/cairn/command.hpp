@@ -32,6 +32,7 @@ CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t&
 
 /// Adds --engine, and --memory.
 void add_engine(CLI::App& command, std::string& engine);
+void add_aggregators(CLI::App& command, std::uint64_t& per_node);
 void add_memory(CLI::App& command, std::uint64_t& bytes);
 
 }  // namespace cairn::app
