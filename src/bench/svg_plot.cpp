@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/utf8.hpp"
+
 namespace cairn::bench {
 namespace {
 
@@ -60,6 +62,7 @@ double length_of(const Bar& bar) {
 }  // namespace
 
 std::string xml_text(std::string_view text) {
+  const bool is_utf8 = format::is_utf8(text);
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -68,7 +71,11 @@ std::string xml_text(std::string_view text) {
       case '>': out += "&gt;"; break;
       case '"': out += "&quot;"; break;
       default:
-        if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) out.push_back(c);
+        if (static_cast<unsigned char>(c) >= 0x80 && !is_utf8) {
+          out.push_back('?');
+        } else if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
+          out.push_back(c);
+        }
     }
   }
   return out;
