@@ -1,0 +1,40 @@
+// One rank's part of the training state, made and checked by the functions of `cairn demo`: the same bytes as all others.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "cli/demo_state.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::peers {
+
+class PeerState {
+ public:
+  /// Rank-local. `config` is a file with the model's config.json.
+  PeerState(const std::filesystem::path& config, const std::string& layout, int rank);
+
+  struct Piece {
+    std::size_t tensor = 0;  ///< of state().tensors
+    Box box;
+    std::byte* memory = nullptr;
+    bool is_first_holder = true;  ///< no lower rank holds the same box: of replicas, one writes
+  };
+
+  [[nodiscard]] const cli::DemoState& state() const { return state_; }
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  void fill() { held_->fill(); }
+  /// Whether every byte is what fill() writes.
+  [[nodiscard]] bool is_equal() const { return !held_->compare().first; }
+  [[nodiscard]] std::uint64_t bytes() const { return held_->bytes(); }
+
+ private:
+  cli::DemoState state_;
+  std::unique_ptr<cli::HeldState> held_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace cairn::peers
