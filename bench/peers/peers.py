@@ -86,7 +86,7 @@ def measure(options, systems, load, folders):
     if not options.no_trials:
         for bench in benches:
             say(f"trying settings in {bench.directory.parent}")
-            bench.try_settings()
+            bench.try_settings(attempts=2 if options.repeats >= 3 else 1)
     for number in range(options.repeats):
         for bench in benches:
             say(f"round {number + 1} of {options.repeats} in {bench.directory.parent}")

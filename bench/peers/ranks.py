@@ -12,7 +12,10 @@ import time
 import traceback
 
 LIMIT_S = 1800
-PRELOADED = ["torch", "numpy", "safetensors.torch", "torch.distributed.checkpoint", "torch.distributed.tensor"]
+# Everything that torch imports late, too: imports of the peers are in nobody's clock.
+PRELOADED = ["torch", "numpy", "numpy.random", "safetensors.torch", "torch._dynamo", "torch.distributed.checkpoint",
+             "torch.distributed.tensor", "torch.distributed.checkpoint.hf_storage", "torch.utils.serialization.config",
+             "held"]
 
 
 def _context():

@@ -2,6 +2,8 @@
 
 import statistics
 
+import storage
+
 VERSION = 1
 # Cairn's targets: how many times faster than the peer it must be.
 TARGETS = [("disk", "save", "dcp", 3.5), ("disk", "save", "dcp-hf", 12.0), ("disk", "load 4 to 3", "dcp", 2.3),
@@ -30,8 +32,7 @@ def row_of(series, size_bytes, cairn_median):
 
 
 def directory_document(bench):
-    """Rows of one directory: by operation, Cairn first, then as the systems are listed."""
-    import storage
+    """Rows of one directory, by operation and then as the systems are listed."""
     kind, source = storage.file_system_of(bench.directory)
     medians = {key: statistics.median(series.seconds) for key, series in bench.series.items()}
     order = {system.name: number for number, system in enumerate(bench.systems)}

@@ -39,7 +39,7 @@ def file_system_of(directory):
     return best[1:]
 
 
-def _resident_bytes(path):
+def resident_bytes(path):
     """How many bytes of a file are in the page cache (mincore)."""
     size = path.stat().st_size
     if size == 0:
@@ -62,7 +62,7 @@ def drop_from_cache(directory):
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
         finally:
             os.close(descriptor)
-    return sum(_resident_bytes(path) for path in files_below(directory))
+    return sum(resident_bytes(path) for path in files_below(directory))
 
 
 def remove(directory):

@@ -6,6 +6,7 @@ consolidation writes. That is added here, inside the clock: a save that is not o
 
 import os
 import pathlib
+import warnings
 
 import torch.distributed
 import torch.distributed.checkpoint as dcp
@@ -61,6 +62,7 @@ class Dcp(System):
 
 def _save_asynchronously(rank, _size, directory, config, setting):
     """The second of two saves: the first one makes the buffers that a trainer would keep."""
+    warnings.filterwarnings("ignore", message="Detected an existing checkpoint")  # the first save's, to be replaced
     state = Held(config, SAVE_LAYOUT, rank, fill=True).distributed()
     stager = None
     if setting["stager"] == "DefaultStager, kept":
