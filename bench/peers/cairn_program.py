@@ -1,4 +1,5 @@
-"""Cairn itself, as a user runs it: `cairn demo save` and `cairn demo load`, which report the seconds of the call alone."""
+"""Cairn itself, as a user runs it: `cairn demo save` and `cairn demo load`, which report the seconds of the call
+alone."""
 
 import final_files
 import workload as work
@@ -14,8 +15,8 @@ class Cairn(System):
         self.options = ["--engine", engine] if engine else []
 
     def _run(self, operation, directory, layout, *arguments):
-        document = self.launcher.document(work.Layout.parse(layout).ranks, "cairn", "demo", operation, "--dir", directory,
-                                          "--layout", layout, "--json", *self.options, *arguments)
+        arguments = ["demo", operation, "--dir", directory, "--layout", layout, "--json", *self.options, *arguments]
+        document = self.launcher.document(work.Layout.parse(layout).ranks, "cairn", *arguments)
         details = {"engine": document["engine"],
                    "phases": [{"name": phase["name"], "seconds": phase["seconds_max"]} for phase in document["phases"]]}
         return document, Measured(document["seconds_max"], details=details)

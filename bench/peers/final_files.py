@@ -1,4 +1,5 @@
-"""Final Hugging Face files, whoever wrote them: opened by the official safetensors package, checked, and read in boxes."""
+"""Final Hugging Face files, whoever wrote them: opened by the official safetensors package, checked, and read in
+boxes."""
 
 import json
 import pathlib

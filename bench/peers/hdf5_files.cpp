@@ -1,5 +1,5 @@
-// Datasets are allocated early, never filled and begin on whole MiB, which is the best plain HDF5 does. BF16 has no type in
-// HDF5: it is stored as 16-bit words.
+// Datasets are allocated early, never filled and begin on whole MiB: the best that plain HDF5 does. BF16 has no type in
+// HDF5; it is stored as 16-bit words.
 #include "hdf5_files.hpp"
 
 #include <hdf5.h>
@@ -105,7 +105,8 @@ void transfer(const Hdf5Options& options, hid_t dataset, const PeerState::Piece*
                   "H5Screate_simple");
   if (piece == nullptr) check(H5Sselect_none(memory), "H5Sselect_none");
   const Id how(H5Pcreate(H5P_DATASET_XFER), H5Pclose, "H5Pcreate");
-  check(H5Pset_dxpl_mpio(how, options.is_collective ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT), "H5Pset_dxpl_mpio");
+  check(H5Pset_dxpl_mpio(how, options.is_collective ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT),
+        "H5Pset_dxpl_mpio");
   check(move(memory, space, how), "H5Dwrite or H5Dread");
 }
 

@@ -1,4 +1,5 @@
-"""What one rank of a Python peer holds: torch tensors of its boxes, filled or checked by values.py, alone or as DTensors."""
+"""What one rank of a Python peer holds: torch tensors of its boxes, filled or checked by values.py, alone or as
+DTensors."""
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh

@@ -1,8 +1,9 @@
-"""The measuring itself: every system in turn, round after round, each in a folder of its own that is gone before the next.
+"""The measuring itself: every system in turn, round after round, each in a folder of its own that is gone before the
+next.
 
-One visit to a system is: save, check what was saved, and for each number of loading ranks take the files out of the page
-cache, load, compare. The order of the systems moves on by one from round to round, so that none always follows the same
-other one.
+One visit to a system is: save, check what was saved, and for each number of loading ranks take the files out of the
+page cache, load, compare. The order of the systems moves on by one from round to round, so that none always follows the
+same other one.
 """
 
 import dataclasses
@@ -52,20 +53,22 @@ class Bench:
         self.series = {}
 
     def try_settings(self, attempts):
-        """Every setting by itself, in runs that count for nothing else; the fastest is measured. Loads choose on the smaller
-        number of ranks."""
+        """Every setting by itself, in runs that count for nothing else; the fastest is measured. Loads choose on the
+        smaller number of ranks."""
         for system in self.systems:
-            if len(system.save_settings()) > 1:
-                self.save_settings[system.name] = self._fastest(system, "save", system.save_settings(), [self._try_save] * attempts)
-            if system.loads and len(system.load_settings()) > 1:
-                self.load_settings[system.name] = self._fastest(system, "load", system.load_settings(), [self._try_load] * attempts)
+            saves, loads = system.save_settings(), system.load_settings()
+            if len(saves) > 1:
+                self.save_settings[system.name] = self._fastest(system, "save", saves, [self._try_save] * attempts)
+            if system.loads and len(loads) > 1:
+                self.load_settings[system.name] = self._fastest(system, "load", loads, [self._try_load] * attempts)
 
     def _fastest(self, system, operation, settings, attempts):
         seconds = []
         for setting in settings:
             seconds.append(min(attempt(system, setting) for attempt in attempts))
             say(f"  tried {system.name} {operation} {setting}: {seconds[-1]:.3f} s")
-            self.tried.append({"system": system.name, "operation": operation, "setting": setting, "seconds": seconds[-1]})
+            self.tried.append({"system": system.name, "operation": operation, "setting": setting,
+                               "seconds": seconds[-1]})
         return settings[seconds.index(min(seconds))]
 
     def _try_save(self, system, setting):

@@ -1,4 +1,4 @@
-// One rank's part of the training state, made and checked by the functions of `cairn demo`: the same bytes as all others.
+// One rank's part of the training state, made and checked by the functions of `cairn demo`: the bytes that all have.
 #pragma once
 
 #include <filesystem>

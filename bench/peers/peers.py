@@ -1,5 +1,5 @@
-"""Compares Cairn with what people use today; started by bench/peers/run, which says how. Exits with 1 when a system's bytes
-were wrong, or, with --check, when a target was missed.
+"""Compares Cairn with what people use today; started by bench/peers/run, which says how. Exits with 1 when a system's
+bytes were wrong, or, with --check, when a target was missed.
 """
 
 import argparse
@@ -11,7 +11,6 @@ import shlex
 import shutil
 import signal
 import sys
-import tempfile
 
 import machine
 import report
@@ -30,12 +29,15 @@ LARGEST_FILE = 500_000_000
 
 def size(text):
     number = text.rstrip("KMGiB")
-    return int(float(number) * UNITS[text[len(number):]])
+    unit = text[len(number):]
+    if unit not in UNITS:
+        raise ValueError(f"no such unit: {unit}")
+    return int(float(number) * UNITS[unit])
 
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="bench/peers/run", description="Compares Cairn with its peers.")
-    parser.add_argument("--directory", action="append", help="where to write; may be given again, e.g. for /dev/shm [build]")
+    parser.add_argument("--directory", action="append", help="where to write; may be given again [build]")
     parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the state, e.g. 512MiB [2GiB]")
     parser.add_argument("--repeats", type=int, help="rounds [3; 5 with --results]")
     parser.add_argument("--systems", help="comma-separated; Cairn is always one of them [all]")
@@ -58,8 +60,8 @@ def parse(arguments):
 
 
 def systems_of(options, launcher):
-    every = [Cairn(launcher, options.engine), Dcp(), DcpAsync(), DcpHuggingFace(), DcpHuggingFaceOnAllRanks(), Gathered(),
-             Shards(), Hdf5(launcher), Raw(launcher, is_direct=True), Raw(launcher, is_direct=False)]
+    every = [Cairn(launcher, options.engine), Dcp(), DcpAsync(), DcpHuggingFace(), DcpHuggingFaceOnAllRanks(),
+             Gathered(), Shards(), Hdf5(launcher), Raw(launcher, is_direct=True), Raw(launcher, is_direct=False)]
     if options.systems is None:
         return every
     wanted = {"cairn", *options.systems.split(",")}
@@ -69,15 +71,17 @@ def systems_of(options, launcher):
     return [system for system in every if system.name in wanted]
 
 
-def work_folder(parent, size_bytes):
+def work_folder(parent, number, size_bytes):
     """A folder of this run, known to bench/peers/run before it exists: it removes what is left, however this ends."""
     parent.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(parent).free
     if free < 3 * size_bytes:
-        raise SystemExit(f"{parent}: {free:,} bytes are free and {3 * size_bytes:,} are needed; take another --directory or --size")
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="cairn-peers-", dir=parent)).resolve()
+        raise SystemExit(f"{parent}: {free:,} bytes are free and {3 * size_bytes:,} are needed; "
+                         "take another --directory or --size")
+    folder = parent.resolve() / f"cairn-peers-{os.getpid()}-{number}"
     with open(os.environ["CAIRN_PEERS_FOLDERS"], "a", encoding="utf-8") as folders:
         folders.write(f"{folder}\n")
+    folder.mkdir()
     return folder
 
 
@@ -94,19 +98,18 @@ def measure(options, systems, load, folders):
     return benches
 
 
-def document_of(options, benches, load, facts):
+def document_of(options, systems, benches, load):
     tensors = workload.tensors_of(load.config)
     directories = [report.directory_document(bench) for bench in benches]
     return {
         "cairn_peers_json": report.VERSION,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "command": shlex.join(["bench/peers/run", *options.given]),
-        "machine": facts,
         "workload": {"size_bytes": load.size_bytes, "tensors": len(tensors), "config": load.config,
                      "max_file_bytes": load.max_file_bytes, "save_layout": SAVE_LAYOUT,
                      "load_layouts": list(LOAD_LAYOUTS.values())},
         "repeats": options.repeats,
-        "systems": {system.name: system.title for system in systems_of(options, Launcher(options.mpirun, options.bin))},
+        "systems": {system.name: system.title for system in systems},
         "directories": directories,
         "targets": report.targets_of(directories),
     }
@@ -126,8 +129,7 @@ def write(options, document):
 def main():
     given = sys.argv[1:]
     options = parse(given)
-    hidden = ("--bin", "--mpirun")
-    options.given = [word for at, word in enumerate(given) if word not in hidden and (at == 0 or given[at - 1] not in hidden)]
+    options.given = given[4:]  # after --bin and --mpirun, which bench/peers/run puts in front
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -138,12 +140,13 @@ def main():
     size_bytes = workload.total_bytes(workload.tensors_of(config))
     folders = []
     try:
-        folders = [work_folder(directory, size_bytes) for directory in options.directory]
+        for number, directory in enumerate(options.directory):
+            folders.append(work_folder(directory, number, size_bytes))
         config_path = folders[0] / "config.json"
         config_path.write_text(json.dumps(config))
         load = Workload(config, config_path, size_bytes, min(LARGEST_FILE, max(size_bytes // 4, 1 << 20)))
         benches = measure(options, systems, load, folders)
-        document = document_of(options, benches, load, facts)
+        document = {**document_of(options, systems, benches, load), "machine": facts}
     finally:
         for folder in folders:
             storage.remove(folder)

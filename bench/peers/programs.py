@@ -15,6 +15,16 @@ ENVIRONMENT = {"OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_mpi_yield_whe
                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
+def end(process):
+    """By SIGTERM first, on which mpirun ends its ranks."""
+    process.terminate()
+    try:
+        process.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
 class Launcher:
     """mpirun of the MPI that the programs in `bin_folder` were built with."""
 
@@ -24,11 +34,16 @@ class Launcher:
     def document(self, ranks, program, *arguments, **environment):
         """The JSON document a program prints."""
         command = [self.mpirun, "-n", str(ranks), str(self.bin_folder / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LIMIT_S,
-                              stdin=subprocess.DEVNULL, env={**os.environ, **ENVIRONMENT, **environment})
-        if done.returncode != 0:
-            raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}\n{done.stdout}{done.stderr}")
-        return json.loads(done.stdout)
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              stdin=subprocess.DEVNULL, env={**os.environ, **ENVIRONMENT, **environment}) as process:
+            try:
+                printed, errors = process.communicate(timeout=LIMIT_S)
+            except BaseException:
+                end(process)
+                raise
+        if process.returncode != 0:
+            raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}\n{printed}{errors}")
+        return json.loads(printed)
 
 
 class Hdf5(System):

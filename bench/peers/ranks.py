@@ -1,7 +1,7 @@
 """Ranks of the Python peers: N processes with torch.distributed on gloo, forked from a server that has torch imported.
 
-Each measurement gets fresh processes, as a training job would: no peer lives, holds memory or warms caches while another one
-is measured.
+Each measurement gets fresh processes, as a training job would: no peer lives, holds memory or warms caches while
+another one is measured.
 """
 
 import multiprocessing
@@ -39,7 +39,8 @@ def _rank_main(function, rank, size, store, arguments, pipe):
 
 
 def run(size, function, *arguments):
-    """Runs function(rank, size, *arguments) on so many ranks; its results, by rank. The first failure ends all of them."""
+    """Runs function(rank, size, *arguments) on so many ranks; its results, by rank. The first failure ends all of
+    them."""
     context = _context()
     with tempfile.TemporaryDirectory(prefix="cairn-peers-store-") as folder:
         store = os.path.join(folder, "store")

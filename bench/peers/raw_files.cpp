@@ -56,7 +56,8 @@ std::filesystem::path path_of(const RawOptions& options) { return options.direct
 
 class File {
  public:
-  File(const std::filesystem::path& path, int flags) : path_(path), file_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+  File(const std::filesystem::path& path, int flags)
+      : path_(path), file_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
     if (file_ < 0) throw std::system_error(errno, std::generic_category(), "open " + path_.string());
   }
   File(const File&) = delete;

@@ -68,7 +68,8 @@ def _cells(row):
     ratio = "-" if row["ratio"] is None or row["system"] == "cairn" else f"{row['ratio']:.2f}"
     setting = ", ".join(f"{key} {value}" for key, value in row["setting"].items()) or "-"
     return [row["operation"], row["system"], f"{row['median_seconds']:.3f}", f"{row['min_seconds']:.3f}",
-            f"{row['max_seconds']:.3f}", f"{row['gib_per_second']:.2f}", ratio, "yes" if row["verified"] else "NO", setting]
+            f"{row['max_seconds']:.3f}", f"{row['gib_per_second']:.2f}", ratio,
+            "yes" if row["verified"] else "NO", setting]
 
 
 HEADER = ["operation", "system", "median s", "min s", "max s", "GiB/s", "peer / Cairn", "verified", "setting"]
@@ -123,19 +124,22 @@ def markdown_of(document):
     machine, workload = document["machine"], document["workload"]
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version)
     lines = [f"# Cairn and its peers, {document['date']}", "",
-             f"{workload['size_bytes']:,} bytes ({workload['size_bytes'] / GIB:.2f} GiB) in {workload['tensors']} tensors, "
-             f"saved by 4 ranks ({workload['save_layout']}), every file and the directory synced; medians of "
+             f"{workload['size_bytes']:,} bytes ({workload['size_bytes'] / GIB:.2f} GiB) in {workload['tensors']} "
+             f"tensors, saved by 4 ranks ({workload['save_layout']}), every file and the directory synced; medians of "
              f"{document['repeats']}. Columns: `bench/README.md`, \"Peers\".", "",
              f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / GIB:.0f} GiB, "
-             f"{machine['operating_system']}, kernel {machine['kernel']}, one node, load average {machine['load_average_at_start']} "
-             f"at the start. {versions}.", "", f"Command: `{document['command']}`"]
+             f"{machine['operating_system']}, kernel {machine['kernel']}, one node, load average "
+             f"{machine['load_average_at_start']} at the start. {versions}.", "", f"Command: `{document['command']}`"]
     for directory in document["directories"]:
-        lines += ["", f"## {_title(directory).capitalize()}", "", f"Cache before loads: {directory['cache_before_loads']}.", ""]
+        lines += ["", f"## {_title(directory).capitalize()}", "",
+                  f"Cache before loads: {directory['cache_before_loads']}.", ""]
         rows = _aligned([HEADER] + [_cells(row) for row in directory["rows"]])
         rule = ["-" * (len(cell) - 1) + (":" if column in NUMERIC else "-") for column, cell in enumerate(rows[0])]
         lines += ["| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]]
         lines += ["", *(f"Not measured: {name}: {reason}." for name, reason in directory["not_measured"].items())]
-    lines += ["", "## Targets", "", "| file system | operation | peer | wanted | found | |", "|---|---|---|---:|---:|---|"]
-    lines += [f"| {target['kind']} | {target['operation']} | {target['peer']} | {target['wanted_ratio']} | "
-              f"{target['found_ratio']:.2f} | {'met' if target['met'] else 'missed'} |" for target in document["targets"]]
+    lines += ["", "## Targets", "", "| file system | operation | peer | wanted | found | |",
+              "|---|---|---|---:|---:|---|"]
+    for target in document["targets"]:
+        lines.append(f"| {target['kind']} | {target['operation']} | {target['peer']} | {target['wanted_ratio']} | "
+                     f"{target['found_ratio']:.2f} | {'met' if target['met'] else 'missed'} |")
     return "\n".join(lines) + "\n"

@@ -1,8 +1,9 @@
-"""safetensors.torch.save_file, in the two ways people use it. It does not sync what it writes; that is added in the clock.
+"""safetensors.torch.save_file, in the two ways people use it. It does not sync what it writes; that is added in the
+clock.
 
-gather: rank 0 receives every shard, puts the tensors together and writes the final Hugging Face files, one after the other, so
-that it holds one file's tensors at a time. shards: every rank writes what it holds into a file of its own, which only the same
-layout can read again.
+gather: rank 0 receives every shard, puts the tensors together and writes the final Hugging Face files, one after the
+other, so that it holds one file's tensors at a time. shards: every rank writes what it holds into a file of its own,
+which only the same layout can read again.
 """
 
 import json

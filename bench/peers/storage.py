@@ -54,8 +54,8 @@ def resident_bytes(path):
 
 
 def drop_from_cache(directory):
-    """Takes every file below out of the page cache and returns the bytes that stayed in it. Needs no root, and leaves the
-    rest of the machine's cache alone. The files must have been synced: dirty pages stay."""
+    """Takes every file below out of the page cache and returns the bytes that stayed in it. Needs no root, and leaves
+    the rest of the machine's cache alone. The files must have been synced: dirty pages stay."""
     for path in files_below(directory):
         descriptor = os.open(path, os.O_RDONLY)
         try:

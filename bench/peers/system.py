@@ -43,7 +43,8 @@ class System:
         raise NotImplementedError
 
     def is_saved_right(self, workload, directory):
-        """Whether what save left has every byte of the truth, read by means of its own; None when only load can tell."""
+        """Whether what save left has every byte of the truth, read by means of its own; None when only load can
+        tell."""
         return None
 
     def load(self, workload, directory, layout, setting):

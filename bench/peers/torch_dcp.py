@@ -1,7 +1,7 @@
 """torch.distributed.checkpoint on gloo: its own files, its asynchronous save, and its Hugging Face writers.
 
-FileSystemWriter syncs its files itself (sync_files=True, the default); nothing syncs the directories, and nothing syncs what
-consolidation writes. That is added here, inside the clock: a save that is not on disk is not comparable.
+FileSystemWriter syncs its files itself (sync_files=True, the default); nothing syncs the directories, and nothing syncs
+what consolidation writes. That is added here, inside the clock: a save that is not on disk is not comparable.
 """
 
 import os

@@ -1,8 +1,8 @@
 """What every system saves: the training state of a Llama, and which part of it each rank holds.
 
-Weights are BF16; master weights and two Adam moments are F32: 14 bytes per parameter. Names, values and shards are those of
-`cairn demo` (src/cli/demo_values.hpp, src/shard), written down a second time here, so that a difference between the two
-shows up as bytes that differ.
+Weights are BF16; master weights and two Adam moments are F32: 14 bytes per parameter. Names, values and shards are
+those of `cairn demo` (src/cli/demo_values.hpp, src/shard), written down a second time here, so that a difference
+between the two shows up as bytes that differ.
 """
 
 import dataclasses
@@ -44,8 +44,8 @@ class Box:
 
 
 def config_of_size(size_bytes):
-    """config.json of a Llama whose training state has about so many bytes: a quarter of it embeddings, at least 8 layers
-    where the size allows it."""
+    """config.json of a Llama whose training state has about so many bytes: a quarter of it embeddings, at least 8
+    layers where the size allows it."""
     parameters = size_bytes / BYTES_PER_PARAMETER
     for hidden in (8192, 4096, 2048, 1024, 512, 256, 128, 64):
         feed_forward = hidden * 11 // 4

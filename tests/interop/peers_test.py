@@ -1,4 +1,5 @@
-"""bench/peers/run on a few MiB: every system is measured and verified, the report is what it says, and nothing stays behind.
+"""bench/peers/run on a few MiB: every system is measured and verified, the report is what it says, and nothing stays
+behind.
 
 That its checks can fail is tested on its parts, which are imported here.
 """
@@ -52,8 +53,8 @@ class Run(unittest.TestCase):
             self.assertIs(row["verified"], True, row)
             self.assertEqual(len(row["seconds"]), 1, row)
             self.assertGreater(row["median_seconds"], 0, row)
-        expected = {name: operations for name, operations in OPERATIONS.items() if name not in directory["not_measured"]}
-        self.assertEqual(found, expected)
+        self.assertEqual(found, {name: operations for name, operations in OPERATIONS.items()
+                                 if name not in directory["not_measured"]})
         self.assertLessEqual(directory["not_measured"].keys(), {"raw-direct", "hdf5"})
         self.check_ratios(directory, document["workload"]["size_bytes"])
         self.assertIn("exchange", printed)  # the profile
@@ -61,10 +62,10 @@ class Run(unittest.TestCase):
 
     def check_ratios(self, directory, size_bytes):
         rows = {(row["system"], row["operation"]): row for row in directory["rows"]}
-        self.assertAlmostEqual(rows["dcp", "save"]["ratio"],
-                               rows["dcp", "save"]["seconds"][0] / rows["cairn", "save"]["seconds"][0])
+        dcp, cairn = rows["dcp", "save"], rows["cairn", "save"]
+        self.assertAlmostEqual(dcp["ratio"], dcp["seconds"][0] / cairn["seconds"][0])
+        self.assertAlmostEqual(dcp["gib_per_second"], size_bytes / dcp["seconds"][0] / 2**30)
         self.assertIsNone(rows["dcp-async", "stall"]["ratio"])
-        self.assertAlmostEqual(rows["dcp", "save"]["gib_per_second"], size_bytes / rows["dcp", "save"]["seconds"][0] / 2**30)
         if directory["kind"] == "disk":
             self.assertEqual([row["resident_bytes_after_drop"] for row in rows.values()], [0] * len(rows))
 

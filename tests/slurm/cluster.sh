@@ -3,12 +3,12 @@
 #
 #   cluster.sh COMMAND [ARGUMENT...]
 #
-# One slurmctld and two slurmd with configuration, state, logs and ports of their own in a temporary folder; no munge, no
-# systemd, no accounting, no cgroups. Each node has a host name and a /dev/shm of its own (namespaces), or Open MPI would
-# take them for one and reach for the other's shared memory. The command runs with SLURM_CONF set. Whatever happens, every process that was started
-# here is ended by its id and the folder is removed. The exit status is the command's; it is 77, with a line that says why,
-# when no cluster can be started on this machine at all. A cluster that should start and does not is a failure: its logs
-# are printed.
+# One slurmctld and two slurmd with configuration, state, logs and ports of their own in a temporary folder; no munge,
+# no systemd, no accounting, no cgroups. Each node has a host name and a /dev/shm of its own (namespaces), or Open MPI
+# would take them for one and reach for the other's shared memory. The command runs with SLURM_CONF set. Whatever
+# happens, every process that was started here is ended by its id and the folder is removed. The exit status is the
+# command's; it is 77, with a line that says why, when no cluster can be started on this machine at all. A cluster that
+# should start and does not is a failure: its logs are printed.
 set -uo pipefail
 
 skip() {
@@ -88,8 +88,8 @@ print(*(listener.getsockname()[1] for listener in listeners))
 END
 )
 host=$(hostname -s)
-# Each node has a TmpFS of its own: the two halves of a PMIx step would otherwise want the same folder. Four processors per
-# node whatever the machine has: config_overrides.
+# Each node has a TmpFS of its own: the two halves of a PMIx step would otherwise want the same folder. Four processors
+# per node whatever the machine has: config_overrides.
 mkdir -p "$folder"/{state,spool.n1,spool.n2,tmp.n1,tmp.n2}
 cat >"$folder/slurm.conf" <<END
 ClusterName=cairn
@@ -116,8 +116,9 @@ SlurmdLogFile=$folder/slurmd.%n.log
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 KillWait=5
 MinJobAge=300
-NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$node1_port CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 State=UNKNOWN
-NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$node2_port CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 State=UNKNOWN
+NodeName=DEFAULT NodeAddr=127.0.0.1 CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 State=UNKNOWN
+NodeName=n1 NodeHostname=$host Port=$node1_port
+NodeName=n2 NodeHostname=$host Port=$node2_port
 PartitionName=cairn Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 END
 echo "CgroupAutomount=no" >"$folder/cgroup.conf"
@@ -131,8 +132,8 @@ while read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(SLURM|SBA
 # Before its log is open, a daemon complains on standard error.
 slurmctld -D -f "$SLURM_CONF" >/dev/null 2>"$folder/slurmctld.log.early" &
 for node in n1 n2; do
-  unshare --mount --uts bash -c 'hostname "$1" && mount -t tmpfs tmpfs /dev/shm && exec slurmd -D -N "$1" -f "$SLURM_CONF"' \
-    bash "$node" >/dev/null 2>"$folder/slurmd.$node.log.early" &
+  unshare --mount --uts sh -c 'hostname "$0" && mount -t tmpfs tmpfs /dev/shm && exec slurmd -D -N "$0"' "$node" \
+    >/dev/null 2>"$folder/slurmd.$node.log.early" &
 done
 
 # Both nodes idle, within a minute; a daemon that has ended will not come.

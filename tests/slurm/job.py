@@ -1,7 +1,7 @@
 """What the Slurm tests share: steps whose every task leaves a record of the node it ran on, and waiting.
 
-A test that means two nodes and gets one proves nothing, so each step says on which nodes its tasks must have run, and the
-record is compared.
+A test that means two nodes and gets one proves nothing, so each step says on which nodes its tasks must have run, and
+the record is compared.
 """
 
 import collections
@@ -62,11 +62,12 @@ class SlurmTest(unittest.TestCase):
     def step(self, placement, *command, nodes):
         """Standard output of `srun PLACEMENT COMMAND`, after its tasks are known to have run so: {node: tasks}."""
         record = pathlib.Path(tempfile.mkdtemp(prefix="record-", dir=self.folder))
-        printed = output_of("srun", "--mpi=pmix", "--kill-on-bad-exit=1", *placement, "sh", "-c", RECORDED, record, *command)
+        printed = output_of("srun", "--mpi=pmix", "--kill-on-bad-exit=1", *placement, "sh", "-c", RECORDED, record,
+                            *command)
         found = [path.read_text().split() for path in record.iterdir()]
         self.assertEqual(dict(collections.Counter(name for _, name in found)), nodes, "the tasks' own host names")
         numbers = {name: {number for number, host in found if host == name} for name in nodes}
-        self.assertEqual([len(number) for number in numbers.values()], [1] * len(nodes), "one SLURM_NODEID per host name")
+        self.assertEqual([len(seen) for seen in numbers.values()], [1] * len(nodes), "one SLURM_NODEID per host name")
         self.assertEqual(len(set.union(*numbers.values())), len(nodes), "a SLURM_NODEID of its own for each node")
         return printed
 

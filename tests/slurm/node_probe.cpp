@@ -1,5 +1,5 @@
-// Prints what MPI itself sees of the nodes of a job: one line per rank with its node's name and the number of ranks that
-// share memory with it. Rank 0 prints, in order.
+// Prints what MPI itself sees of the nodes of a job: one line per rank with its node's name and the number of ranks
+// that share memory with it. Rank 0 prints, in order.
 #include <mpi.h>
 
 #include <array>

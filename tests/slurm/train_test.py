@@ -32,8 +32,8 @@ class Train(SlurmTest):
         wait_for("the job is back in the queue", lambda: self.state_of(job) == "PENDING")
         stopped_at = int(re.search(r"stopping after step (\d+), back into the queue", self.log.read_text())[1])
         self.assertIn(stopped_at, (100, 200, 300))
-        # Slurm holds a requeued job back for two minutes. Started within the same second or two, it would still meet the
-        # end of its own credential: "Job already killed".
+        # Slurm holds a requeued job back for two minutes. Started within the same second or two, it would still meet
+        # the end of its own credential: "Job already killed".
         output_of("scontrol", "update", f"JobId={job}", "StartTime=now+3")
         wait_for("the job is complete", lambda: self.state_of(job) not in ("PENDING", "RUNNING", "COMPLETING"))
         log = self.log.read_text()
