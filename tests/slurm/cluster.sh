@@ -116,23 +116,31 @@ SlurmdLogFile=$folder/slurmd.%n.log
 SchedulerParameters=sched_interval=1,batch_sched_delay=0
 KillWait=5
 MinJobAge=300
-NodeName=DEFAULT NodeAddr=127.0.0.1 CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 State=UNKNOWN
-NodeName=n1 NodeHostname=$host Port=$node1_port
-NodeName=n2 NodeHostname=$host Port=$node2_port
+NodeName=DEFAULT CPUs=4 Boards=1 SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 State=UNKNOWN
+NodeName=n1 NodeHostname=$host NodeAddr=127.0.0.1 Port=$node1_port
+NodeName=n2 NodeHostname=$host NodeAddr=127.0.0.1 Port=$node2_port
 PartitionName=cairn Nodes=n1,n2 Default=YES MaxTime=INFINITE State=UP
 END
 echo "CgroupAutomount=no" >"$folder/cgroup.conf"
 export SLURM_CONF=$folder/slurm.conf
 
-srun --mpi=list 2>&1 | grep -qw pmix || skip "this Slurm has no PMIx plugin (srun --mpi=list)"
+# Only a list without pmix is a reason to skip; no list at all is a fault of the configuration above.
+if ! plugins=$(srun --mpi=list 2>&1); then
+  echo "srun --mpi=list failed: $plugins"
+  exit 1
+fi
+[[ $plugins == *pmix* ]] || skip "this Slurm has no PMIx plugin (srun --mpi=list)"
 
 # Where a daemon of the site waits for jobs, variables of a surrounding job would mislead ours.
 while read -r name; do unset "$name"; done < <(compgen -e | grep -E '^(SLURM|SBATCH|SRUN|PMIX)_' | grep -vx SLURM_CONF)
 
-# Before its log is open, a daemon complains on standard error.
-slurmctld -D -f "$SLURM_CONF" >/dev/null 2>"$folder/slurmctld.log.early" &
+# Before its log is open, a daemon complains on standard error. Should this script be killed beyond its traps, they go
+# with it.
+with_this_script=(setpriv --pdeathsig KILL)
+"${with_this_script[@]}" slurmctld -D >/dev/null 2>"$folder/slurmctld.log.early" &
 for node in n1 n2; do
-  unshare --mount --uts sh -c 'hostname "$0" && mount -t tmpfs tmpfs /dev/shm && exec slurmd -D -N "$0"' "$node" \
+  "${with_this_script[@]}" unshare --mount --uts \
+    sh -c 'hostname "$0" && mount -t tmpfs tmpfs /dev/shm && exec slurmd -D -N "$0"' "$node" \
     >/dev/null 2>"$folder/slurmd.$node.log.early" &
 done
 
@@ -152,7 +160,8 @@ until is_up; do
 done
 echo "a Slurm cluster of two nodes is up ($(slurmctld -V), $SECONDS s)"
 
-"$@" &
+# Shorter than ctest's limit, which ends without any mercy.
+timeout --kill-after=10 200 "$@" &
 command_pid=$!
 wait "$command_pid"
 exit $?
