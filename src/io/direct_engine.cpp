@@ -53,7 +53,12 @@ void DirectEngine::open_direct(os::OpenMode mode) {
       }
     }
   });
-  if (!refusal.empty()) base::warn_once("engine direct goes through the page cache instead: " + refusal);
+  const auto ranks = static_cast<std::uint64_t>(communicator().size());
+  const auto rank = static_cast<std::uint64_t>(communicator().rank());
+  const std::uint64_t first = communicator().min(refusal.empty() ? ranks : rank);
+  if (first == ranks) return;
+  communicator().share(refusal, static_cast<int>(first));
+  base::warn_once("engine direct goes through the page cache instead: " + refusal);
 }
 
 /// One operation: what O_DIRECT can address to the queue, the rest at once.
@@ -73,7 +78,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   os::DirectFile* direct = queue_ && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
   const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
-  const std::uint64_t end = op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
+  const std::uint64_t end =
+      op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
   if (direct == nullptr || begin >= end || !is_aligned(op.data.data() + begin, alignment)) {
     return through_page_cache(op.data, op.offset);
   }

@@ -15,7 +15,8 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "direct") return std::make_unique<DirectEngine>(communicator, options);
   if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
-  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix' and 'memory'");
+  throw Error(ErrorKind::kUsage,
+              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix' and 'memory'");
 }
 
 }  // namespace cairn::io

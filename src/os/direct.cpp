@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "base/units.hpp"
 #include "os/system_error.hpp"
 
 namespace cairn::os {
@@ -22,8 +21,7 @@ constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
 std::uint64_t stated_alignment(int descriptor) {
 #ifdef STATX_DIOALIGN
   struct statx status {};
-  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
-      (status.stx_mask & STATX_DIOALIGN) != 0) {
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
     return std::max<std::uint64_t>(status.stx_dio_mem_align, status.stx_dio_offset_align);
   }
 #else
@@ -43,14 +41,14 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
   DirectFile result;
   const auto refused = [&](const std::string& why) {
     result.file = File();
-    result.refusal = fmt::format("O_DIRECT is refused for '{}': {}", base::printable(path.native(), 1000), why);
+    result.refusal = fmt::format("O_DIRECT is refused on {}: {}", file_system_of(path).type, why);
   };
   if (const int fault = internal::fault_error("os.direct", path); fault != 0) {
     refused(internal::error_text(fault));
     return result;
   }
   if (lives_in_memory(path)) {
-    refused("its file system lives in memory");
+    refused("it lives in memory");
     return result;
   }
   result.file = File(path, mode);
