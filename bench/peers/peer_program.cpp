@@ -65,6 +65,7 @@ nlohmann::ordered_json run_hdf5(const Arguments& arguments) {
     state.fill();
     return document_of(hdf5_save(options, state));
   }
+  state.overwrite();
   auto document = document_of(hdf5_load(options, state));
   document["equal"] = on_all_ranks(state.is_equal());
   return document;

@@ -1,6 +1,7 @@
 // Builds a rank's pieces and finds which of them a lower rank holds as well.
 #include "peer_state.hpp"
 
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -35,9 +36,9 @@ std::set<BoxKey> boxes_below(const shard::ShardMap& map, int rank) {
 }  // namespace
 
 PeerState::PeerState(const std::filesystem::path& config, const std::string& layout, int rank)
-    : state_(cli::demo_state_of_config(text_of(config), std::nullopt)) {
+    : state_(bench::demo_state_of_config(text_of(config), std::nullopt)) {
   const shard::ShardMap map(shard::Layout::from_text(layout), state_.model, state_.sections, state_.tensors);
-  held_ = std::make_unique<cli::HeldState>(state_, map, rank);
+  held_ = std::make_unique<bench::HeldState>(state_, map, rank);
   const std::set<BoxKey> below = boxes_below(map, rank);
   for (std::size_t h = 0; h < held_->held().size(); ++h) {
     const shard::HeldTensor& held = held_->held()[h];
@@ -46,6 +47,13 @@ PeerState::PeerState(const std::filesystem::path& config, const std::string& lay
       pieces_.push_back({held.tensor, box, at, !below.contains({held.tensor, box.offset})});
       at += shard::elements_of(box) * bits_of(state_.tensors[held.tensor].dtype) / 8;
     }
+  }
+}
+
+void PeerState::overwrite() {
+  for (std::size_t h = 0; h < held_->held().size(); ++h) {
+    const std::span<std::byte> memory = held_->memory_of(h);
+    std::memset(memory.data(), 0xa5, memory.size());
   }
 }
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/demo_state.hpp"
 #include "cairn/box.hpp"
-#include "cli/demo_state.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::peers {
@@ -24,16 +24,19 @@ class PeerState {
     bool is_first_holder = true;  ///< no lower rank holds the same box: of replicas, one writes
   };
 
-  [[nodiscard]] const cli::DemoState& state() const { return state_; }
+  [[nodiscard]] const bench::DemoState& state() const { return state_; }
   [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
   void fill() { held_->fill(); }
+  /// Other bytes than the state's, everywhere: before a load, so that stale bytes cannot pass for loaded ones and the
+  /// kernel has given all the memory before the clock starts.
+  void overwrite();
   /// Whether every byte is what fill() writes.
   [[nodiscard]] bool is_equal() const { return !held_->compare().first; }
   [[nodiscard]] std::uint64_t bytes() const { return held_->bytes(); }
 
  private:
-  cli::DemoState state_;
-  std::unique_ptr<cli::HeldState> held_;
+  bench::DemoState state_;
+  std::unique_ptr<bench::HeldState> held_;
   std::vector<Piece> pieces_;
 };
 
