@@ -70,6 +70,7 @@ class ExtentMap {
   struct Group {
     std::size_t end_range = 0;  ///< one past its last range
     std::uint64_t cells = 0;
+    std::uint64_t cells_before = 0;  ///< of the groups before it
   };
   [[nodiscard]] int rank_of(int worker) const;
   [[nodiscard]] const Group& group_of_range(std::size_t range) const;

@@ -198,6 +198,15 @@ TEST(ExtentMap, DealsGroupsOneByOneToTheRanksOfItsWorkers) {
   EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{}, {1, 0, 0}}), Error);
 }
 
+TEST(ExtentMap, SmallGroupsDoNotMeetAtOneWorker) {
+  const std::uint64_t sizes[] = {30, 10, 20, 10};
+  const ExtentMap map(whole_files(sizes), 4, 10, {{}, {0, 1, 2, 3}});  // 3, 1, 2 and 1 cells
+  EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 10, 0}, {2, 0, 10, 0}}));
+  EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 10, 20, 1}, {2, 10, 20, 1}}));
+  EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 20, 30, 2}, {3, 0, 10, 2}}));
+  EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 10, 3}}));
+}
+
 TEST(ExtentMap, MoreWorkersThanCells) {
   const std::uint64_t sizes[] = {10};
   const ExtentMap map(whole_files(sizes), 1000, 4);
