@@ -66,7 +66,7 @@ struct Checkpointer::State {
       : communicator(comm::duplicate_mpi(given)),
         root(std::move(root_path)),
         options(std::move(given_options)),
-        saver(*communicator, options) {}
+        saver(*communicator, options, windows) {}
 
   [[nodiscard]] checkpoint::ReadOptions read_options() const {
     return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
@@ -78,6 +78,7 @@ struct Checkpointer::State {
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
   Options options;
+  io::WindowStore windows;
   checkpoint::Saver saver;
 };
 
@@ -114,7 +115,7 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   checkpoint::PhaseClock whole;
   comm::Communicator& communicator = *state_->communicator;
   const OpenCheckpoint opened = state_->open(step);
-  checkpoint::Loader loader(communicator, opened, state_->read_options());
+  checkpoint::Loader loader(communicator, opened, state_->read_options(), state_->windows);
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(communicator, "describe what to load", [&] { wanted = wanted_boxes(opened, targets); });
   loader.load(wanted);
@@ -174,7 +175,7 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
     const std::uint32_t number = numbers.at({std::string(checkpoint::kRankSection), name});
     wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
   }
-  checkpoint::Loader(communicator, opened, state_->read_options()).load(wanted);
+  checkpoint::Loader(communicator, opened, state_->read_options(), state_->windows).load(wanted);
   return extras;
 }
 
