@@ -73,7 +73,7 @@ struct EngineOptions {
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
 };
 
-/// "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
+/// "mpiio"; "posix"; "hdf5" (Error(kUsage) in a build without HDF5); or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
