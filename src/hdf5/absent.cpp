@@ -17,6 +17,7 @@ namespace {
 }  // namespace
 
 bool is_available() { return false; }
+void require() { refuse(); }
 std::string version() { return ""; }
 
 struct ExternalFiles::State {};

@@ -24,6 +24,8 @@ herr_t keep_first(unsigned, const H5E_error2_t* entry, void* text) {
 
 bool is_available() { return true; }
 
+void require() {}
+
 std::string version() {
   const LibraryLock lock;
   unsigned major = 0;

@@ -8,8 +8,10 @@
 
 namespace cairn::hdf5 {
 
-/// False: every other call of this folder throws Error(kUsage) "this build of Cairn has no HDF5 ...".
 bool is_available();
+
+/// Throws Error(kUsage) "this build of Cairn has no HDF5 ..." when it is not, as every other call of this folder does.
+void require();
 
 /// "1.10.8"; empty when not available.
 std::string version();
