@@ -134,6 +134,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   });
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+  const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, layout, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0, [&] { read_all_carried(source, layout, content); });
 
@@ -147,7 +148,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   begin_commit(communicator, target);
   try {
     const auto engine = io::make_engine(engine_name, communicator, {options.write.hints});
-    const WriteJob job{layout, *extents, windows, round_count(*extents, budget.window_bytes)};
+    const WriteJob job{layout, *extents, windows, buffers, round_count(*extents, budget.window_bytes)};
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);

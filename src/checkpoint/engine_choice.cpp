@@ -30,7 +30,7 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold 4 blocks",
                             base::format_size(memory_budget_bytes), base::format_size(block_bytes)));
   }
-  const std::uint64_t window = memory_budget_bytes / 2 / block_bytes * block_bytes;
+  const std::uint64_t window = memory_budget_bytes / 4 / block_bytes * block_bytes;  // of two
   return {window, std::clamp<std::uint64_t>(memory_budget_bytes / 4, 1ULL << 20, 64ULL << 20)};
 }
 

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
 #include "io/engine.hpp"
+#include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
 
@@ -44,6 +46,7 @@ class Loader {
   const OpenCheckpoint& checkpoint_;
   ReadOptions options_;
   std::string engine_;
+  std::unique_ptr<io::WindowPool> buffers_;  ///< kept for the next load
   PhaseClock clock_;
 };
 

@@ -109,10 +109,11 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   begin_commit(communicator_, target);
   try {
     const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
-    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), plan_->exchange->rounds()};
+    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
+                       plan_->exchange->rounds()};
     content.blocks = write_data(
         communicator_, *engine, partial_directory(directory), job,
-        [&](std::uint64_t round, io::WindowBuffer window) { return plan_->exchange->gather(round, memory, window); },
+        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); },
         clock);
     clock.begin("commit");
     content.manifest.has_step = true;

@@ -19,7 +19,8 @@ struct SavePlan {
   plan::Catalog catalog;
   plan::FileLayout layout;
   std::unique_ptr<plan::ExtentMap> extents;
-  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout and extents
+  std::unique_ptr<io::WindowPool> buffers;
+  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers
   std::uint64_t tensor_bytes = 0;          ///< of all tensors
 };
 

@@ -124,8 +124,8 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
         plan::transfers_of_memory(communicator.rank(), parts, writer.layout().stored, writer.extents());
   });
   io::Exchange exchange(communicator, writer.layout().stored, writer.extents(), writer.budget().window_bytes,
-                        std::move(transfers), {writer.budget().exchange_bytes});
-  writer.write([&](std::uint64_t round, io::WindowBuffer window) { return exchange.gather(round, memory, window); });
+                        writer.pool(), std::move(transfers), {writer.budget().exchange_bytes});
+  writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, memory); });
   return writer.report();
 }
 

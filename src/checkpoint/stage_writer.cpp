@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/aligned_buffer.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/open_wire.hpp"
@@ -64,6 +63,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
     windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
     find_gaps();
   });
+  pool_ = std::make_unique<io::WindowPool>(communicator_, largest_buffer(windows_));
 }
 
 StageWriter::~StageWriter() = default;
@@ -123,30 +123,33 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
       copied += end - begin;
     }
   }
-  if (arrived + copied == window.buffer.size()) return;
+  const std::uint64_t expected = window.window == nullptr ? 0 : window.window->bytes;
+  if (arrived + copied == expected) return;
   throw Error(ErrorKind::kInternal, fmt::format("{} bytes of tensors and {} others arrived for a window of {}", arrived,
-                                                copied, window.buffer.size()));
+                                                copied, expected));
 }
 
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
-  base::AlignedBuffer buffer;
-  comm::agree(communicator_, "allocate the window", [&] { buffer = base::AlignedBuffer(largest(windows_)); });
   const auto engine = io::make_engine(engine_name_, communicator_, {options_.hints});
   engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
   for (std::uint64_t round = 0; round < rounds; ++round) {
     report_progress("writing", total * round / rounds, total);
-    const io::WindowBuffer window = window_of(windows_, round, buffer);
+    const io::WindowBuffer window = pool_->of(windows_, round);
+    clock_.begin("write");
+    engine->finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
     clock_.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock_.add_bytes(arrived);
     comm::agree(communicator_, "fill the window", [&] { fill_gaps(window, arrived); });
     clock_.begin("write");
-    engine->write_round(body_ops(window));
-    clock_.add_bytes(window.buffer.size());
+    const std::vector<io::WriteOp> ops = body_ops(window);
+    engine->begin_write(ops);
+    for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
   }
+  engine->finish_rounds(0);
   write_head(*engine);
   clock_.begin("fsync");
   report_progress("fsync", total, total);

@@ -22,6 +22,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/phases.hpp"
 #include "hdf5/stage_skeleton.hpp"
+#include "io/window_pool.hpp"
 #include "plan/catalog.hpp"
 #include "plan/runs.hpp"
 
@@ -41,6 +42,7 @@ class StageWriter {
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
   [[nodiscard]] const MemorySplit& budget() const { return budget_; }
+  [[nodiscard]] io::WindowPool& pool() { return *pool_; }
 
   /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
   void write(const FillWindow& fill);
@@ -76,6 +78,7 @@ class StageWriter {
   std::unique_ptr<plan::ExtentMap> extents_;
   MemorySplit budget_;
   std::vector<plan::Window> windows_;
+  std::unique_ptr<io::WindowPool> pool_;
   std::vector<plan::ByteRange> gaps_;  ///< of the file: what no tensor covers, ascending
 };
 

@@ -1,12 +1,10 @@
 // Each rank's own extents as hyperslabs through HDF5: the plain files are external raw data of datasets in memory.
 //
-// Files are made, sized, fsynced and checked by the engine "posix", whose descriptors are open from before the first write,
-// so that every late error reaches the fsync. Nothing is collective between two agreements: parallel HDF5 hangs when a
+// Files are made, sized, fsynced and checked as by the engine "posix", whose descriptors are open from before the first
+// write, so that every late error reaches the fsync. Nothing is collective between two agreements: parallel HDF5 hangs when a
 // collective write fails on one rank, and cannot do so here.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -17,28 +15,21 @@
 
 namespace cairn::io {
 
-class Hdf5Engine final : public Engine {
+class Hdf5Engine final : public PosixEngine {
  public:
   /// Throws Error(kUsage) in a build without HDF5.
-  Hdf5Engine(comm::Communicator& communicator, const EngineOptions& options);
+  Hdf5Engine(comm::Communicator& communicator, const EngineOptions& options) : PosixEngine(communicator, options) {}
 
   [[nodiscard]] std::string_view name() const override { return "hdf5"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void write_round(std::span<const WriteOp> ops) override;
   void read_round(std::span<const ReadOp> ops) override;
-  void sync() override;
-  void close() override;
 
  private:
-  void add_files(const plan::ExtentMap& extents);
-  std::size_t number_of(std::uint32_t file) const;
+  void add_external_files();
 
-  comm::Communicator& communicator_;
-  PosixEngine files_on_disk_;
-  std::vector<EngineFile> files_;
-  hdf5::ExternalFiles external_;
-  std::map<std::uint32_t, std::size_t> numbers_;  ///< of this rank's files in external_
+  hdf5::ExternalFiles external_;  ///< this rank's files, by their places
 };
 
 }  // namespace cairn::io

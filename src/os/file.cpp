@@ -148,6 +148,10 @@ bool File::reserve(std::uint64_t bytes) {
   return true;
 }
 
+void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  ::sync_file_range(descriptor_, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
+}
+
 void File::sync() {
   // EINTR is no write-back error: those pages are still dirty, and the call may be made again.
   const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
