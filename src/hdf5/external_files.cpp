@@ -19,7 +19,8 @@ namespace {
 constexpr std::uint64_t kTransferBytes = 1ULL << 30;
 
 struct ExternalFile {
-  std::filesystem::path path;
+  std::filesystem::path path;      ///< as it was given
+  std::filesystem::path absolute;  ///< as it is opened
   Handle dataset;
 };
 
@@ -93,7 +94,7 @@ ExternalFiles& ExternalFiles::operator=(ExternalFiles&&) noexcept = default;
 std::size_t ExternalFiles::add(const std::filesystem::path& path, std::uint64_t size_bytes) {
   const LibraryLock lock;
   const Checker check(ErrorKind::kIo, path);
-  const std::string absolute = std::filesystem::absolute(path).string();  // HDF5 puts a prefix before relative ones
+  const std::filesystem::path absolute = std::filesystem::absolute(path);  // HDF5 puts a prefix before relative ones
   const hsize_t size = size_bytes;
   const Handle space = check.handle(H5Screate_simple(1, &size, nullptr), H5Sclose, "data space of");
   const Handle creation = check.handle(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "dataset creation list of");
@@ -103,7 +104,7 @@ std::size_t ExternalFiles::add(const std::filesystem::path& path, std::uint64_t 
   Handle dataset = check.handle(H5Dcreate2(state_->file.get(), name.c_str(), H5T_STD_U8LE, space.get(), H5P_DEFAULT,
                                            creation.get(), H5P_DEFAULT),
                                 H5Dclose, "making an external dataset of");
-  state_->externals.push_back({path, std::move(dataset)});
+  state_->externals.push_back({path, absolute, std::move(dataset)});
   return state_->externals.size() - 1;
 }
 
@@ -126,7 +127,7 @@ void ExternalFiles::read_at(std::size_t file, std::span<std::byte> data, std::ui
       return H5Dread(external.dataset.get(), H5T_STD_U8LE, memory, place, H5P_DEFAULT, data.data() + done);
     });
     if (status < 0) return reason(errno);
-    const std::uint64_t found = os::file_size(external.path);
+    const std::uint64_t found = os::file_size(external.absolute);
     return found < offset + done + count ? fmt::format("the file ends at byte {}", found) : "";
   });
 }
