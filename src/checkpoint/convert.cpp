@@ -136,7 +136,8 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, layout, options);
-  comm::agree_on_root(communicator, "read the files to carry along", 0, [&] { read_all_carried(source, layout, content); });
+  comm::agree_on_root(communicator, "read the files to carry along", 0,
+                      [&] { read_all_carried(source, layout, content); });
 
   ReadOptions read = options.read;
   read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 4 * format::kDefaultBlockBytes);

@@ -59,8 +59,8 @@ hdf5::StageContent content_of(const format::Manifest& manifest) {
 void check_destination(const std::filesystem::path& file) {
   hdf5::require();
   if (is_stage_name(file)) return;
-  throw Error(ErrorKind::kUsage, fmt::format("'{}': the name of a staging file ends in .h5 or .hdf5",
-                                             base::printable(file.string())));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}': the name of a staging file ends in .h5 or .hdf5", base::printable(file.string())));
 }
 
 }  // namespace
@@ -120,8 +120,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   StageWriter writer(communicator, file, catalog, std::move(content), options, clock);
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {
-    transfers =
-        plan::transfers_of_memory(communicator.rank(), parts, writer.layout().stored, writer.extents());
+    transfers = plan::transfers_of_memory(communicator.rank(), parts, writer.layout().stored, writer.extents());
   });
   io::Exchange exchange(communicator, writer.layout().stored, writer.extents(), writer.budget().window_bytes,
                         writer.pool(), std::move(transfers), {writer.budget().exchange_bytes});

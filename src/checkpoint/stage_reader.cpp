@@ -77,9 +77,9 @@ std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::s
   const fs::path path = stage_path(checkpoint);
   const base::Bytes bytes = hdf5::StageFile(path, checkpoint.stored.files.at(0).size_bytes).read_carried(name);
   if (bytes.size() > limit_bytes) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}': '{}' has {} bytes, but at most {} are expected",
-                                                base::printable(path.string()), base::printable(name), bytes.size(),
-                                                limit_bytes));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}': '{}' has {} bytes, but at most {} are expected", base::printable(path.string()),
+                            base::printable(name), bytes.size(), limit_bytes));
   }
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

@@ -34,7 +34,8 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 std::vector<io::WriteOp> body_ops(const io::WindowBuffer& window) {
   std::vector<io::WriteOp> ops;
   for (const io::ReadOp& part : read_ops(window)) {
-    const std::uint64_t skip = part.offset < kHeadBytes ? std::min<std::uint64_t>(kHeadBytes - part.offset, part.data.size()) : 0;
+    const std::uint64_t skip =
+        part.offset < kHeadBytes ? std::min<std::uint64_t>(kHeadBytes - part.offset, part.data.size()) : 0;
     if (skip < part.data.size()) ops.push_back({part.file, part.offset + skip, part.data.subspan(skip)});
   }
   return ops;
@@ -125,8 +126,8 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
   }
   const std::uint64_t expected = window.window == nullptr ? 0 : window.window->bytes;
   if (arrived + copied == expected) return;
-  throw Error(ErrorKind::kInternal, fmt::format("{} bytes of tensors and {} others arrived for a window of {}", arrived,
-                                                copied, expected));
+  throw Error(ErrorKind::kInternal,
+              fmt::format("{} bytes of tensors and {} others arrived for a window of {}", arrived, copied, expected));
 }
 
 void StageWriter::write_data(const FillWindow& fill) {

@@ -36,8 +36,8 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   checkpoint::PhaseClock whole;
   const auto communicator = communicator_on(given);
   const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
-  const auto reader = checkpoint::make_reader(*communicator, opened,
-                                              {options.engine, options.memory_budget_bytes, options.hints});
+  const auto reader =
+      checkpoint::make_reader(*communicator, opened, {options.engine, options.memory_budget_bytes, options.hints});
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(*communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   reader->load(wanted);

@@ -85,8 +85,12 @@ class SharedMemory::Segment {
 
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
   [[nodiscard]] Card card(int rank) const {
-    return {static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(::getpid()),
-            static_cast<std::uint64_t>(file_.get()), bytes_, 0, cookie_};
+    return {static_cast<std::uint64_t>(rank),
+            static_cast<std::uint64_t>(::getpid()),
+            static_cast<std::uint64_t>(file_.get()),
+            bytes_,
+            0,
+            cookie_};
   }
 
  private:
@@ -137,7 +141,8 @@ SharedMemory::Part SharedMemory::open_part(const Card& card) {
   const std::string path = fmt::format("/proc/{}/fd/{}", card.process, card.descriptor);
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const auto refuse = [&](const std::string& why) {
-    throw Error(ErrorKind::kIo, fmt::format("the memory of rank {} cannot be opened by '{}': {}", card.rank, path, why));
+    throw Error(ErrorKind::kIo,
+                fmt::format("the memory of rank {} cannot be opened by '{}': {}", card.rank, path, why));
   };
   if (file.get() < 0) refuse(std::strerror(errno));
   const std::uint64_t room = pages(card.bytes) + kPageBytes;

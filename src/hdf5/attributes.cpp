@@ -55,16 +55,16 @@ void put_text(hid_t object, const char* name, const std::string& value, const Ch
 
 void put_number(hid_t object, const char* name, std::uint64_t value, const Checker& check) {
   const Handle space = scalar_space(check);
-  const Handle attribute = check.handle(
-      H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "adding attributes to");
+  const Handle attribute = check.handle(H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                                        H5Aclose, "adding attributes to");
   check.done(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, &value), "adding attributes to");
 }
 
 void put_numbers(hid_t object, const char* name, std::span<const std::uint64_t> values, const Checker& check) {
   const hsize_t count = values.size();
   const Handle space = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, "data space of");
-  const Handle attribute = check.handle(
-      H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose, "adding attributes to");
+  const Handle attribute = check.handle(H5Acreate2(object, name, H5T_STD_U64LE, space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                                        H5Aclose, "adding attributes to");
   check.done(H5Awrite(attribute.get(), H5T_NATIVE_UINT64, values.data()), "adding attributes to");
 }
 
@@ -119,9 +119,8 @@ Handle put_bytes_dataset(hid_t group, const char* name, std::span<const std::byt
                          const Checker& check) {
   const hsize_t count = value.size();
   const Handle space = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, "data space of");
-  Handle dataset =
-      check.handle(H5Dcreate2(group, name, H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
-                   "making datasets in");
+  Handle dataset = check.handle(H5Dcreate2(group, name, H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation, H5P_DEFAULT),
+                                H5Dclose, "making datasets in");
   if (count == 0) return dataset;
   check.done(H5Dwrite(dataset.get(), H5T_STD_U8LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "writing");
   return dataset;

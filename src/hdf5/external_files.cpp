@@ -101,9 +101,9 @@ std::size_t ExternalFiles::add(const std::filesystem::path& path, std::uint64_t 
   check.done(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "setting the fill time of");
   check.done(H5Pset_external(creation.get(), absolute.c_str(), 0, size), "naming the external file");
   const std::string name = std::to_string(state_->externals.size());
-  Handle dataset = check.handle(H5Dcreate2(state_->file.get(), name.c_str(), H5T_STD_U8LE, space.get(), H5P_DEFAULT,
-                                           creation.get(), H5P_DEFAULT),
-                                H5Dclose, "making an external dataset of");
+  Handle dataset = check.handle(
+      H5Dcreate2(state_->file.get(), name.c_str(), H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
+      H5Dclose, "making an external dataset of");
   state_->externals.push_back({path, absolute, std::move(dataset)});
   return state_->externals.size() - 1;
 }

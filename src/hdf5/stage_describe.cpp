@@ -66,8 +66,9 @@ class StageLister {
     const auto version = get_number(file_.get(), "cairn_format_version", check_);
     if (!version) refuse("an HDF5 file, but none that Cairn wrote: it has no attribute 'cairn_format_version'");
     if (*version == 0 || *version > kStageVersion) {
-      refuse(fmt::format("the staging file has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
-                         *version, kStageVersion));
+      refuse(
+          fmt::format("the staging file has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
+                      *version, kStageVersion));
     }
   }
 
@@ -82,7 +83,8 @@ class StageLister {
 
   [[nodiscard]] std::string need_text(hid_t object, const char* attribute, const std::string& link) const {
     const auto text = get_text(object, attribute, check_);
-    if (!text) refuse(fmt::format("'{}' has no attribute '{}': not written by Cairn", base::printable(link), attribute));
+    if (!text)
+      refuse(fmt::format("'{}' has no attribute '{}': not written by Cairn", base::printable(link), attribute));
     return *text;
   }
 
@@ -96,12 +98,13 @@ class StageLister {
     if (!known) refuse(fmt::format("'{}' has the unknown dtype '{}'", base::printable(link), base::printable(dtype)));
     tensor.dtype = *known;
     if (link_name(tensor.name) != link) {
-      refuse(fmt::format("dataset '{}' says that it is tensor '{}'", base::printable(link), base::printable(tensor.name)));
+      refuse(
+          fmt::format("dataset '{}' says that it is tensor '{}'", base::printable(link), base::printable(tensor.name)));
     }
     tensor.shape = is_packed(tensor.dtype) ? packed_shape(dataset.get(), link) : shape_of(dataset.get());
     check_dataset(dataset.get(), tensor, check_);
-    tensor.boxes = {{0, offset_of(dataset.get(), tensor),
-                     {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}}};
+    tensor.boxes = {
+        {0, offset_of(dataset.get(), tensor), {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}}};
     out_.stored.tensors.push_back(std::move(tensor));
   }
 
@@ -137,7 +140,8 @@ class StageLister {
   void add_carried(hid_t group, const std::string& link) {
     const Handle dataset = open_plain_dataset(group, link.c_str(), check_);
     const std::string name = need_text(dataset.get(), "name", link);
-    if (link_name(name) != link) refuse(fmt::format("'{}' says that it is '{}'", base::printable(link), base::printable(name)));
+    if (link_name(name) != link)
+      refuse(fmt::format("'{}' says that it is '{}'", base::printable(link), base::printable(name)));
     out_.carried[name] = H5Dget_storage_size(dataset.get());
   }
 

@@ -22,8 +22,8 @@ namespace {
 void check_size(const std::filesystem::path& path, std::uint64_t expected, ErrorKind kind) {
   const std::uint64_t found = os::file_size(path);
   if (found == expected) return;
-  throw Error(kind, fmt::format("cannot read: '{}' has {} bytes, expected {}", base::printable(path.string(), 1000), found,
-                                expected));
+  throw Error(kind, fmt::format("cannot read: '{}' has {} bytes, expected {}", base::printable(path.string(), 1000),
+                                found, expected));
 }
 
 /// The fault hook of an operation, which is tried again when it is interrupted.
@@ -53,7 +53,8 @@ struct StageFile::State {
 
   void read(const format::StoredTensor& tensor, const std::vector<hsize_t>& offset, const std::vector<hsize_t>& shape,
             std::span<std::byte> memory) {
-    const std::string what = fmt::format("read of {} bytes of tensor '{}' from", memory.size(), base::printable(tensor.name));
+    const std::string what =
+        fmt::format("read of {} bytes of tensor '{}' from", memory.size(), base::printable(tensor.name));
     pass_fault("read", check.path(), what);
     const hid_t from = dataset_of(tensor);
     const Handle type = stage_type(tensor.dtype, check);
@@ -62,7 +63,8 @@ struct StageFile::State {
     for (const hsize_t extent : shape) count *= extent;
     const Handle in_memory = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, what);
     if (!shape.empty()) {
-      check.done(H5Sselect_hyperslab(in_file.get(), H5S_SELECT_SET, offset.data(), nullptr, shape.data(), nullptr), what);
+      check.done(H5Sselect_hyperslab(in_file.get(), H5S_SELECT_SET, offset.data(), nullptr, shape.data(), nullptr),
+                 what);
     }
     check.done(H5Dread(from, type.get(), in_memory.get(), in_file.get(), H5P_DEFAULT, memory.data()), what);
     check_size(check.path(), size_bytes, ErrorKind::kIo);  // HDF5 reads zeros behind the end of a file cut short

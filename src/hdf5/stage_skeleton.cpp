@@ -26,7 +26,8 @@ Handle file_access(const StageContent& content, const Checker& check) {
   check.done(H5Pset_alignment(access.get(), kAlignedFromUnits * content.align_bytes, content.align_bytes),
              "setting the alignment of");
   check.done(H5Pset_meta_block_size(access.get(), kMetadataBlockBytes), "setting the metadata blocks of");
-  check.done(H5Pset_file_locking(access.get(), false, true), "switching off locks of");  // not everywhere, and not needed
+  check.done(H5Pset_file_locking(access.get(), false, true),
+             "switching off locks of");  // not everywhere, and not needed
   return access;
 }
 
@@ -155,8 +156,8 @@ format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const
     const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     const auto end = base::try_add(tensor.boxes.front().offset_bytes, bytes);
     if (end && *end <= file_bytes) continue;
-    throw Error(ErrorKind::kInternal, fmt::format("HDF5 placed '{}' behind the end of '{}'", base::printable(tensor.name),
-                                                  base::printable(path.string(), 1000)));
+    throw Error(ErrorKind::kInternal, fmt::format("HDF5 placed '{}' behind the end of '{}'",
+                                                  base::printable(tensor.name), base::printable(path.string(), 1000)));
   }
   return stored;
 }

@@ -73,7 +73,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   os::DirectFile* direct = queue_ && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
   const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
-  const std::uint64_t end = op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
+  const std::uint64_t end =
+      op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
   if (direct == nullptr || begin >= end || !is_aligned(op.data.data() + begin, alignment)) {
     return through_page_cache(op.data, op.offset);
   }

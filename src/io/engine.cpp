@@ -17,7 +17,8 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
   if (name == "hdf5") return std::make_unique<Hdf5Engine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
-  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix', 'hdf5' and 'memory'");
+  throw Error(ErrorKind::kUsage,
+              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix', 'hdf5' and 'memory'");
 }
 
 }  // namespace cairn::io

@@ -22,8 +22,7 @@ constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
 std::uint64_t stated_alignment(int descriptor) {
 #ifdef STATX_DIOALIGN
   struct statx status {};
-  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 &&
-      (status.stx_mask & STATX_DIOALIGN) != 0) {
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
     return std::max<std::uint64_t>(status.stx_dio_mem_align, status.stx_dio_offset_align);
   }
 #else

@@ -160,7 +160,8 @@ void IoQueue::State::collect(bool block) {
 void IoQueue::State::complete(const Request& request, std::int64_t result) {
   if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
   try {
-    if (result < 0) internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
+    if (result < 0)
+      internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
     const auto moved = static_cast<std::uint64_t>(result);
     if (moved == request.bytes) return end(request, nullptr);
     const std::string path = base::printable(request.target.plain->path().native(), 1000);

@@ -65,9 +65,9 @@ struct Rule {
 
 TEST_F(EngineHdf5, FailuresInASaveReachAllRanksAndTheNextSaveWorks) {
   constexpr Rule kRules[] = {
-      {"open:errno=EACCES", "Permission denied"},          {"write:errno=EIO", "Input/output error"},
-      {"write:errno=ENOSPC", "No space left on device"},   {"write:errno=EDQUOT:after=1", "Disk quota exceeded"},
-      {"fsync:errno=EIO", "Input/output error"},           {"close:errno=EIO", "Input/output error"},
+      {"open:errno=EACCES", "Permission denied"},        {"write:errno=EIO", "Input/output error"},
+      {"write:errno=ENOSPC", "No space left on device"}, {"write:errno=EDQUOT:after=1", "Disk quota exceeded"},
+      {"fsync:errno=EIO", "Input/output error"},         {"close:errno=EIO", "Input/output error"},
   };
   const SmallSave save = save_in(directory_.path(), 600'000);
   for (const int rank : ranks_to_fail()) {

@@ -111,10 +111,10 @@ TEST_F(StageFileTest, ReadsHyperslabs) {
 TEST_F(StageFileTest, HoldsOddNamesAndShapes) {
   const std::string long_name(3000, 'x');
   const std::vector<format::StoredTensor> tensors = {
-      {"cairn", "a", DType::kF32, {2}, {}},       {"model", "a/b", DType::kF32, {2}, {}},
-      {"model", "a", DType::kF32, {2}, {}},       {"model", ".", DType::kF32, {2}, {}},
-      {"model", "", DType::kF32, {2}, {}},        {"model", "\xC3\xA4\xE2\x82\xAC 100%", DType::kF32, {2}, {}},
-      {"model", long_name, DType::kF32, {2}, {}}, {"model", "scalar", DType::kF64, {}, {}},
+      {"cairn", "a", DType::kF32, {2}, {}},        {"model", "a/b", DType::kF32, {2}, {}},
+      {"model", "a", DType::kF32, {2}, {}},        {"model", ".", DType::kF32, {2}, {}},
+      {"model", "", DType::kF32, {2}, {}},         {"model", "\xC3\xA4\xE2\x82\xAC 100%", DType::kF32, {2}, {}},
+      {"model", long_name, DType::kF32, {2}, {}},  {"model", "scalar", DType::kF64, {}, {}},
       {"model", "empty", DType::kF16, {0, 7}, {}}, {"model", "deep", DType::kU8, {1, 1, 1, 1, 1, 1, 1, 1, 2}, {}},
   };
   write(tensors);
@@ -210,10 +210,18 @@ TEST_F(StageFileTest, ReadsBeyond2And4GiB) {
 
 TEST_F(StageFileTest, RefusesWhatHdf5CannotHold) {
   const std::vector<std::uint64_t> deep(33, 1);
-  EXPECT_THAT(error_of([&] { write({{"model", "deep", DType::kF32, deep, {}}}); }, ErrorKind::kUsage),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    write({{"model", "deep", DType::kF32, deep, {}}});
+                  },
+                  ErrorKind::kUsage),
               HasSubstr("'deep' has 33 dimensions, HDF5 holds at most 32"));
   std::filesystem::remove(path_);
-  EXPECT_THAT(error_of([&] { write({{"model", std::string("a\0b", 3), DType::kF32, {1}, {}}}); }, ErrorKind::kUsage),
+  EXPECT_THAT(error_of(
+                  [&] {
+                    write({{"model", std::string("a\0b", 3), DType::kF32, {1}, {}}});
+                  },
+                  ErrorKind::kUsage),
               HasSubstr("NUL"));
   std::filesystem::remove(path_);
   test::write_file(path_, "something");

@@ -33,8 +33,9 @@ TEST(Exchange, GathersEveryByteToItsOwner) {
   for (const int ranks : {1, 2, 3, 4, 7}) {
     for (int repeat = 0; repeat < 25; ++repeat) {
       const ExchangeCase c = test::make_exchange_case(random, random_shape(random, ranks));
-      comm::run_simulated(ranks, [&](comm::Communicator& communicator) { compared += check_gather(communicator, c); },
-                          repeat % (ranks + 1));
+      comm::run_simulated(
+          ranks, [&](comm::Communicator& communicator) { compared += check_gather(communicator, c); },
+          repeat % (ranks + 1));
       ASSERT_FALSE(HasFailure()) << ranks << " ranks, repeat " << repeat;
     }
   }
@@ -49,8 +50,9 @@ TEST(Exchange, ScattersEveryByteToAllWhoWantIt) {
       ExchangeShape shape = random_shape(random, ranks);
       shape.replicas = true;
       const ExchangeCase c = test::make_exchange_case(random, shape);
-      comm::run_simulated(ranks, [&](comm::Communicator& communicator) { compared += check_scatter(communicator, c); },
-                          repeat % (ranks + 1));
+      comm::run_simulated(
+          ranks, [&](comm::Communicator& communicator) { compared += check_scatter(communicator, c); },
+          repeat % (ranks + 1));
       ASSERT_FALSE(HasFailure()) << ranks << " ranks, repeat " << repeat;
     }
   }
@@ -69,10 +71,12 @@ TEST(Exchange, MovesLongRunsWithoutPackingAndShortOnesInSlots) {
       shape.buffer_bytes = buffer;
       shape.tensor_bytes = 3ULL << 20;
       const ExchangeCase save = test::make_exchange_case(random, shape);
-      comm::run_simulated(ranks, [&](comm::Communicator& communicator) { check_gather(communicator, save); }, ranks_per_node);
+      comm::run_simulated(
+          ranks, [&](comm::Communicator& communicator) { check_gather(communicator, save); }, ranks_per_node);
       shape.replicas = true;
       const ExchangeCase load = test::make_exchange_case(random, shape);
-      comm::run_simulated(ranks, [&](comm::Communicator& communicator) { check_scatter(communicator, load); }, ranks_per_node);
+      comm::run_simulated(
+          ranks, [&](comm::Communicator& communicator) { check_scatter(communicator, load); }, ranks_per_node);
       ASSERT_FALSE(HasFailure()) << ranks << " ranks, buffer " << buffer;
     }
   }
