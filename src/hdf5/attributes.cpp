@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "format/crc32c.hpp"
 #include "os/file.hpp"
 
 namespace cairn::hdf5 {
@@ -106,13 +107,15 @@ std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Ch
   return values->front();
 }
 
-void put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check) {
+Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check) {
   const Handle type = text_type(value.size(), check);
   const Handle space = scalar_space(check);
-  const Handle dataset =
+  Handle dataset =
       check.handle(H5Dcreate2(group, name, type.get(), space.get(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
                    "making datasets in");
   check.done(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.c_str()), "writing");
+  put_number(dataset.get(), "crc32c", format::crc32c(base::as_bytes(value)), check);
+  return dataset;
 }
 
 Handle put_bytes_dataset(hid_t group, const char* name, std::span<const std::byte> value, hid_t creation,
@@ -121,31 +124,37 @@ Handle put_bytes_dataset(hid_t group, const char* name, std::span<const std::byt
   const Handle space = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, "data space of");
   Handle dataset = check.handle(H5Dcreate2(group, name, H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation, H5P_DEFAULT),
                                 H5Dclose, "making datasets in");
+  put_number(dataset.get(), "crc32c", format::crc32c(value), check);
   if (count == 0) return dataset;
   check.done(H5Dwrite(dataset.get(), H5T_STD_U8LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "writing");
   return dataset;
 }
 
-base::Bytes get_dataset(hid_t group, const char* name, const Checker& check) {
-  const Handle dataset = check.handle(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose, "opening datasets of");
-  const Handle type = check.handle(H5Dget_type(dataset.get()), H5Tclose, "reading datasets of");
-  const Handle space = check.handle(H5Dget_space(dataset.get()), H5Sclose, "reading datasets of");
+base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check) {
+  const std::string shown =
+      fmt::format("'{}': '{}'", base::printable(check.path().string(), 1000), base::printable(name));
+  const Handle type = check.handle(H5Dget_type(dataset), H5Tclose, "reading datasets of");
+  const Handle space = check.handle(H5Dget_space(dataset), H5Sclose, "reading datasets of");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
   const bool is_plain = H5Tequal(type.get(), H5T_STD_U8LE) > 0 ||
                         (H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0 && count == 1);
   const std::uint64_t element_bytes = H5Tget_size(type.get());
-  const std::uint64_t stored_bytes = H5Dget_storage_size(dataset.get());
-  if (!is_plain || count < 0 || stored_bytes > os::file_size(check.path()) || element_bytes == 0 ||
+  const std::uint64_t stored_bytes = H5Dget_storage_size(dataset);
+  const auto crc = get_number(dataset, "crc32c", check);
+  if (!is_plain || !crc || count < 0 || stored_bytes > os::file_size(check.path()) || element_bytes == 0 ||
       stored_bytes / element_bytes != static_cast<std::uint64_t>(count)) {
-    throw Error(check.kind(), fmt::format("'{}': dataset '{}' holds no plain text or bytes: the file is damaged, or "
-                                          "not Cairn's",
-                                          base::printable(check.path().string(), 1000), base::printable(name)));
+    throw Error(check.kind(), shown + " holds no text or bytes of Cairn's: the file is damaged, or not Cairn's");
   }
   base::Bytes value(stored_bytes);
   if (!value.empty()) {
-    check.done(H5Dread(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "reading datasets of");
+    check.done(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "reading datasets of");
   }
-  return value;
+  // HDF5 has no text of length 0; that is one NUL.
+  if (value.size() == 1 && value[0] == std::byte{0} && H5Tget_class(type.get()) == H5T_STRING) value.clear();
+  const std::uint32_t found = format::crc32c(value);
+  if (found == *crc) return value;
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("{} has checksum {:08x}, {:08x} was written: the file was damaged since", shown, found, *crc));
 }
 
 }  // namespace cairn::hdf5

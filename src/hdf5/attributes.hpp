@@ -24,11 +24,13 @@ std::optional<std::string> get_text(hid_t object, const char* name, const Checke
 std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Checker& check);
 std::optional<std::vector<std::uint64_t>> get_numbers(hid_t object, const char* name, const Checker& check);
 
-/// A scalar text, and a row of bytes, as datasets. `creation` is a dataset creation list.
-void put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check);
+/// A scalar text, and a row of bytes, as datasets with the CRC-32C of their bytes in the attribute `crc32c`. `creation` is
+/// a dataset creation list.
+Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check);
 Handle put_bytes_dataset(hid_t group, const char* name, std::span<const std::byte> value, hid_t creation,
                          const Checker& check);
-/// The raw bytes of such a dataset. Throws when it claims more than the file has.
-base::Bytes get_dataset(hid_t group, const char* name, const Checker& check);
+/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error when it claims more than the file
+/// has, Error(kIntegrity) when the bytes are not those that were written.
+base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check);
 
 }  // namespace cairn::hdf5

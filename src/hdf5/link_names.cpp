@@ -9,6 +9,7 @@ std::string link_name(std::string_view name) {
   for (const char c : name) {
     switch (c) {
       case '/': link += "%2F"; break;
+      case '\n': link += "%0A"; break;
       case '%': link += "%25"; break;
       case '\0': link += "%00"; break;
       default: link += c;

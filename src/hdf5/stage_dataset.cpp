@@ -25,18 +25,23 @@ Handle open_stage(const Checker& check) {
   return check.handle(H5Fopen(check.path().c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose, "opening");
 }
 
-Handle open_plain_dataset(hid_t group, const char* link, const Checker& check) {
-  H5L_info_t info;
-  check.done(H5Lget_info(group, link, &info, H5P_DEFAULT), "looking for datasets in");
-  if (info.type != H5L_TYPE_HARD) refuse(check, link, "is a link to somewhere else, which is not followed");
-  Handle dataset = check.handle(H5Dopen2(group, link, H5P_DEFAULT), H5Dclose, "opening datasets of");
+Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check) {
+  // By name, level by level: links to elsewhere are seen before they are followed.
+  for (std::size_t end = path.find('/');; end = path.find('/', end + 1)) {
+    const std::string link = path.substr(0, end);
+    H5L_info_t info;
+    check.done(H5Lget_info(file, link.c_str(), &info, H5P_DEFAULT), "looking for datasets in");
+    if (info.type != H5L_TYPE_HARD) refuse(check, link, "is a link to somewhere else, which is not followed");
+    if (end == std::string::npos) break;
+  }
+  Handle dataset = check.handle(H5Dopen2(file, path.c_str(), H5P_DEFAULT), H5Dclose, "opening datasets of");
   const Handle creation = check.handle(H5Dget_create_plist(dataset.get()), H5Pclose, "reading datasets of");
   const H5D_layout_t layout = H5Pget_layout(creation.get());
   if (layout == H5D_CHUNKED || layout == H5D_COMPACT) {
-    refuse(check, link, "is not contiguous; 'h5repack -l CONTI' and '-f NONE' make it so");
+    refuse(check, path, "is not contiguous; 'h5repack -l CONTI' and '-f NONE' make it so");
   }
   if (layout != H5D_CONTIGUOUS || H5Pget_external_count(creation.get()) != 0) {
-    refuse(check, link, "has its bytes in other files, which are not opened");
+    refuse(check, path, "has its bytes in other files, which are not opened");
   }
   return dataset;
 }

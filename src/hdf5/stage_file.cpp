@@ -44,7 +44,7 @@ struct StageFile::State {
     if (name != open_name) {
       dataset.reset();
       open_name.clear();
-      dataset = open_plain_dataset(file.get(), name.c_str(), check);
+      dataset = open_plain_dataset(file.get(), name, check);
       check_dataset(dataset.get(), tensor, check);
       open_name = name;
     }
@@ -106,8 +106,8 @@ base::Bytes StageFile::read_carried(const std::string& name) {
   const LibraryLock lock;
   pass_fault("read", state_->check.path(), "read of a carried file from");
   const std::string path = std::string(kOwnGroup) + "/files/" + link_name(name);
-  open_plain_dataset(state_->file.get(), path.c_str(), state_->check);
-  return get_dataset(state_->file.get(), path.c_str(), state_->check);
+  const Handle dataset = open_plain_dataset(state_->file.get(), path, state_->check);
+  return get_bytes(dataset.get(), path, state_->check);
 }
 
 }  // namespace cairn::hdf5

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <new>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -10,6 +11,7 @@
 #include "hdf5/attributes.hpp"
 #include "hdf5/handle.hpp"
 #include "hdf5/link_names.hpp"
+#include "hdf5/memory_driver.hpp"
 #include "hdf5/stage_types.hpp"
 #include "os/file.hpp"
 
@@ -17,17 +19,16 @@ namespace cairn::hdf5 {
 namespace {
 
 constexpr std::uint64_t kAlignedFromUnits = 16;
-constexpr hsize_t kMetadataBlockBytes = 1 << 20;
+constexpr hsize_t kMetadataBlockBytes = 64 << 10;
 
 /// Metadata of HDF5 1.8: readable everywhere, and under checksums, which that of 1.6 is not.
-Handle file_access(const StageContent& content, const Checker& check) {
+Handle file_access(const StageContent& content, SparseImage& image, const Checker& check) {
   Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
   check.done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "choosing the version of");
   check.done(H5Pset_alignment(access.get(), kAlignedFromUnits * content.align_bytes, content.align_bytes),
              "setting the alignment of");
   check.done(H5Pset_meta_block_size(access.get(), kMetadataBlockBytes), "setting the metadata blocks of");
-  check.done(H5Pset_file_locking(access.get(), false, true),
-             "switching off locks of");  // not everywhere, and not needed
+  use_image(access.get(), image, check);
   return access;
 }
 
@@ -53,10 +54,10 @@ Handle utf8_links(const Checker& check) {
 
 class SkeletonWriter {
  public:
-  SkeletonWriter(const std::filesystem::path& path, const StageContent& content)
+  SkeletonWriter(const std::filesystem::path& path, const StageContent& content, SparseImage& image)
       : check_(ErrorKind::kIo, path), content_(content) {
     const Handle creation = creation_list(H5P_FILE_CREATE, check_);
-    file_ = check_.handle(H5Fcreate(path.c_str(), H5F_ACC_EXCL, creation.get(), file_access(content, check_).get()),
+    file_ = check_.handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(content, image, check_).get()),
                           H5Fclose, "making");
     group_creation_ = creation_list(H5P_GROUP_CREATE, check_);
     dataset_creation_ = dataset_creation(check_);
@@ -75,6 +76,7 @@ class SkeletonWriter {
     for (const auto& [name, bytes] : content_.carried) {
       const Handle dataset =
           put_bytes_dataset(files.get(), link_name(name).c_str(), bytes, dataset_creation_.get(), check_);
+      index_ += std::string(kOwnGroup) + "/files/" + link_name(name) + "\n";
       put_text(dataset.get(), "name", name, check_);
     }
   }
@@ -87,6 +89,7 @@ class SkeletonWriter {
         check_.handle(H5Dcreate2(group_of(tensor.section), link_name(tensor.name).c_str(), type.get(), space.get(),
                                  links_.get(), dataset_creation_.get(), H5P_DEFAULT),
                       H5Dclose, fmt::format("making the dataset of '{}' in", base::printable(tensor.name)));
+    index_ += section_link_name(tensor.section) + "/" + link_name(tensor.name) + "\n";
     put_text(dataset.get(), "name", tensor.name, check_);
     put_text(dataset.get(), "section", tensor.section, check_);
     put_text(dataset.get(), "dtype", std::string(name_of(tensor.dtype)), check_);
@@ -95,6 +98,12 @@ class SkeletonWriter {
     const haddr_t offset = H5Dget_offset(dataset.get());
     check_.done(offset == HADDR_UNDEF ? -1 : 0, "asking for the place of a dataset in");
     return offset;
+  }
+
+  /// Last of all: what was put before.
+  void put_index() {
+    const Handle own = check_.handle(H5Gopen2(file_.get(), kOwnGroup, H5P_DEFAULT), H5Gclose, "opening groups of");
+    put_text_dataset(own.get(), "index", index_, dataset_creation_.get(), check_);
   }
 
   void close() {
@@ -134,31 +143,48 @@ class SkeletonWriter {
   Handle group_creation_;
   Handle dataset_creation_;
   Handle links_;
+  std::string index_;  // a path per line
   std::map<std::string, Handle> groups_;  // by section
 };
 
-}  // namespace
-
-format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content) {
+format::StoredCheckpoint place_tensors(const std::filesystem::path& path, const StageContent& content,
+                                       SparseImage& image) {
   const LibraryLock lock;
   format::StoredCheckpoint stored;
   stored.tensors = content.tensors;
-  SkeletonWriter writer(path, content);
+  SkeletonWriter writer(path, content, image);
   writer.put_own();
   for (format::StoredTensor& tensor : stored.tensors) {
     const std::uint64_t offset = writer.put_tensor(tensor);
     tensor.boxes = {{0, offset, {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}}};
   }
+  writer.put_index();
   writer.close();
-  const std::uint64_t file_bytes = os::file_size(path);
-  stored.files = {{path.filename().string(), file_bytes}};
+  if (image.is_incomplete) throw std::bad_alloc();
+  stored.files = {{path.filename().string(), image.size_bytes()}};
+  return stored;
+}
+
+void check_places(const format::StoredCheckpoint& stored) {
   for (const format::StoredTensor& tensor : stored.tensors) {
     const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     const auto end = base::try_add(tensor.boxes.front().offset_bytes, bytes);
-    if (end && *end <= file_bytes) continue;
-    throw Error(ErrorKind::kInternal, fmt::format("HDF5 placed '{}' behind the end of '{}'",
-                                                  base::printable(tensor.name), base::printable(path.string(), 1000)));
+    if (end && *end <= stored.files.front().size_bytes) continue;
+    throw Error(ErrorKind::kInternal,
+                fmt::format("HDF5 placed '{}' behind the end of the file", base::printable(tensor.name)));
   }
+}
+
+}  // namespace
+
+format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content) {
+  SparseImage image;
+  format::StoredCheckpoint stored = place_tensors(path, content, image);
+  check_places(stored);
+  os::File file(path, os::OpenMode::kCreateNew);
+  file.set_size(image.size_bytes());
+  image.for_each_page([&](std::uint64_t offset, std::span<const std::byte> data) { file.write_at(data, offset); });
+  file.close();
   return stored;
 }
 

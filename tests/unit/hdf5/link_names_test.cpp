@@ -12,6 +12,7 @@ TEST(LinkNames, ReplaceWhatHdf5CannotHold) {
   EXPECT_EQ(link_name("model.layers.0.mlp.up_proj.weight"), "model.layers.0.mlp.up_proj.weight");
   EXPECT_EQ(link_name("layers.0/moment1_0"), "layers.0%2Fmoment1_0");
   EXPECT_EQ(link_name("100%"), "100%25");
+  EXPECT_EQ(link_name("a\nb"), "a%0Ab");
   EXPECT_EQ(link_name("."), "%2E");
   EXPECT_EQ(link_name(".."), "..");
   EXPECT_EQ(link_name(""), "%");

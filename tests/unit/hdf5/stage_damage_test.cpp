@@ -39,7 +39,7 @@ class StageDamage : public testing::Test {
       return "";
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
-      EXPECT_TRUE(error.kind() == ErrorKind::kFormat) << error.what();
+      EXPECT_TRUE(error.kind() == ErrorKind::kFormat || error.kind() == ErrorKind::kIntegrity) << error.what();
       EXPECT_THAT(error.what(), HasSubstr("state.h5"));
       return error.what();
     }
@@ -76,20 +76,22 @@ TEST_F(StageDamage, FlippedBitsAreFoundOrHarmless) {
   for (const auto& tensor : stored_.tensors) {
     for (std::size_t i = 0; i < 4000; ++i) is_data[tensor.boxes.at(0).offset_bytes + i] = true;
   }
+  std::vector<std::size_t> places;  // of metadata in use, mostly
+  for (std::size_t at = 0; at < good_.size(); ++at) {
+    if (!is_data[at] && good_[at] != 0) places.push_back(at);
+  }
+  ASSERT_GT(places.size(), 1000U);
   auto random = test::make_random();
+  constexpr int kTries = 300;
   int found = 0;
-  int tried = 0;
-  for (int i = 0; i < 400; ++i) {
-    const std::size_t at = test::uniform(random, 0, good_.size() - 1);
-    if (is_data[at]) continue;
+  for (int i = 0; i < kTries; ++i) {
+    const std::size_t at = places[test::uniform(random, 0, places.size() - 1)];
     std::string bad = good_;
     bad[at] = static_cast<char>(bad[at] ^ (1 << test::uniform(random, 0, 7)));
     test::write_file(path_, bad);
-    ++tried;
-    found += verdict().empty() ? 0 : 1;  // the others hit unused space
+    found += verdict().empty() ? 0 : 1;  // the others hit space that is no longer used, or a carried file
   }
-  EXPECT_GT(tried, 20);
-  EXPECT_GT(found, 5);
+  EXPECT_GT(found, kTries / 2);
 }
 
 }  // namespace
