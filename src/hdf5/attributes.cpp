@@ -110,9 +110,8 @@ std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Ch
 Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check) {
   const Handle type = text_type(value.size(), check);
   const Handle space = scalar_space(check);
-  Handle dataset =
-      check.handle(H5Dcreate2(group, name, type.get(), space.get(), H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose,
-                   "making datasets in");
+  Handle dataset = check.handle(H5Dcreate2(group, name, type.get(), space.get(), H5P_DEFAULT, creation, H5P_DEFAULT),
+                                H5Dclose, "making datasets in");
   check.done(H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.c_str()), "writing");
   put_number(dataset.get(), "crc32c", format::crc32c(base::as_bytes(value)), check);
   return dataset;
@@ -153,8 +152,9 @@ base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& che
   if (value.size() == 1 && value[0] == std::byte{0} && H5Tget_class(type.get()) == H5T_STRING) value.clear();
   const std::uint32_t found = format::crc32c(value);
   if (found == *crc) return value;
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("{} has checksum {:08x}, {:08x} was written: the file was damaged since", shown, found, *crc));
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("{} has checksum {:08x}, {:08x} was written: the file was damaged since", shown, found, *crc));
 }
 
 }  // namespace cairn::hdf5

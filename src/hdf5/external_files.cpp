@@ -8,6 +8,7 @@
 
 #include "base/units.hpp"
 #include "hdf5/handle.hpp"
+#include "hdf5/memory_driver.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/system_error.hpp"
@@ -24,11 +25,10 @@ struct ExternalFile {
   Handle dataset;
 };
 
-Handle make_memory_file() {
+Handle make_memory_file(SparseImage& image) {
   const Checker check(ErrorKind::kInternal, "(in memory)");
   const Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
-  constexpr std::size_t kIncrementBytes = 64 << 10;
-  check.done(H5Pset_fapl_core(access.get(), kIncrementBytes, false), "choosing memory for");
+  use_image(access.get(), image, check);
   return check.handle(H5Fcreate("cairn-external-files", H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose,
                       "creating HDF5 file");
 }
@@ -74,13 +74,14 @@ void move_all(std::string_view operation, const std::filesystem::path& path, std
 }  // namespace
 
 struct ExternalFiles::State {
-  Handle file;
+  SparseImage image;
+  Handle file;                          // in `image`
   std::vector<ExternalFile> externals;  // after `file`, so that they are closed before it
 };
 
 ExternalFiles::ExternalFiles() : state_(std::make_unique<State>()) {
   const LibraryLock lock;
-  state_->file = make_memory_file();
+  state_->file = make_memory_file(state_->image);
 }
 
 ExternalFiles::~ExternalFiles() {

@@ -36,7 +36,7 @@ class SparseImage {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Makes files of this access list live in `image`, which must outlive them. Throws the checker's error.
+/// Makes files of this access list live in `image`, which must outlive them. One file per image. Throws the checker's error.
 void use_image(hid_t access, SparseImage& image, const Checker& check);
 
 }  // namespace cairn::hdf5

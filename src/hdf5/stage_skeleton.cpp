@@ -57,8 +57,9 @@ class SkeletonWriter {
   SkeletonWriter(const std::filesystem::path& path, const StageContent& content, SparseImage& image)
       : check_(ErrorKind::kIo, path), content_(content) {
     const Handle creation = creation_list(H5P_FILE_CREATE, check_);
-    file_ = check_.handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(content, image, check_).get()),
-                          H5Fclose, "making");
+    file_ =
+        check_.handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(content, image, check_).get()),
+                      H5Fclose, "making");
     group_creation_ = creation_list(H5P_GROUP_CREATE, check_);
     dataset_creation_ = dataset_creation(check_);
     links_ = utf8_links(check_);
@@ -143,7 +144,7 @@ class SkeletonWriter {
   Handle group_creation_;
   Handle dataset_creation_;
   Handle links_;
-  std::string index_;  // a path per line
+  std::string index_;                     // a path per line
   std::map<std::string, Handle> groups_;  // by section
 };
 

@@ -44,6 +44,19 @@ TEST_F(ExternalFilesTest, WriteAndReadPlainBytes) {
   EXPECT_EQ(os::list_directory(directory_.path()).size(), 2U) << "nothing else may lie on disk";
 }
 
+TEST_F(ExternalFilesTest, SeveralAtOnce) {
+  ExternalFiles one;
+  ExternalFiles other;
+  const auto path = make("f", 10);
+  const std::vector<std::byte> data(10, std::byte{5});
+  const std::size_t writer = one.add(path, 10);
+  const std::size_t reader = other.add(path, 10);
+  one.write_at(writer, data, 0);
+  std::vector<std::byte> found(10);
+  other.read_at(reader, found, 0);
+  EXPECT_TRUE(found == data);
+}
+
 TEST_F(ExternalFilesTest, TakeRelativePaths) {
   make("relative", 10);
   const auto before = std::filesystem::current_path();
