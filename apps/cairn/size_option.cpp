@@ -33,6 +33,11 @@ void add_engine(CLI::App& command, std::string& engine) {
       ->type_name("ENGINE");
 }
 
+void add_aggregators(CLI::App& command, std::uint64_t& per_node) {
+  command.add_option("--aggregators", per_node, "Ranks per node that write and read [by the file system]")
+      ->type_name("N");
+}
+
 void add_memory(CLI::App& command, std::uint64_t& bytes) {
   add_size(command, "--memory", bytes, "Memory per rank for moving data");
 }

@@ -126,7 +126,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
     : communicator_(communicator),
       checkpoint_(checkpoint),
       options_(std::move(options)),
-      engine_(choose_engine(communicator, options_.engine)) {}
+      engine_(choose_engine(communicator, {options_.engine, options_.aggregators_per_node}, checkpoint.directory)) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
@@ -147,7 +147,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
     }
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
-  const plan::ExtentMap extents(cells.ranges(), communicator_.size(), grain);
+  const plan::ExtentMap extents = deal_extents(communicator_, checkpoint_.stored, cells.ranges(), grain, engine_);
   if (extents.total_bytes() == 0) return clock_.stop();
 
   std::vector<plan::Transfer> transfers;
@@ -163,7 +163,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
                         std::move(transfers), {budget.exchange_bytes});
 
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_, communicator_, {options_.hints});
+  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
   const auto begin_read = [&](std::uint64_t round) {

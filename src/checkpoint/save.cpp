@@ -91,11 +91,15 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     boxes = local_boxes(std::span<const Source>(state));
     changed = plan_ && plan_->description == describe(state, options_) ? 0 : 1;
   });
+  if (!choice_) {
+    const EngineWish wish{options_.engine, options_.aggregators_per_node};
+    choice_ = std::make_unique<EngineChoice>(choose_engine(communicator_, wish, directory));
+  }
   Report report;
   report.plan_reused = communicator_.max(changed) == 0;
   if (!report.plan_reused) {
     plan_.reset();
-    plan_ = make_save_plan(communicator_, state, boxes, options_);
+    plan_ = make_save_plan(communicator_, state, boxes, {options_, *choice_});
   }
   CommitContent content = make_content(plan_->layout);
   comm::agree_on_root(communicator_, "read the files to carry along", 0,
@@ -104,7 +108,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
 
   const CommitTarget target{directory, options_.overwrite, update_latest};
-  report.engine = choose_engine(communicator_, options_.engine);
+  report.engine = choice_->name;
+  report.engine_reason = choice_->reason;
   clock.begin("commit");
   begin_commit(communicator_, target);
   try {

@@ -9,21 +9,22 @@
 namespace cairn::checkpoint {
 
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
-                                         std::span<const LocalBox> boxes, const Options& options) {
+                                         std::span<const LocalBox> boxes, const SavePlanOptions& how) {
+  const Options& options = how.options;
   auto made = std::make_unique<SavePlan>();
   made->catalog = exchange_catalog(communicator, state);
   MemorySplit budget;
   comm::agree(communicator, "lay out the files", [&] {
     made->layout =
         plan::lay_out_hf(made->catalog, {options.max_file_bytes, options.align_bytes, options.file_metadata});
-    const auto sizes = file_sizes(made->layout.stored);
-    made->extents =
-        std::make_unique<plan::ExtentMap>(plan::whole_files(sizes), communicator.size(), options.block_bytes);
     budget = split_budget(options.memory_budget_bytes, options.block_bytes);
     for (const auto& tensor : made->catalog.tensors) {
       made->tensor_bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     }
   });
+  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, made->layout.stored,
+                                                                 plan::whole_files(file_sizes(made->layout.stored)),
+                                                                 options.block_bytes, how.choice));
   const auto parts = exchange_claims(communicator, made->catalog, state, boxes);
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {

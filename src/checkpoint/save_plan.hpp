@@ -24,9 +24,14 @@ struct SavePlan {
   std::uint64_t tensor_bytes = 0;          ///< of all tensors
 };
 
+struct SavePlanOptions {
+  const Options& options;
+  const EngineChoice& choice;
+};
+
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
-                                         std::span<const LocalBox> boxes, const Options& options);
+                                         std::span<const LocalBox> boxes, const SavePlanOptions& how);
 
 }  // namespace cairn::checkpoint

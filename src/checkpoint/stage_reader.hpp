@@ -32,7 +32,7 @@ class StageReader final : public TensorReader {
   /// Collective. Reads in pieces of at most half the memory budget, and 1 GiB.
   void load(std::span<const WantedBox> wanted) override;
   PhaseClock& clock() override { return clock_; }  ///< phase "read"
-  [[nodiscard]] const std::string& engine_name() const override { return name_; }
+  [[nodiscard]] const EngineChoice& engine() const override { return engine_; }
 
  private:
   void read(const WantedBox& want);
@@ -41,7 +41,7 @@ class StageReader final : public TensorReader {
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;
   std::uint64_t piece_bytes_;
-  std::string name_ = "hdf5";
+  EngineChoice engine_{"hdf5", "staging files are read through HDF5", 0};
   std::unique_ptr<hdf5::StageFile> file_;  ///< once this rank has wanted something
   PhaseClock clock_;
 };

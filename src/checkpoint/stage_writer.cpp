@@ -49,7 +49,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       file_(file),
       options_(options),
       clock_(clock),
-      engine_name_(choose_engine(communicator, options.engine)),
+      engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)),
       leftovers_{{file, options.overwrite, false}} {
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
@@ -58,9 +58,9 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   leftovers_.is_mine = communicator_.rank() == 0;
   make_skeleton(catalog, std::move(content));
   clock_.begin("plan");
+  extents_ = std::make_unique<plan::ExtentMap>(deal_extents(
+      communicator_, layout_.stored, plan::whole_files(file_sizes(layout_.stored)), options_.block_bytes, engine_));
   comm::agree(communicator_, "plan the staging file", [&] {
-    extents_ = std::make_unique<plan::ExtentMap>(plan::whole_files(file_sizes(layout_.stored)), communicator_.size(),
-                                                 options_.block_bytes);
     windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
     find_gaps();
   });
@@ -132,7 +132,7 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_name_, communicator_, {options_.hints});
+  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
   engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
@@ -199,7 +199,8 @@ void StageWriter::write(const FillWindow& fill) {
 Report StageWriter::report() const {
   Report report;
   report.directory = file_;
-  report.engine = engine_name_;
+  report.engine = engine_.name;
+  report.engine_reason = engine_.reason;
   report.tensors = layout_.stored.tensors.size();
   report.files = 1;
   for (const auto& tensor : layout_.stored.tensors) {

@@ -72,7 +72,7 @@ class StageWriter {
   std::filesystem::path file_;
   Options options_;
   PhaseClock& clock_;
-  std::string engine_name_;
+  EngineChoice engine_;
   Leftovers leftovers_;
   plan::FileLayout layout_;
   std::unique_ptr<plan::ExtentMap> extents_;

@@ -36,15 +36,17 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   checkpoint::PhaseClock whole;
   const auto communicator = communicator_on(given);
   const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
-  const auto reader =
-      checkpoint::make_reader(*communicator, opened, {options.engine, options.memory_budget_bytes, options.hints});
+  const auto reader = checkpoint::make_reader(
+      *communicator, opened,
+      {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(*communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   reader->load(wanted);
 
   Report report;
   report.directory = path;
-  report.engine = reader->engine_name();
+  report.engine = reader->engine().name;
+  report.engine_reason = reader->engine().reason;
   report.files = opened.stored.files.size();
   report.tensors = communicator->max(targets.size());
   std::uint64_t bytes = 0;

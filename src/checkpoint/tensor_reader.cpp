@@ -14,7 +14,7 @@ class DirectoryReader final : public TensorReader {
       : loader_(communicator, checkpoint, std::move(options)) {}
   void load(std::span<const WantedBox> wanted) override { loader_.load(wanted); }
   PhaseClock& clock() override { return loader_.clock(); }
-  [[nodiscard]] const std::string& engine_name() const override { return loader_.engine_name(); }
+  [[nodiscard]] const EngineChoice& engine() const override { return loader_.engine(); }
 
  private:
   Loader loader_;

@@ -25,7 +25,7 @@ class TensorReader {
   virtual void load(std::span<const WantedBox> wanted) = 0;
   /// Phases of all loads so far, the same ones on every rank.
   virtual PhaseClock& clock() = 0;
-  [[nodiscard]] virtual const std::string& engine_name() const = 0;
+  [[nodiscard]] virtual const EngineChoice& engine() const = 0;
 };
 
 /// Collective. `communicator` and `checkpoint` must outlive the reader.

@@ -53,7 +53,12 @@ void DirectEngine::open_direct(os::OpenMode mode) {
       }
     }
   });
-  if (!refusal.empty()) base::warn_once("engine direct goes through the page cache instead: " + refusal);
+  const auto ranks = static_cast<std::uint64_t>(communicator().size());
+  const auto rank = static_cast<std::uint64_t>(communicator().rank());
+  const std::uint64_t first = communicator().min(refusal.empty() ? ranks : rank);
+  if (first == ranks) return;
+  communicator().share(refusal, static_cast<int>(first));
+  base::warn_once("engine direct goes through the page cache instead: " + refusal);
 }
 
 /// One operation: what O_DIRECT can address to the queue, the rest at once.

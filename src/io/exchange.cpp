@@ -35,10 +35,6 @@ void check_transfer(const plan::Transfer& transfer, const format::StoredCheckpoi
           describe(transfer) + " names a rank that does not exist");
 }
 
-std::vector<plan::Extent> extents_of(const plan::ExtentMap& extents, int rank) {
-  return rank < extents.workers() ? extents.of(rank) : std::vector<plan::Extent>{};
-}
-
 /// Place of a pair in every round: in each step a rank has one partner per direction (exchange_schedule.hpp).
 int step_of(int memory_rank, int extent_rank, int ranks) { return (extent_rank - memory_rank + ranks) % ranks; }
 
@@ -103,8 +99,8 @@ Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpo
   const int ranks = communicator.size();
   std::vector<base::Bytes> outgoing(static_cast<std::size_t>(ranks));
   comm::agree(communicator, "exchange: describe transfers", [&] {
-    require(extents.workers() <= ranks, "more extent owners than ranks");
-    windows_ = plan::cut_windows(extents_of(extents, rank), window_bytes, extents.grain_bytes());
+    require(extents.ranks() <= ranks, "more extent owners than ranks");
+    windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
     for (const plan::Window& window : windows_) {
       require(window.buffer_bytes <= pool.bytes(), "a window of " + std::to_string(window.buffer_bytes) +
                                                        " bytes and a buffer of " + std::to_string(pool.bytes()));
@@ -134,7 +130,7 @@ Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpo
       }
     }
     const auto windows_of = [&](int peer) {
-      return WindowIndex(plan::cut_windows(extents_of(extents, peer), window_bytes, extents.grain_bytes()));
+      return WindowIndex(plan::cut_windows(extents.of(peer), window_bytes, extents.grain_bytes()));
     };
     State& state = *state_;
     state.memory_bytes = memory_sizes(mine, stored);

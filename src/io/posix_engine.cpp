@@ -49,10 +49,11 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
   comm::agree(communicator_, "create data files", [&] {
     for (const std::uint32_t number : kept_) {
       const EngineFile& file = files_[number];
-      os::File created(file.path, os::OpenMode::kCreateNew);
+      os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
       if (reserve_space_) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
-      created.sync();
+      const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
+      if (!is_mine) created.sync();  // nobody will write and sync it
       created.close();
     }
   });

@@ -9,13 +9,16 @@
 #include "comm/communicator.hpp"
 #include "io/engine.hpp"
 #include "os/file.hpp"
+#include "os/striping.hpp"
 
 namespace cairn::io {
 
 class PosixEngine : public Engine {
  public:
   PosixEngine(comm::Communicator& communicator, const EngineOptions& options)
-      : communicator_(communicator), reserve_space_(options.reserve_space) {}
+      : communicator_(communicator),
+        reserve_space_(options.reserve_space),
+        striping_(os::striping_of_hints(options.hints)) {}
 
   [[nodiscard]] std::string_view name() const override { return "posix"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
@@ -38,6 +41,7 @@ class PosixEngine : public Engine {
 
   comm::Communicator& communicator_;
   bool reserve_space_;
+  os::Striping striping_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
   std::vector<std::uint32_t> mine_;    ///< files with extents of this rank, ascending

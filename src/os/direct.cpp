@@ -8,7 +8,6 @@
 #include <bit>
 #include <cerrno>
 
-#include "base/units.hpp"
 #include "os/system_error.hpp"
 
 namespace cairn::os {
@@ -42,14 +41,14 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
   DirectFile result;
   const auto refused = [&](const std::string& why) {
     result.file = File();
-    result.refusal = fmt::format("O_DIRECT is refused for '{}': {}", base::printable(path.native(), 1000), why);
+    result.refusal = fmt::format("O_DIRECT is refused on {}: {}", file_system_of(path).type, why);
   };
   if (const int fault = internal::fault_error("os.direct", path); fault != 0) {
     refused(internal::error_text(fault));
     return result;
   }
   if (lives_in_memory(path)) {
-    refused("its file system lives in memory");
+    refused("it lives in memory");
     return result;
   }
   result.file = File(path, mode);

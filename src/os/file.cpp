@@ -36,6 +36,8 @@ int flags_of(OpenMode mode) {
     case OpenMode::kWrite: return O_WRONLY;
     case OpenMode::kCreateNew: return O_WRONLY | O_CREAT | O_EXCL;
     case OpenMode::kCreateOrTruncate: return O_WRONLY | O_CREAT | O_TRUNC;
+    // O_LOV_DELAY_CREATE of lustre_user.h.
+    case OpenMode::kCreateNewWithoutLayout: return O_WRONLY | O_CREAT | O_EXCL | 0100000000 | O_NOCTTY | O_ASYNC;
   }
   throw Error(ErrorKind::kInternal, "unknown open mode");
 }

@@ -13,7 +13,8 @@
 
 namespace cairn::os {
 
-enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate };
+/// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
+enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
 
 /// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
 class File {
