@@ -11,6 +11,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
+#include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
@@ -21,43 +22,9 @@ namespace cairn {
 namespace {
 
 using checkpoint::OpenCheckpoint;
+using checkpoint::tensor_numbers;
 
 constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
-
-std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
-    numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
-  }
-  return numbers;
-}
-
-/// The targets' boxes as wanted boxes. Throws kNotFound or kState where the checkpoint has something else.
-std::vector<checkpoint::WantedBox> wanted_boxes(const OpenCheckpoint& opened, std::span<const Target> targets) {
-  const auto numbers = tensor_numbers(opened);
-  const std::string shown = base::printable(opened.directory.string());
-  std::vector<std::uint32_t> number_of_target;
-  for (const Target& target : targets) {
-    const auto at = numbers.find({target.section, target.name});
-    if (at == numbers.end()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no tensor '{}' in section {}", shown,
-                                                    base::printable(target.name), base::printable(target.section)));
-    }
-    const auto& stored = opened.stored.tensors[at->second];
-    if (stored.dtype != target.dtype || stored.shape != target.shape) {
-      throw Error(ErrorKind::kState,
-                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], wanted is {} [{}]", shown,
-                              base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
-                              fmt::join(stored.shape, ", "), name_of(target.dtype), fmt::join(target.shape, ", ")));
-    }
-    number_of_target.push_back(at->second);
-  }
-  std::vector<checkpoint::WantedBox> wanted;
-  for (checkpoint::LocalBox& local : checkpoint::local_boxes(targets)) {
-    wanted.push_back({number_of_target[local.shard], std::move(local.box), {local.data, local.bytes}});
-  }
-  return wanted;
-}
 
 }  // namespace
 
@@ -117,7 +84,7 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   const OpenCheckpoint opened = state_->open(step);
   checkpoint::Loader loader(communicator, opened, state_->read_options(), state_->windows);
   std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(communicator, "describe what to load", [&] { wanted = wanted_boxes(opened, targets); });
+  comm::agree(communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   loader.load(wanted);
 
   Report report;

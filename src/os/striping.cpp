@@ -30,8 +30,7 @@ std::int64_t number(const std::map<std::string, std::string>& hints, const char*
   const char* const end = found->second.data() + found->second.size();
   const auto [rest, status] = std::from_chars(found->second.data(), end, value);
   if (status != std::errc() || rest != end) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("hint {}='{}' is no whole number", key, base::printable(found->second)));
+    throw Error(ErrorKind::kUsage, fmt::format("hint {}='{}' is no whole number", key, base::printable(found->second)));
   }
   return value;
 }
@@ -47,7 +46,8 @@ Striping striping_of_hints(const std::map<std::string, std::string>& hints) {
   const std::int64_t factor = number(hints, "striping_factor");
   const std::int64_t unit = number(hints, "striping_unit");
   if (factor < -1 || factor >= Striping::kAllTargets) {
-    throw Error(ErrorKind::kUsage, fmt::format("hint striping_factor={} is no number of storage targets (-1: all)", factor));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("hint striping_factor={} is no number of storage targets (-1: all)", factor));
   }
   if (unit < 0 || unit >= (1LL << 32) || static_cast<std::uint64_t>(unit) % kUnitGrain != 0) {
     throw Error(ErrorKind::kUsage, fmt::format("hint striping_unit={} is no multiple of 65536 below 2^32", unit));
@@ -74,7 +74,8 @@ File create_striped(const std::filesystem::path& path, const Striping& striping)
     const int error = errno;
     ::unlink(path.c_str());
     internal::throw_system_error(
-        fmt::format("striping over {} targets in units of {} bytes of", striping.count, striping.unit_bytes), path, error);
+        fmt::format("striping over {} targets in units of {} bytes of", striping.count, striping.unit_bytes), path,
+        error);
   }
   return file;
 }

@@ -32,12 +32,12 @@ TEST(Striping, IsTheStructureOfLustre) {
   const std::vector<std::byte> bytes = encode_striping({0x0102, 0x00200000});
   std::vector<int> values;
   for (const std::byte b : bytes) values.push_back(std::to_integer<int>(b));
-  EXPECT_THAT(values, testing::ElementsAre(0xD0, 0x0B, 0xD1, 0x0B,         // magic of version 1
-                                           0, 0, 0, 0,                     // pattern: default
-                                           0, 0, 0, 0, 0, 0, 0, 0,         // object id
-                                           0, 0, 0, 0, 0, 0, 0, 0,         // object sequence
-                                           0, 0, 0x20, 0,                  // stripe size
-                                           0x02, 0x01, 0xFF, 0xFF));       // stripe count, any first target
+  EXPECT_THAT(values, testing::ElementsAre(0xD0, 0x0B, 0xD1, 0x0B,    // magic of version 1
+                                           0, 0, 0, 0,                // pattern: default
+                                           0, 0, 0, 0, 0, 0, 0, 0,    // object id
+                                           0, 0, 0, 0, 0, 0, 0, 0,    // object sequence
+                                           0, 0, 0x20, 0,             // stripe size
+                                           0x02, 0x01, 0xFF, 0xFF));  // stripe count, any first target
 }
 
 TEST(Striping, IsNothingElsewhere) {
