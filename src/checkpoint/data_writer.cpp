@@ -73,10 +73,11 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     report_progress("writing", job.extents.total_bytes() * round / job.rounds, job.extents.total_bytes());
     const io::WindowBuffer window = job.buffers.of(job.windows, round);
     clock.begin("write");
-    engine.finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
+    engine.wait_rounds(io::WindowPool::kAhead);  // of which the buffer of this round was the last
     clock.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock.add_bytes(arrived);
+    engine.finish_rounds(io::WindowPool::kAhead);  // all ranks come from the exchange: nobody waits long
     const std::uint64_t expected = window.window == nullptr ? 0 : data_bytes(job.layout, *window.window);
     if (arrived != expected && missing.empty()) {
       missing = fmt::format("{} bytes arrived for window {} of {} data bytes", arrived, round, expected);

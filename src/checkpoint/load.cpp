@@ -160,8 +160,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
               [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
   const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
   const auto buffers = store_.get(communicator_, largest_buffer(windows));
-  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers,
-                        std::move(transfers), {budget.exchange_bytes});
+  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
+                        {budget.exchange_bytes});
 
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
@@ -171,14 +171,17 @@ void Loader::load(std::span<const WantedBox> wanted) {
     if (round < exchange.rounds()) engine->begin_read(read_ops(exchange.window(round)));
   };
   clock_.begin("read");
-  begin_read(0);
+  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) begin_read(round);
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     report_progress("reading", extents.total_bytes() * round / exchange.rounds(), extents.total_bytes());
     const io::WindowBuffer window = exchange.window(round);
     const std::uint64_t bytes = window.window != nullptr ? window.window->bytes : 0;
     clock_.begin("read");
-    begin_read(round + 1);  // its buffer was emptied by the round before
-    engine->finish_rounds(round + 1 < exchange.rounds() ? 1 : 0);
+    begin_read(round + io::WindowPool::kAhead);  // its buffer was emptied by the round before
+    const std::uint64_t ahead = std::min<std::uint64_t>(exchange.rounds() - round - 1, io::WindowPool::kAhead);
+    engine->wait_rounds(ahead);
+    buffers->barrier();
+    engine->finish_rounds(ahead);
     clock_.add_bytes(bytes);
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {

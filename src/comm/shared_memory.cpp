@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <random>
 #include <utility>
 
@@ -48,8 +49,10 @@ std::byte* map(int descriptor, std::uint64_t bytes) {
   return static_cast<std::byte*>(address);
 }
 
-/// The last page of a segment, by which the others know that they opened the right one.
+/// At the beginning of the last page of a segment, by which the others know that they opened the right one.
 using Cookie = std::array<std::uint64_t, 2>;
+/// Place of the barrier in that page.
+constexpr std::uint64_t kBarrierOffset = 1024;
 
 }  // namespace
 
@@ -84,6 +87,17 @@ class SharedMemory::Segment {
   Segment& operator=(const Segment&) = delete;
 
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
+  /// Makes a barrier for so many processes.
+  pthread_barrier_t* make_barrier(int processes) {
+    auto* const barrier = new (data_ + room_ - kPageBytes + kBarrierOffset) pthread_barrier_t;
+    pthread_barrierattr_t attributes;
+    pthread_barrierattr_init(&attributes);
+    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+    const int error = pthread_barrier_init(barrier, &attributes, static_cast<unsigned>(processes));
+    pthread_barrierattr_destroy(&attributes);
+    if (error == 0) return barrier;
+    throw Error(ErrorKind::kIo, fmt::format("no barrier for {} processes: {}", processes, std::strerror(error)));
+  }
   [[nodiscard]] Card card(int rank) const {
     return {static_cast<std::uint64_t>(rank),
             static_cast<std::uint64_t>(::getpid()),
@@ -110,8 +124,11 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   node_ = communicator.node();
   Card mine = own_->card(rank);
   mine.own = reinterpret_cast<std::uintptr_t>(&own_);
-  const auto cards = node_->all_gather(std::as_bytes(std::span(&mine, 1)));
   const bool threads = native_handle(communicator) == MPI_COMM_NULL;
+  agree(*node_, "share memory", [&] {
+    if (!threads && node_->rank() == 0) sleeping_ = own_->make_barrier(node_->size());
+  });
+  const auto cards = node_->all_gather(std::as_bytes(std::span(&mine, 1)));
   try {
     for (const base::Bytes& bytes_of_card : cards) {
       Card card;
@@ -124,6 +141,11 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
         part = {segment->bytes(), true, false, segment};
       } else {
         part = open_part(card);
+        // Cards come in the order of the node's ranks: the first is that of its rank 0.
+        if (&bytes_of_card == &cards.front()) {
+          std::byte* const page = part.bytes.data() + pages(card.bytes);
+          sleeping_ = std::launder(reinterpret_cast<pthread_barrier_t*>(page + kBarrierOffset));
+        }
       }
     }
   } catch (const Error& error) {
@@ -133,6 +155,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   if (node_->max(problem_.empty() ? 0 : 1) != 0) {
     if (problem_.empty()) problem_ = "another rank of the node cannot reach the others";
     forget_others(rank);
+    sleeping_ = nullptr;
     node_.reset();
   }
 }
@@ -175,7 +198,12 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::barrier() {
-  if (node_ && node_->size() > 1) node_->barrier();
+  if (!node_ || node_->size() == 1) return;
+  if (sleeping_ != nullptr) {
+    pthread_barrier_wait(sleeping_);
+  } else {
+    node_->barrier();
+  }
 }
 
 }  // namespace cairn::comm

@@ -6,6 +6,8 @@
 // `problem()` says why: callers then send messages.
 #pragma once
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -35,7 +37,8 @@ class SharedMemory {
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
 
-  /// Collective over the ranks that this one reaches.
+  /// Collective over the ranks that this one reaches. Processes sleep in it: ranks may outnumber cores, and cores have
+  /// input and output to serve meanwhile.
   void barrier();
 
   /// Why the other ranks of the node cannot be reached; empty when they can, and on a node of one rank.
@@ -57,6 +60,7 @@ class SharedMemory {
   std::vector<Part> parts_;
   std::unique_ptr<Communicator> node_;
   std::shared_ptr<Segment> own_;
+  pthread_barrier_t* sleeping_ = nullptr;  ///< between processes; in the segment of the node's first rank
   std::string problem_;
 };
 

@@ -102,7 +102,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
 /// Rank-local: what fails is kept for finish_rounds.
 template <class Op>
 void DirectEngine::begin_round(std::span<const Op> ops) {
-  rounds_.push_back({rounds_begun_++, std::is_same_v<Op, WriteOp>, nullptr});
+  rounds_.push_back({rounds_begun_++, std::is_same_v<Op, WriteOp>, false, nullptr});
   Round& round = rounds_.back();
   try {
     check_round(ops, files());
@@ -115,12 +115,26 @@ void DirectEngine::begin_round(std::span<const Op> ops) {
 void DirectEngine::begin_write(std::span<const WriteOp> ops) { begin_round(ops); }
 void DirectEngine::begin_read(std::span<const ReadOp> ops) { begin_round(ops); }
 
+void DirectEngine::wait(Round& round) {
+  if (round.is_done) return;
+  round.is_done = true;
+  try {
+    if (queue_) queue_->finish(round.number);
+  } catch (...) {
+    if (!round.failure) round.failure = std::current_exception();
+  }
+}
+
+void DirectEngine::wait_rounds(std::size_t unfinished) {
+  for (std::size_t r = 0; r + unfinished < rounds_.size(); ++r) wait(rounds_[r]);
+}
+
 void DirectEngine::finish_rounds(std::size_t unfinished) {
   while (rounds_.size() > unfinished) {
-    const Round round = rounds_.front();
+    Round round = rounds_.front();
     rounds_.pop_front();
+    wait(round);
     comm::agree(communicator(), round.is_write ? "write data files" : "read data files", [&] {
-      if (queue_) queue_->finish(round.number);
       if (round.failure) std::rethrow_exception(round.failure);
     });
   }

@@ -32,6 +32,7 @@ class DirectEngine final : public PosixEngine {
   void read_round(std::span<const ReadOp> ops) override;
   void begin_write(std::span<const WriteOp> ops) override;
   void begin_read(std::span<const ReadOp> ops) override;
+  void wait_rounds(std::size_t unfinished) override;
   void finish_rounds(std::size_t unfinished) override;
   void sync() override;
   void close() override;
@@ -40,8 +41,10 @@ class DirectEngine final : public PosixEngine {
   struct Round {
     std::uint64_t number = 0;
     bool is_write = false;
-    std::exception_ptr failure;  ///< of what was done when the round began
+    bool is_done = false;
+    std::exception_ptr failure;
   };
+  void wait(Round& round);
   void open_direct(os::OpenMode mode);
   template <class Op>
   void begin_round(std::span<const Op> ops);

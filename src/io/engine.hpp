@@ -63,6 +63,8 @@ class Engine {
   /// until finish_rounds says so or the engine is destroyed. An engine that cannot do that does the round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
+  /// Rank-local: waits, asleep, for what finish_rounds would wait for here; failures are kept for it.
+  virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
   /// Collective: returns when at most `unfinished` of the rounds that began last are unfinished, or throws what an earlier
   /// one met.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }

@@ -26,7 +26,7 @@ struct WindowBuffer {
 class WindowPool {
  public:
   /// Rounds that may be on their way besides the one that the caller works on.
-  static constexpr std::size_t kAhead = 1;
+  static constexpr std::size_t kAhead = 2;
 
   /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory is
   /// short. A node whose ranks cannot share memory says so once, as a warning.
