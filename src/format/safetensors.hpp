@@ -58,6 +58,17 @@ struct EncodedHeader {
   std::uint64_t data_bytes = 0;
 };
 
+/// Where the tensors of a file lie in its data section, which no header text is needed for.
+struct DataOrder {
+  std::vector<std::size_t> order;          ///< as in EncodedHeader
+  std::vector<std::uint64_t> data_offset;  ///< as in EncodedHeader
+  std::uint64_t data_bytes = 0;
+};
+
+/// Reference order (dtype descending, then name by bytes), end to end. Throws as encode_header for names, dimensions and
+/// sizes.
+DataOrder order_data(std::span<const TensorToStore> tensors);
+
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
 /// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
 /// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes,

@@ -1,0 +1,212 @@
+// Split by the rule of format/hf_split.hpp in catalog order, then ordered inside a file as the safetensors reference does.
+#include "plan/hf_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "format/hf_index.hpp"
+#include "format/hf_split.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::plan {
+namespace {
+
+std::string stem_of(const std::string& section) {
+  if (section == "adapter") return "adapter_model";
+  return section;
+}
+
+void check_section_name(const std::string& section) {
+  const bool has_folder = section.find('/') != std::string::npos;
+  if (!has_folder) {
+    try {
+      format::check_relative_path(section, "section name");
+      return;
+    } catch (const Error&) {
+      // The message below says it for sections.
+    }
+  }
+  throw Error(ErrorKind::kUsage, fmt::format("section '{}' cannot name a file; use letters, digits, '_', '-' and '.'",
+                                             base::printable(section)));
+}
+
+}  // namespace
+
+HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
+    : catalog_(std::move(catalog)), options_(std::move(options)), file_of_(catalog_.size()) {
+  std::vector<std::uint64_t> sizes;  // of the open section
+  Section open;
+  for (PackedCatalog::Cursor cursor(catalog_, 0); cursor.next();) {
+    if (cursor.section() != open.name) {
+      add_section(open, sizes);
+      open = {std::string(cursor.section()), cursor.number(), files()};
+      sizes.clear();
+    }
+    sizes.push_back(format::tensor_bytes(cursor.dtype(), cursor.shape(), cursor.name()));
+  }
+  add_section(open, sizes);
+  check_names();
+}
+
+void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes) {
+  if (sizes.empty()) return;
+  check_section_name(section.name);
+  std::vector<format::SplitItem> items(sizes.size());
+  std::transform(sizes.begin(), sizes.end(), items.begin(), [](std::uint64_t bytes) {
+    return format::SplitItem{bytes, -1};
+  });
+  const auto groups = format::split_hf(items, options_.max_file_bytes);
+  const std::string stem = stem_of(section.name);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    File file{format::hf_file_name(stem, g, groups.size()), static_cast<std::uint32_t>(sections_.size()), 0, {}};
+    file.tensors.reserve(groups[g].size());
+    for (const std::size_t i : groups[g]) {
+      const auto tensor = static_cast<std::uint32_t>(section.first_tensor + i);
+      file.tensors.push_back(tensor);
+      file.data_bytes = base::add(file.data_bytes, sizes[i], "size of a data file");
+      file_of_[tensor] = base::narrow<std::uint32_t>(files_.size(), "number of files");
+    }
+    tensor_bytes_ = base::add(tensor_bytes_, file.data_bytes, "size of all tensors");
+    files_.push_back(std::move(file));
+  }
+  sections_.push_back(std::move(section));
+}
+
+/// Two sections may ask for one file name: "adapter" and "adapter_model", say.
+void HfLayout::check_names() const {
+  std::set<std::string_view> seen;
+  for (const File& file : files_) {
+    if (seen.insert(file.name).second) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("two sections would both write file '{}' (one of them is '{}'); rename one",
+                            base::printable(file.name), base::printable(sections_[file.section].name)));
+  }
+}
+
+std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) const {
+  const std::vector<std::uint32_t>& members = files_[file].tensors;
+  std::vector<format::TensorToStore> tensors;
+  if (members.empty()) return tensors;
+  tensors.reserve(members.size());
+  PackedCatalog::Cursor cursor(catalog_, members.front());
+  for (const std::uint32_t member : members) {
+    // Tensors between two members are too large to share a file, hence few.
+    do cursor.next();
+    while (cursor.number() != member);
+    tensors.push_back({std::string(cursor.name()), cursor.dtype(), {cursor.shape().begin(), cursor.shape().end()}});
+  }
+  return tensors;
+}
+
+format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
+  return format::encode_header(content_of(file), options_.metadata, options_.align_bytes);
+}
+
+FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes) const {
+  if (header_bytes.size() != files_.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("{} header sizes were given for {} files", header_bytes.size(), files_.size()));
+  }
+  FileLayout layout;
+  layout.files.reserve(files_.size());
+  layout.stored.files.reserve(files_.size());
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::uint64_t size = base::add(header_bytes[f], files_[f].data_bytes, "size of a data file");
+    layout.files.push_back({files_[f].name, sections_[files_[f].section].name, {}, size});
+    layout.stored.files.push_back({files_[f].name, size});
+  }
+  layout.stored.tensors.resize(catalog_.size());
+  return layout;
+}
+
+void HfLayout::add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
+                         format::StoredBox where) {
+  where.box = shard::whole(described.shape);
+  layout.stored.tensors[tensor] = {described.section, described.name, described.dtype, described.shape,
+                                   {std::move(where)}};
+}
+
+void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
+  const File& source = files_[file];
+  const std::uint64_t header_bytes = header.bytes.size();
+  if (header_bytes + source.data_bytes != layout.files[file].size_bytes) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
+                            base::printable(source.name), header_bytes, source.data_bytes,
+                            layout.files[file].size_bytes));
+  }
+  std::vector<format::TensorToStore> content = content_of(file);
+  const std::string& section = sections_[source.section].name;
+  for (std::size_t m = 0; m < content.size(); ++m) {
+    const CatalogTensor tensor{section, std::move(content[m].name), content[m].dtype, std::move(content[m].shape)};
+    add_place(layout, source.tensors[m], tensor, {file, header_bytes + header.data_offset[m], {}});
+  }
+  layout.files[file].header = std::move(header.bytes);
+}
+
+void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const {
+  if (tensors.empty()) return;
+  const std::uint32_t file = file_of_[tensors.front()];
+  const File& source = files_[file];
+  std::vector<format::TensorToStore> content = content_of(file);
+  const format::DataOrder data = format::order_data(content);
+  const std::uint64_t header_bytes = layout.files[file].size_bytes - source.data_bytes;
+  for (const std::uint32_t tensor : tensors) {
+    const auto member = std::lower_bound(source.tensors.begin(), source.tensors.end(), tensor);
+    if (member == source.tensors.end() || *member != tensor) {
+      throw Error(ErrorKind::kInternal, fmt::format("tensor number {} is not in file number {}", tensor, file));
+    }
+    const auto m = static_cast<std::size_t>(member - source.tensors.begin());
+    const CatalogTensor described{sections_[source.section].name, content[m].name, content[m].dtype, content[m].shape};
+    add_place(layout, tensor, described, {file, header_bytes + data.data_offset[m], {}});
+  }
+}
+
+void HfLayout::add_indexes(FileLayout& layout) const {
+  for (std::size_t s = 0; s < sections_.size(); ++s) {
+    const std::size_t end = s + 1 == sections_.size() ? files_.size() : sections_[s + 1].first_file;
+    if (end - sections_[s].first_file > 1) add_index(layout, s);
+  }
+}
+
+void HfLayout::add_index(FileLayout& layout, std::size_t section) const {
+  const Section& source = sections_[section];
+  const std::uint32_t end = section + 1 == sections_.size() ? catalog_.size() : sections_[section + 1].first_tensor;
+  std::map<std::string, std::string> weight_map;
+  std::uint64_t total_size = 0;
+  std::uint64_t parameters = 0;
+  PackedCatalog::Cursor cursor(catalog_, source.first_tensor);
+  while (cursor.next() && cursor.number() < end) {
+    const File& file = files_[file_of_[cursor.number()]];
+    weight_map.emplace(cursor.name(), file.name);
+    if (source.name == "model") {
+      parameters = base::add(parameters, shard::elements_of(cursor.shape()), "number of parameters");
+    }
+  }
+  for (const File& file : files_) {
+    if (file.section == section) total_size = base::add(total_size, file.data_bytes, "total size of a section");
+  }
+  layout.index_files[stem_of(source.name) + ".safetensors.index.json"] =
+      format::encode_hf_index(weight_map, total_size, parameters);
+}
+
+FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
+  const HfLayout files(PackedCatalog(catalog), options);
+  std::vector<format::EncodedHeader> headers;
+  std::vector<std::uint64_t> header_bytes;
+  for (std::uint32_t f = 0; f < files.files(); ++f) {
+    headers.push_back(files.header_of(f));
+    header_bytes.push_back(headers.back().bytes.size());
+  }
+  FileLayout layout = files.without_content(header_bytes);
+  for (std::uint32_t f = 0; f < files.files(); ++f) files.add_file(layout, f, std::move(headers[f]));
+  files.add_indexes(layout);
+  return layout;
+}
+
+}  // namespace cairn::plan
