@@ -42,6 +42,7 @@ void set_up(CLI::App& app, cairn::app::Command& chosen, const std::optional<std:
   cairn::app::add_diff(app, chosen);
   cairn::app::add_list(app, chosen);
   cairn::app::add_demo(app, chosen);
+  cairn::app::add_plan(app, chosen);
   cairn::app::add_doctor(app, chosen, user_mpi_io);
 }
 

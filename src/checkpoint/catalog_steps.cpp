@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -130,8 +131,11 @@ base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, i
   if (static_cast<std::uint64_t>(rank) % every != 0) return out.take();
   const std::uint64_t givers = base::ceil_div(world, every);
   const std::uint64_t wanted = std::min<std::uint64_t>(base::ceil_div(kSamples, givers), homed.size());
+  // Another place on every rank (golden ratio), for homes have their tensors in order: all first ones are alike.
+  const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
   for (std::uint64_t i = 0; i < wanted; ++i) {
-    const plan::CatalogTensor& tensor = homed[i * homed.size() / wanted];
+    const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);
+    const plan::CatalogTensor& tensor = homed[static_cast<std::size_t>(at * static_cast<double>(homed.size()))];
     out.text(tensor.section);
     out.text(tensor.name);
   }
