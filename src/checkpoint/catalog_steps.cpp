@@ -41,25 +41,37 @@ struct HashKey {
   }
 };
 
-bool in_order(const plan::CatalogTensor& a, const plan::CatalogTensor& b) {
+Key key_of(const plan::CatalogTensor& tensor) { return {tensor.section, tensor.name}; }
+
+bool in_order(const Key& a, const Key& b) {
   if (a.section != b.section) return plan::section_order(a.section, b.section) < 0;
   return plan::natural_order(a.name, b.name) < 0;
 }
 
-void put_tensor(base::ByteWriter& out, const plan::CatalogTensor& tensor) {
+/// What both a Source and a CatalogTensor have.
+template <class Tensor>
+void put_tensor(MailWriter& out, const Tensor& tensor) {
   out.text(tensor.section);
   out.text(tensor.name);
   out.u64(static_cast<std::uint64_t>(tensor.dtype));
   out.u64s(tensor.shape);
 }
 
-plan::CatalogTensor get_tensor(base::ByteReader& in) {
+plan::CatalogTensor get_tensor(MailReader& in) {
   plan::CatalogTensor tensor;
   tensor.section = in.text();
   tensor.name = in.text();
   tensor.dtype = static_cast<DType>(in.u64());
   tensor.shape = in.u64s();
   return tensor;
+}
+
+/// Moves behind a tensor.
+void skip_tensor(MailReader& in) {
+  in.text();
+  in.text();
+  in.u64();
+  in.skip_u64s();
 }
 
 Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan::CatalogTensor& second,
@@ -72,31 +84,26 @@ Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan
                                          first_rank, text(second), second_rank)};
 }
 
-Mail mail_of(std::vector<base::ByteWriter>& writers) {
-  Mail mail(writers.size());
-  for (std::size_t to = 0; to < writers.size(); ++to) mail[to] = writers[to].take();
-  return mail;
-}
-
 }  // namespace
 
 Mail describe_to_homes(std::span<const Source> state, int rank, int ranks) {
-  std::vector<base::ByteWriter> writers(static_cast<std::size_t>(ranks));
+  const auto homes = static_cast<std::uint64_t>(ranks);
+  MailWriter out(homes);
   std::unordered_map<Key, const Source*, HashKey> mine;
+  mine.reserve(state.size());
   for (const Source& source : state) {
     const Key key{source.section, source.name};
     const auto [at, is_new] = mine.try_emplace(key, &source);
     if (is_new) {
-      base::ByteWriter description;
-      put_tensor(description, {source.section, source.name, source.dtype, source.shape});
-      writers[HashKey{}(key) % writers.size()].blob(description.bytes());
+      put_tensor(out, source);
+      out.close(HashKey{}(key) % homes);
     } else if (at->second->dtype != source.dtype || at->second->shape != source.shape) {
       const Source& first = *at->second;
       throw contradiction({first.section, first.name, first.dtype, first.shape}, rank,
                           {source.section, source.name, source.dtype, source.shape}, rank);
     }
   }
-  return mail_of(writers);
+  return out.take();
 }
 
 std::vector<plan::CatalogTensor> merge_described(const Mail& incoming) {
@@ -104,15 +111,17 @@ std::vector<plan::CatalogTensor> merge_described(const Mail& incoming) {
     plan::CatalogTensor tensor;
     int rank = 0;
   };
-  std::unordered_set<std::string> seen;  // replicas say the same, byte for byte
+  std::unordered_set<std::string_view> seen;  // replicas say the same, byte for byte
   std::map<std::pair<std::string, std::string>, Described> known;
   for (std::size_t rank = 0; rank < incoming.size(); ++rank) {
-    base::ByteReader in(incoming[rank]);
+    MailReader in(incoming[rank]);
     while (!in.done()) {
-      const auto [description, is_unseen] = seen.insert(in.text());
-      if (!is_unseen) continue;
-      base::ByteReader fields(base::as_bytes(*description));
-      plan::CatalogTensor tensor = get_tensor(fields);
+      const auto* begin = reinterpret_cast<const char*>(incoming[rank].data()) + (incoming[rank].size() - in.left());
+      const std::size_t left = in.left();
+      skip_tensor(in);
+      if (!seen.insert({begin, left - in.left()}).second) continue;
+      MailReader description(base::as_bytes({begin, left - in.left()}));
+      plan::CatalogTensor tensor = get_tensor(description);
       const auto from = static_cast<int>(rank);
       const auto [at, is_new] = known.try_emplace({tensor.section, tensor.name}, Described{tensor, from});
       if (!is_new) throw contradiction(at->second.tensor, at->second.rank, tensor, from);
@@ -143,30 +152,31 @@ base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, i
 }
 
 Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const Mail& samples) {
-  std::vector<plan::CatalogTensor> borders;
-  for (const base::Bytes& sample : samples) {
-    base::ByteReader in(sample);
-    while (!in.done()) {
-      plan::CatalogTensor border;
-      border.section = in.text();
-      border.name = in.text();
-      borders.push_back(std::move(border));
+  MailWriter out(samples.size());
+  std::vector<Key> borders;
+  if (!homed.empty()) {
+    for (const base::Bytes& sample : samples) {
+      MailReader in(sample);
+      while (!in.done()) {
+        const std::string_view section = in.text();
+        borders.push_back({section, in.text()});
+      }
     }
+    std::sort(borders.begin(), borders.end(), in_order);
   }
-  std::sort(borders.begin(), borders.end(), in_order);
-  std::vector<base::ByteWriter> writers(samples.size());
   for (const plan::CatalogTensor& tensor : homed) {
-    const auto behind = std::upper_bound(borders.begin(), borders.end(), tensor, in_order);
+    const auto behind = std::upper_bound(borders.begin(), borders.end(), key_of(tensor), in_order);
     const auto stretch = static_cast<std::uint64_t>(behind - borders.begin());
-    put_tensor(writers[stretch * writers.size() / (borders.size() + 1)], tensor);
+    put_tensor(out, tensor);
+    out.close(stretch * samples.size() / (borders.size() + 1));
   }
-  return mail_of(writers);
+  return out.take();
 }
 
 base::Bytes pack_stretch(const Mail& incoming) {
   std::vector<plan::CatalogTensor> tensors;
   for (const base::Bytes& bytes : incoming) {
-    base::ByteReader in(bytes);
+    MailReader in(bytes);
     while (!in.done()) tensors.push_back(get_tensor(in));
   }
   plan::CatalogPacker packer;

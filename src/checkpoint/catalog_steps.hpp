@@ -12,12 +12,10 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/mail.hpp"
 #include "plan/packed_catalog.hpp"
 
 namespace cairn::checkpoint {
-
-/// One message for (or from) each rank.
-using Mail = std::vector<base::Bytes>;
 
 /// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
 Mail describe_to_homes(std::span<const Source> state, int rank, int ranks);

@@ -21,12 +21,11 @@ struct BoxRecord {
   std::uint64_t shape[plan::kMaxRecordRank] = {};
 };
 
-void append(base::Bytes& out, std::uint32_t tensor, std::uint32_t local, const Box& box) {
+void append(MailWriter& out, std::uint32_t tensor, std::uint32_t local, const Box& box) {
   BoxRecord record{tensor, local, box.offset.size(), {}, {}};
   std::copy(box.offset.begin(), box.offset.end(), record.offset);
   std::copy(box.shape.begin(), box.shape.end(), record.shape);
-  const auto* from = reinterpret_cast<const std::byte*>(&record);
-  out.insert(out.end(), from, from + sizeof record);
+  out.raw(&record, sizeof record);
 }
 
 std::vector<BoxRecord> records_of(const base::Bytes& bytes) {
@@ -43,17 +42,16 @@ Box box_of(const BoxRecord& record) {
 
 }  // namespace
 
-const std::size_t kBoxRecordBytes = sizeof(BoxRecord);
-
 int home_of(std::uint32_t tensor, int ranks) { return static_cast<int>(tensor % static_cast<std::uint32_t>(ranks)); }
 
 Mail claim_boxes(const NumberedBoxes& mine, int ranks) {
-  Mail claims(static_cast<std::size_t>(ranks));
+  MailWriter claims(static_cast<std::size_t>(ranks));
   for (std::uint32_t i = 0; i < mine.boxes.size(); ++i) {
     const std::uint32_t tensor = mine.tensor_of_shard[mine.boxes[i].shard];
-    append(claims[static_cast<std::size_t>(home_of(tensor, ranks))], tensor, i, mine.boxes[i].box);
+    append(claims, tensor, i, mine.boxes[i].box);
+    claims.close(static_cast<std::size_t>(home_of(tensor, ranks)));
   }
-  return claims;
+  return claims.take();
 }
 
 Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int rank) {
@@ -64,14 +62,15 @@ Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int r
       by_tensor[record.tensor].push_back({static_cast<int>(from), record.local, box_of(record)});
     }
   }
-  Mail provisions(claims.size());
+  MailWriter provisions(claims.size());
   for (auto tensor = static_cast<std::uint32_t>(rank); tensor < catalog.size(); tensor += ranks) {
     const auto provided = plan::provide(catalog.at(tensor), std::move(by_tensor[tensor]), kShareBytes, tensor);
     for (const plan::Provision& provision : provided) {
-      append(provisions[static_cast<std::size_t>(provision.rank)], tensor, provision.local, provision.part);
+      append(provisions, tensor, provision.local, provision.part);
+      provisions.close(static_cast<std::size_t>(provision.rank));
     }
   }
-  return provisions;
+  return provisions.take();
 }
 
 std::vector<plan::MemoryPart> collect_parts(const Mail& provided, const NumberedBoxes& mine) {

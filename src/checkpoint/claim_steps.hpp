@@ -23,9 +23,6 @@ struct NumberedBoxes {
 /// The rank that settles the claims on a tensor.
 int home_of(std::uint32_t tensor, int ranks);
 
-/// Bytes of a claim, and of a provision, on their way.
-extern const std::size_t kBoxRecordBytes;
-
 /// 1. The claims of a rank, to the homes.
 Mail claim_boxes(const NumberedBoxes& mine, int ranks);
 

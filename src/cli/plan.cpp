@@ -60,6 +60,16 @@ std::uint64_t sample_size(const std::string& text) {
               fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
 }
 
+/// The quickest of three: what disturbs a process on a busy machine is no cost of planning.
+RankCost cost_of(const PlanWorld& world, int rank) {
+  RankCost best = replay_rank(world, rank);
+  for (int again = 0; again < 2; ++again) {
+    const RankCost cost = replay_rank(world, rank);
+    if (cost.seconds < best.seconds) best = cost;
+  }
+  return best;
+}
+
 void plan_here(Context& context, const PlanOptions& options, const PlanInput& input, std::uint64_t sampled) {
   PlanWorld world(input);
   PlanFigures figures;
@@ -67,7 +77,7 @@ void plan_here(Context& context, const PlanOptions& options, const PlanInput& in
   world.keep_records(sample);
   figures = figures_of(world, options);
   std::vector<RankCost> costs;
-  for (const int rank : sample) costs.push_back(replay_rank(world, rank));
+  for (const int rank : sample) costs.push_back(cost_of(world, rank));
   add_costs(figures, costs, replay_indexes(world));
   if (options.json) {
     print_plan_json(context.output, figures, options);

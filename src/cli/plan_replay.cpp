@@ -62,9 +62,11 @@ class Replay {
   }
 
   void describe() {
-    measure("describe", [&] {
+    measure("shards", [&] {
       held_ = world_.input().map.held_by(rank_);
       sources_ = sources_of(world_.input(), held_);
+    });
+    measure("describe", [&] {
       boxes_ = checkpoint::local_boxes(std::span<const Source>(sources_));
       mail_ = checkpoint::describe_to_homes(sources_, rank_, world_.ranks());
     });

@@ -58,16 +58,15 @@ struct EncodedHeader {
   std::uint64_t data_bytes = 0;
 };
 
-/// Where the tensors of a file lie in its data section, which no header text is needed for.
-struct DataOrder {
-  std::vector<std::size_t> order;          ///< as in EncodedHeader
-  std::vector<std::uint64_t> data_offset;  ///< as in EncodedHeader
-  std::uint64_t data_bytes = 0;
-};
+/// Which of two tensors of a file comes first in it: dtype descending, then name ascending by bytes.
+struct StoredOrder {
+  DType dtype = DType::kF32;
+  std::string_view name;
 
-/// Reference order (dtype descending, then name by bytes), end to end. Throws as encode_header for names, dimensions and
-/// sizes.
-DataOrder order_data(std::span<const TensorToStore> tensors);
+  friend bool operator<(const StoredOrder& a, const StoredOrder& b) {
+    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
+  }
+};
 
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
 /// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two

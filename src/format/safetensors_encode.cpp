@@ -126,11 +126,19 @@ std::string framed(const std::string& json, std::uint64_t align_bytes) {
 
 }  // namespace
 
-DataOrder order_data(std::span<const TensorToStore> tensors) {
+EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
+                            std::uint64_t align_bytes) {
+  if (align_bytes < 8 || !std::has_single_bit(align_bytes)) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("alignment of the data section is {} bytes; it must be a power of two, at least 8", align_bytes));
+  }
   for (const TensorToStore& tensor : tensors) check_tensor(tensor);
-  DataOrder out;
+  EncodedHeader out;
   out.order = file_order(tensors);
   out.data_offset.resize(tensors.size());
+  std::string json = "{";
+  if (!metadata.empty()) append_metadata(json, metadata);
   for (const std::size_t i : out.order) {
     const TensorToStore& tensor = tensors[i];
     const auto end = base::try_add(out.data_bytes, tensor_bytes(tensor.dtype, tensor.shape, tensor.name));
@@ -139,32 +147,15 @@ DataOrder order_data(std::span<const TensorToStore> tensors) {
           Kind::kValidationOverflow,
           fmt::format("the data of the file overflows 64 bits at tensor '{}'", base::printable(tensor.name)));
     }
+    if (json.size() > 1) json += ',';
+    append_tensor(json, tensor, out.data_bytes, *end);
+    check_length(json.size());
     out.data_offset[i] = out.data_bytes;
     out.data_bytes = *end;
   }
-  return out;
-}
-
-EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
-                            std::uint64_t align_bytes) {
-  if (align_bytes < 8 || !std::has_single_bit(align_bytes)) {
-    throw Error(
-        ErrorKind::kUsage,
-        fmt::format("alignment of the data section is {} bytes; it must be a power of two, at least 8", align_bytes));
-  }
-  DataOrder data = order_data(tensors);
-  std::string json = "{";
-  if (!metadata.empty()) append_metadata(json, metadata);
-  for (std::size_t place = 0; place < data.order.size(); ++place) {
-    const std::size_t i = data.order[place];
-    const bool is_last = place + 1 == data.order.size();
-    const std::uint64_t end = is_last ? data.data_bytes : data.data_offset[data.order[place + 1]];
-    if (json.size() > 1) json += ',';
-    append_tensor(json, tensors[i], data.data_offset[i], end);
-    check_length(json.size());
-  }
   json += '}';
-  return {framed(json, align_bytes), std::move(data.order), std::move(data.data_offset), data.data_bytes};
+  out.bytes = framed(json, align_bytes);
+  return out;
 }
 
 }  // namespace cairn::format

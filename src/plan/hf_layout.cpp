@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <utility>
 
@@ -47,7 +48,8 @@ HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
       open = {std::string(cursor.section()), cursor.number(), files()};
       sizes.clear();
     }
-    sizes.push_back(format::tensor_bytes(cursor.dtype(), cursor.shape(), cursor.name()));
+    const bool known = cursor.same_type() && !sizes.empty();
+    sizes.push_back(known ? sizes.back() : format::tensor_bytes(cursor.dtype(), cursor.shape(), cursor.name()));
   }
   add_section(open, sizes);
   check_names();
@@ -88,18 +90,23 @@ void HfLayout::check_names() const {
   }
 }
 
-std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) const {
+void HfLayout::for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const {
   const std::vector<std::uint32_t>& members = files_[file].tensors;
-  std::vector<format::TensorToStore> tensors;
-  if (members.empty()) return tensors;
-  tensors.reserve(members.size());
-  PackedCatalog::Cursor cursor(catalog_, members.front());
+  PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
   for (const std::uint32_t member : members) {
     // Tensors between two members are too large to share a file, hence few.
     do cursor.next();
     while (cursor.number() != member);
-    tensors.push_back({std::string(cursor.name()), cursor.dtype(), {cursor.shape().begin(), cursor.shape().end()}});
+    visit(cursor);
   }
+}
+
+std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) const {
+  std::vector<format::TensorToStore> tensors;
+  tensors.reserve(files_[file].tensors.size());
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    tensors.push_back({std::string(at.name()), at.dtype(), {at.shape().begin(), at.shape().end()}});
+  });
   return tensors;
 }
 
@@ -153,17 +160,31 @@ void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> ten
   if (tensors.empty()) return;
   const std::uint32_t file = file_of_[tensors.front()];
   const File& source = files_[file];
-  std::vector<format::TensorToStore> content = content_of(file);
-  const format::DataOrder data = format::order_data(content);
-  const std::uint64_t header_bytes = layout.files[file].size_bytes - source.data_bytes;
-  for (const std::uint32_t tensor : tensors) {
-    const auto member = std::lower_bound(source.tensors.begin(), source.tensors.end(), tensor);
-    if (member == source.tensors.end() || *member != tensor) {
-      throw Error(ErrorKind::kInternal, fmt::format("tensor number {} is not in file number {}", tensor, file));
-    }
-    const auto m = static_cast<std::size_t>(member - source.tensors.begin());
-    const CatalogTensor described{sections_[source.section].name, content[m].name, content[m].dtype, content[m].shape};
-    add_place(layout, tensor, described, {file, header_bytes + data.data_offset[m], {}});
+  struct Member {
+    format::StoredOrder order;
+    std::uint64_t bytes = 0;
+    std::size_t wanted = 0;  // number in `tensors`, or their number
+  };
+  std::vector<Member> members;
+  std::vector<CatalogTensor> described;
+  std::deque<std::string> names;  // the views of `members` lead here
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    const bool is_wanted = described.size() < tensors.size() && tensors[described.size()] == at.number();
+    names.emplace_back(at.name());
+    members.push_back({{at.dtype(), names.back()},
+                       format::tensor_bytes(at.dtype(), at.shape(), at.name()),
+                       is_wanted ? described.size() : tensors.size()});
+    if (is_wanted) described.push_back(at.tensor());
+  });
+  if (described.size() != tensors.size()) {
+    throw Error(ErrorKind::kInternal, fmt::format("{} of {} tensors are in file number {}", described.size(),
+                                                  tensors.size(), file));
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
+  std::uint64_t offset = layout.files[file].size_bytes - source.data_bytes;  // behind the header
+  for (const Member& member : members) {
+    if (member.wanted < tensors.size()) add_place(layout, tensors[member.wanted], described[member.wanted], {file, offset, {}});
+    offset += member.bytes;
   }
 }
 

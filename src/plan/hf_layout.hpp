@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,7 @@ class HfLayout {
   void add_section(Section section, std::span<const std::uint64_t> sizes);
   void check_names() const;
   void add_index(FileLayout& layout, std::size_t section) const;
+  void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<format::TensorToStore> content_of(std::uint32_t file) const;
   static void add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
                         format::StoredBox where);

@@ -26,6 +26,7 @@ void put_text(base::Bytes& out, std::string_view text) {
 }
 
 std::uint64_t get_number(std::span<const std::byte> text, std::size_t& at) {
+  if (at < text.size() && std::to_integer<unsigned>(text[at]) < 0x80) return std::to_integer<std::uint64_t>(text[at++]);
   std::uint64_t value = 0;
   for (unsigned shift = 0; shift < 64 && at < text.size(); shift += 7) {
     const auto byte = std::to_integer<std::uint64_t>(text[at++]);
@@ -177,7 +178,8 @@ bool PackedCatalog::Cursor::next() {
   if (next_ == catalog_.size_) return false;
   const std::uint64_t flags = get_number(catalog_.text_, at_);
   read_name((flags & kIsRestart) != 0);
-  if ((flags & kSameType) == 0) read_type();
+  same_type_ = (flags & kSameType) != 0;
+  if (!same_type_) read_type();
   ++next_;
   return true;
 }

@@ -67,6 +67,8 @@ class PackedCatalog {
     [[nodiscard]] std::string_view name() const { return name_; }
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
+    /// True when dtype and shape are those of the tensor before, so that its size is, too.
+    [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
 
    private:
@@ -80,6 +82,7 @@ class PackedCatalog {
     std::string name_;
     DType dtype_ = DType::kF32;
     std::vector<std::uint64_t> shape_;
+    bool same_type_ = false;
   };
 
  private:
