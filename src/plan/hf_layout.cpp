@@ -198,22 +198,27 @@ void HfLayout::add_indexes(FileLayout& layout) const {
 void HfLayout::add_index(FileLayout& layout, std::size_t section) const {
   const Section& source = sections_[section];
   const std::uint32_t end = section + 1 == sections_.size() ? catalog_.size() : sections_[section + 1].first_tensor;
-  std::map<std::string, std::string> weight_map;
-  std::uint64_t total_size = 0;
-  std::uint64_t parameters = 0;
-  PackedCatalog::Cursor cursor(catalog_, source.first_tensor);
-  while (cursor.next() && cursor.number() < end) {
-    const File& file = files_[file_of_[cursor.number()]];
-    weight_map.emplace(cursor.name(), file.name);
-    if (source.name == "model") {
-      parameters = base::add(parameters, shard::elements_of(cursor.shape()), "number of parameters");
-    }
+  std::vector<std::size_t> name_begins;
+  std::string names;  // end to end
+  format::IndexTotals totals;
+  for (PackedCatalog::Cursor at(catalog_, source.first_tensor); at.next() && at.number() < end;) {
+    name_begins.push_back(names.size());
+    names += at.name();
+    if (source.name != "model") continue;
+    totals.parameters = base::add(totals.parameters, shard::elements_of(at.shape()), "number of parameters");
   }
-  for (const File& file : files_) {
-    if (file.section == section) total_size = base::add(total_size, file.data_bytes, "total size of a section");
+  name_begins.push_back(names.size());
+  std::vector<std::string> files;
+  for (std::size_t f = source.first_file; f < files_.size() && files_[f].section == section; ++f) {
+    files.push_back(files_[f].name);
+    totals.size_bytes = base::add(totals.size_bytes, files_[f].data_bytes, "total size of a section");
   }
-  layout.index_files[stem_of(source.name) + ".safetensors.index.json"] =
-      format::encode_hf_index(weight_map, total_size, parameters);
+  std::vector<format::IndexEntry> entries;
+  for (std::size_t i = 0; i + 1 < name_begins.size(); ++i) {
+    const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
+    entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});
+  }
+  layout.index_files[stem_of(source.name) + ".safetensors.index.json"] = format::encode_hf_index(entries, files, totals);
 }
 
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
