@@ -36,6 +36,17 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
   return sizes;
 }
 
+std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files) {
+  base::Bytes mine;
+  comm::agree(communicator, "make the indexes",
+              [&] { mine = indexes_of_share(files, communicator.rank(), communicator.size()); });
+  Mail shares = communicator.gather(mine, 0);
+  mine = {};
+  std::map<std::string, std::string> indexes;
+  comm::agree_on_root(communicator, "collect the indexes", 0, [&] { indexes = join_indexes(std::move(shares)); });
+  return indexes;
+}
+
 std::vector<plan::MemoryPart> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
                                               const NumberedBoxes& mine) {
   Mail mail;

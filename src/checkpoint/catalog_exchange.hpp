@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "checkpoint/claim_steps.hpp"
@@ -18,6 +20,9 @@ plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, std::span
 
 /// Collective. The size of every file's header, each made by one rank.
 std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicator, const plan::HfLayout& files);
+
+/// Collective. On rank 0 the Hugging Face indexes by file name, each made by one rank; elsewhere nothing.
+std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
 
 /// Collective. The parts of this rank's boxes that it must provide; parts of all ranks together are every element once.
 /// Throws Error(kState) for holes and overlaps (plan/coverage.hpp).

@@ -25,16 +25,48 @@ std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const 
   return sizes;
 }
 
+base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks) {
+  base::ByteWriter out;
+  const auto world = static_cast<std::size_t>(ranks);
+  for (std::size_t section = (static_cast<std::size_t>(rank) + world - 1) % world; section < files.sections();
+       section += world) {
+    const plan::HfLayout::Index index = files.index_of(section);
+    if (index.name.empty()) continue;
+    out.text(index.name);
+    out.text(index.text);
+  }
+  return out.take();
+}
+
+std::map<std::string, std::string> join_indexes(Mail shares) {
+  std::map<std::string, std::string> indexes;
+  for (base::Bytes& share : shares) {
+    MailReader in(share);
+    while (!in.done()) {
+      const std::string_view name = in.text();
+      indexes.emplace(name, in.text());
+    }
+    share = {};  // texts are long: not two copies of all of them
+  }
+  return indexes;
+}
+
 void add_needed_content(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents,
                         std::span<const plan::MemoryPart> parts) {
+  std::vector<std::uint32_t> own_tensors;
+  std::uint32_t tensors = 0;  // the rank needs none behind
+  for (const plan::MemoryPart& part : parts) {
+    own_tensors.push_back(part.tensor);
+    tensors = std::max(tensors, part.tensor + 1);
+  }
+  for (const plan::Extent& extent : extents) tensors = std::max(tensors, files.last_tensor_of(extent.file) + 1);
+  layout.stored.tensors.resize(tensors);
   std::vector<std::uint32_t> written;  // files, ascending as extents are
   for (const plan::Extent& extent : extents) {
     if (!written.empty() && written.back() == extent.file) continue;
     written.push_back(extent.file);
     files.add_file(layout, extent.file, files.header_of(extent.file));
   }
-  std::vector<std::uint32_t> own_tensors;
-  for (const plan::MemoryPart& part : parts) own_tensors.push_back(part.tensor);
   const auto place = [&](std::uint32_t tensor) { return std::pair(files.file_of(tensor), tensor); };
   std::sort(own_tensors.begin(), own_tensors.end(), [&](auto a, auto b) { return place(a) < place(b); });
   own_tensors.erase(std::unique(own_tensors.begin(), own_tensors.end()), own_tensors.end());

@@ -20,9 +20,11 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
         std::move(catalog), plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
   });
   const auto header_bytes = exchange_header_sizes(communicator, *files);
+  auto indexes = exchange_indexes(communicator, *files);
   MemorySplit budget;
   comm::agree(communicator, "lay out the files", [&] {
     made->layout = files->without_content(header_bytes);
+    made->layout.index_files = std::move(indexes);
     const auto sizes = file_sizes(made->layout.stored);
     made->extents =
         std::make_unique<plan::ExtentMap>(plan::whole_files(sizes), communicator.size(), options.block_bytes);
@@ -34,7 +36,6 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {
     add_needed_content(made->layout, *files, made->extents->of(communicator.rank()), parts);
-    if (communicator.rank() == 0) files->add_indexes(made->layout);
     files.reset();
     transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents);
   });

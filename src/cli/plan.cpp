@@ -78,7 +78,7 @@ void plan_here(Context& context, const PlanOptions& options, const PlanInput& in
   figures = figures_of(world, options);
   std::vector<RankCost> costs;
   for (const int rank : sample) costs.push_back(cost_of(world, rank));
-  add_costs(figures, costs, replay_indexes(world));
+  add_costs(figures, costs);
   if (options.json) {
     print_plan_json(context.output, figures, options);
     return;

@@ -54,6 +54,16 @@ MetadataRow gathered(std::string_view name, const checkpoint::Mail& mail) {
   return {name, spread_of(std::move(sent)), spread_of(std::move(received))};
 }
 
+/// To rank 0 only.
+MetadataRow indexes_row(const PlanWorld& world) {
+  std::vector<std::uint64_t> sent;
+  for (const base::Bytes& bytes : world.messages().index_shares) sent.push_back(bytes.size());
+  sent.front() = 0;
+  std::vector<std::uint64_t> received(sent.size(), 0);
+  for (const std::uint64_t bytes : sent) received.front() += bytes;
+  return {"indexes", spread_of(std::move(sent)), spread_of(std::move(received))};
+}
+
 std::vector<MetadataRow> metadata_rows(const PlanWorld& world) {
   const PlanWorld::Messages& messages = world.messages();
   return {posted(world, "descriptions", messages.descriptions),
@@ -61,6 +71,7 @@ std::vector<MetadataRow> metadata_rows(const PlanWorld& world) {
           posted(world, "sorting", messages.spread),
           gathered("catalog", messages.stretches),
           gathered("header_sizes", messages.header_shares),
+          indexes_row(world),
           posted(world, "claims", messages.claims),
           posted(world, "provisions", messages.provisions),
           posted(world, "transfers", messages.records)};
@@ -108,6 +119,9 @@ std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count) {
   for (const PostOffice* office : {&messages.descriptions, &messages.spread, &messages.claims, &messages.provisions}) {
     sample.push_back(most(world.ranks(), [&](int rank) { return office->volume_of(rank).received_bytes; }));
   }
+  for (int rank = 0; rank < world.ranks(); ++rank) {
+    if (!messages.index_shares[static_cast<std::size_t>(rank)].empty()) sample.push_back(rank);
+  }
   const auto traffic = [&](int rank) { return world.traffic()[static_cast<std::size_t>(rank)]; };
   sample.push_back(most(world.ranks(), [&](int rank) { return traffic(rank).transfers; }));
   sample.push_back(most(world.ranks(), [&](int rank) { return traffic(rank).arriving; }));
@@ -145,7 +159,7 @@ PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
   return figures;
 }
 
-void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs, const StepCost& indexes) {
+void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
   const auto row = [&](std::string_view name, const std::function<StepCost(const RankCost&)>& cost_of) {
     std::vector<double> seconds;
     std::vector<std::uint64_t> peaks;
@@ -168,7 +182,6 @@ void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs, const S
   figures.kept_bytes = spread_of(std::move(kept));
   figures.slowest_rank = std::ranges::max_element(costs, {}, &RankCost::seconds)->rank;
   figures.largest_rank = std::ranges::max_element(costs, {}, &RankCost::peak_bytes)->rank;
-  figures.indexes = indexes;
 }
 
 }  // namespace cairn::cli

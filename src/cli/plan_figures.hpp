@@ -81,18 +81,17 @@ struct PlanFigures {
   std::vector<int> sampled;     ///< ascending
   int slowest_rank = 0;
   int largest_rank = 0;
-  StepCost indexes;             ///< of rank 0 alone, not in `total`
   std::optional<StripeFigures> stripes;
   std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of it
 };
 
-/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those with the most descriptions and
-/// claims to settle, parts to provide, transfers to send and to receive. Ascending.
+/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that make indexes or have the
+/// most descriptions and claims to settle, parts to provide, transfers to send and to receive. Ascending.
 std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count);
 
 /// Everything but costs.
 PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options);
-void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs, const StepCost& indexes);
+void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs);
 
 /// Rank-local: prints tables (plan_text.cpp) or the JSON document (plan_json.cpp).
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options);

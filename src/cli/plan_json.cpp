@@ -30,7 +30,6 @@ Json planning_json(const PlanFigures& figures) {
   planning["slowest_rank"] = figures.slowest_rank;
   planning["largest_rank"] = figures.largest_rank;
   planning["kept_bytes_max"] = figures.kept_bytes.max;
-  planning["indexes"] = {{"seconds", figures.indexes.seconds}, {"peak_bytes", figures.indexes.peak_bytes}};
   return planning;
 }
 

@@ -99,8 +99,19 @@ class Replay {
       mine_ = checkpoint::header_sizes_of_share(*files_, rank_, world_.ranks());
     });
     mail_ = messages_.header_shares;
+    std::vector<std::uint64_t> header_bytes;
+    measure("files", [&] { header_bytes = checkpoint::join_header_sizes(*files_, mail_); });
+    mail_ = {};
+    measure("indexes", [&] { mine_ = checkpoint::indexes_of_share(*files_, rank_, world_.ranks()); });
+    mine_ = {};
+    std::map<std::string, std::string> indexes;
+    if (rank_ == 0) {
+      mail_ = messages_.index_shares;
+      measure("indexes", [&] { indexes = checkpoint::join_indexes(std::move(mail_)); });
+    }
     measure("files", [&] {
-      layout_ = files_->without_content(checkpoint::join_header_sizes(*files_, mail_));
+      layout_ = files_->without_content(header_bytes);
+      layout_.index_files = std::move(indexes);
       extents_.emplace(plan::whole_files(checkpoint::file_sizes(layout_.stored)), world_.ranks(), options.block_bytes);
       mail_ = {};
     });
@@ -223,13 +234,5 @@ class Replay {
 }  // namespace
 
 RankCost replay_rank(const PlanWorld& world, int rank) { return Replay(world, rank).run(); }
-
-StepCost replay_indexes(const PlanWorld& world) {
-  plan::FileLayout layout;
-  HeapMeter heap;
-  const double begin = processor_seconds();
-  world.files().add_indexes(layout);
-  return {processor_seconds() - begin, heap.peak_bytes()};
-}
 
 }  // namespace cairn::cli

@@ -11,7 +11,7 @@ namespace cairn::cli {
 
 /// The steps of planning a save that are measured, in their order. "shards" is what the layout costs (ShardMap::held_by
 /// and a Source per tensor), which a trainer that describes its shards itself does not have.
-inline constexpr std::array<std::string_view, 8> kPlanSteps = {"shards", "describe", "catalog",   "files",
+inline constexpr std::array<std::string_view, 9> kPlanSteps = {"shards", "describe", "catalog",   "files",   "indexes",
                                                                "claims", "places",   "transfers", "exchange"};
 
 struct StepCost {
@@ -30,8 +30,5 @@ struct RankCost {
 
 /// Requires: the world keeps the rank's records. Throws Error(kInternal) when the rank's plan differs from the world's.
 RankCost replay_rank(const PlanWorld& world, int rank);
-
-/// The text of the Hugging Face indexes, which rank 0 makes besides.
-StepCost replay_indexes(const PlanWorld& world);
 
 }  // namespace cairn::cli

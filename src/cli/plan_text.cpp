@@ -95,10 +95,8 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
   output.line("\n" + metadata_table(figures).text());
   output.line("\n" + cost_table(figures).text());
   output.line("measured on " + sample_text(figures));
-  output.line(fmt::format("slowest rank {}, largest rank {}; the plan keeps {} until the next save; rank 0 besides makes "
-                          "the indexes in {} ms and {}",
-                          figures.slowest_rank, figures.largest_rank, base::format_size(figures.kept_bytes.max),
-                          milliseconds(figures.indexes.seconds), base::format_size(figures.indexes.peak_bytes)));
+  output.line(fmt::format("slowest rank {}, largest rank {}; a plan keeps at most {} until the next save",
+                          figures.slowest_rank, figures.largest_rank, base::format_size(figures.kept_bytes.max)));
 }
 
 }  // namespace cairn::cli

@@ -100,6 +100,7 @@ void PlanWorld::lay_out() {
       plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
   for (int rank = 0; rank < ranks_; ++rank) {
     messages_.header_shares.push_back(checkpoint::header_sizes_of_share(*files_, rank, ranks_));
+    messages_.index_shares.push_back(checkpoint::indexes_of_share(*files_, rank, ranks_));
   }
   for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
     const auto number = files_->catalog().find(input_.state.sections[i], input_.state.tensors[i].name);
@@ -111,6 +112,7 @@ void PlanWorld::lay_out() {
     number_of_tensor_.push_back(*number);
   }
   layout_ = files_->without_content(checkpoint::join_header_sizes(*files_, messages_.header_shares));
+  layout_.stored.tensors.resize(files_->catalog().size());
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     files_->add_file(layout_, file, files_->header_of(file));
   }

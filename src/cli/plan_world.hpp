@@ -65,6 +65,7 @@ class PlanWorld {
     PostOffice spread;
     checkpoint::Mail stretches;
     checkpoint::Mail header_shares;
+    checkpoint::Mail index_shares;  ///< by sender; to rank 0
     PostOffice claims;
     PostOffice provisions;
     PostOffice records;  ///< kept after keep_records

@@ -27,8 +27,8 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
 };
 
-/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`, or has no name and no
-/// boxes where this rank has no use for it.
+/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. Of a tensor that this
+/// rank has no use for it has no name and no boxes, and it may end behind the last one that it has use for.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;

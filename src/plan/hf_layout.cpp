@@ -127,7 +127,6 @@ FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes
     layout.files.push_back({files_[f].name, sections_[files_[f].section].name, {}, size});
     layout.stored.files.push_back({files_[f].name, size});
   }
-  layout.stored.tensors.resize(catalog_.size());
   return layout;
 }
 
@@ -188,16 +187,12 @@ void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> ten
   }
 }
 
-void HfLayout::add_indexes(FileLayout& layout) const {
-  for (std::size_t s = 0; s < sections_.size(); ++s) {
-    const std::size_t end = s + 1 == sections_.size() ? files_.size() : sections_[s + 1].first_file;
-    if (end - sections_[s].first_file > 1) add_index(layout, s);
-  }
-}
-
-void HfLayout::add_index(FileLayout& layout, std::size_t section) const {
+HfLayout::Index HfLayout::index_of(std::size_t section) const {
   const Section& source = sections_[section];
-  const std::uint32_t end = section + 1 == sections_.size() ? catalog_.size() : sections_[section + 1].first_tensor;
+  const bool is_last = section + 1 == sections_.size();
+  const std::uint32_t end = is_last ? catalog_.size() : sections_[section + 1].first_tensor;
+  const std::uint32_t end_file = is_last ? files() : sections_[section + 1].first_file;
+  if (end_file - source.first_file < 2) return {};
   std::vector<std::size_t> name_begins;
   std::string names;  // end to end
   format::IndexTotals totals;
@@ -209,7 +204,7 @@ void HfLayout::add_index(FileLayout& layout, std::size_t section) const {
   }
   name_begins.push_back(names.size());
   std::vector<std::string> files;
-  for (std::size_t f = source.first_file; f < files_.size() && files_[f].section == section; ++f) {
+  for (std::uint32_t f = source.first_file; f < end_file; ++f) {
     files.push_back(files_[f].name);
     totals.size_bytes = base::add(totals.size_bytes, files_[f].data_bytes, "total size of a section");
   }
@@ -218,7 +213,7 @@ void HfLayout::add_index(FileLayout& layout, std::size_t section) const {
     const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
     entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});
   }
-  layout.index_files[stem_of(source.name) + ".safetensors.index.json"] = format::encode_hf_index(entries, files, totals);
+  return {stem_of(source.name) + ".safetensors.index.json", format::encode_hf_index(entries, files, totals)};
 }
 
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
@@ -230,8 +225,12 @@ FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
     header_bytes.push_back(headers.back().bytes.size());
   }
   FileLayout layout = files.without_content(header_bytes);
+  layout.stored.tensors.resize(files.catalog().size());
   for (std::uint32_t f = 0; f < files.files(); ++f) files.add_file(layout, f, std::move(headers[f]));
-  files.add_indexes(layout);
+  for (std::size_t section = 0; section < files.sections(); ++section) {
+    HfLayout::Index index = files.index_of(section);
+    if (!index.name.empty()) layout.index_files.emplace(std::move(index.name), std::move(index.text));
+  }
   return layout;
 }
 

@@ -27,6 +27,8 @@ class HfLayout {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
+  /// Requires: a file has tensors; it does.
+  [[nodiscard]] std::uint32_t last_tensor_of(std::uint32_t file) const { return files_[file].tensors.back(); }
   /// Bytes of all tensors.
   [[nodiscard]] std::uint64_t tensor_bytes() const { return tensor_bytes_; }
 
@@ -36,12 +38,19 @@ class HfLayout {
   /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes are
   /// empty.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file and the places of all its tensors.
+  /// Adds the header of a file and the places of all its tensors. Requires, as add_places does: layout.stored.tensors is
+  /// long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
   /// Adds the places of `tensors` (ascending), which are of one file, and no header.
   void add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const;
-  /// Adds the Hugging Face indexes: what the rank needs that writes them.
-  void add_indexes(FileLayout& layout) const;
+
+  /// File name and text of a section's Hugging Face index; both are empty for a section of one file.
+  struct Index {
+    std::string name;
+    std::string text;
+  };
+  [[nodiscard]] std::size_t sections() const { return sections_.size(); }
+  [[nodiscard]] Index index_of(std::size_t section) const;
 
  private:
   struct File {
@@ -57,7 +66,6 @@ class HfLayout {
   };
   void add_section(Section section, std::span<const std::uint64_t> sizes);
   void check_names() const;
-  void add_index(FileLayout& layout, std::size_t section) const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<format::TensorToStore> content_of(std::uint32_t file) const;
   static void add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
