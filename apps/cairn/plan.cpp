@@ -10,9 +10,7 @@ namespace cairn::app {
 void add_plan(CLI::App& app, Command& chosen) {
   CLI::App* command = app.add_subcommand("plan", "What saving a model costs each rank of a layout, without any ranks");
   const auto options = std::make_shared<cli::PlanOptions>();
-  command->add_option("--model", options->model, "A model by its name, or @config.json")
-      ->required()
-      ->type_name("NAME");
+  command->add_option("--model", options->model, "A model by its name, or @config.json")->required()->type_name("NAME");
   command->add_option("--layout", options->layout, "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json")
       ->required()
       ->type_name("LAYOUT");
@@ -25,7 +23,8 @@ void add_plan(CLI::App& app, Command& chosen) {
   add_size(*command, "--align", options->checkpointer.align_bytes, "Data sections begin on multiples of this");
   add_size(*command, "--block", options->checkpointer.block_bytes, "Checksum unit");
   add_memory(*command, options->checkpointer.memory_budget_bytes);
-  add_wish(*command, "--stripe", options->stripe_bytes, "Stripe of the file system: how many have more than one writer");
+  add_wish(*command, "--stripe", options->stripe_bytes,
+           "Stripe of the file system: how many have more than one writer");
   add_wish(*command, "--bandwidth", options->bandwidth_bytes_per_second,
            "Of the file system per second ('100GiB/s'): how long writing takes");
   command->add_option("--ranks-sampled", options->ranks_sampled, "Ranks whose planning is measured, or all [32]")

@@ -92,7 +92,9 @@ void gather_on_two_ranks(benchmark::State& state, std::uint64_t run_bytes) {
 void exchange_rows(benchmark::State& state) { gather_on_two_ranks(state, 0); }
 BENCHMARK(exchange_rows)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-void exchange_columns(benchmark::State& state) { gather_on_two_ranks(state, static_cast<std::uint64_t>(state.range(0))); }
+void exchange_columns(benchmark::State& state) {
+  gather_on_two_ranks(state, static_cast<std::uint64_t>(state.range(0)));
+}
 BENCHMARK(exchange_columns)->UseManualTime()->Unit(benchmark::kMillisecond)->ArgName("run_bytes")->Arg(64)->Arg(2048);
 
 }  // namespace

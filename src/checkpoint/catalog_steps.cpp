@@ -79,9 +79,9 @@ Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan
   const auto text = [](const plan::CatalogTensor& t) {
     return fmt::format("{} {}", name_of(t.dtype), shard::to_string(shard::whole(t.shape)));
   };
-  return {ErrorKind::kState, fmt::format("tensor '{}' (section {}) is {} on rank {} but {} on rank {}",
-                                         base::printable(first.name), base::printable(first.section), text(first),
-                                         first_rank, text(second), second_rank)};
+  return {ErrorKind::kState,
+          fmt::format("tensor '{}' (section {}) is {} on rank {} but {} on rank {}", base::printable(first.name),
+                      base::printable(first.section), text(first), first_rank, text(second), second_rank)};
 }
 
 }  // namespace

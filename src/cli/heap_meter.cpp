@@ -37,9 +37,13 @@ namespace cairn::cli {
 
 HeapMeter::HeapMeter() : base_(count.live) { begin_peak(); }
 
-std::uint64_t HeapMeter::live_bytes() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, count.live - base_)); }
+std::uint64_t HeapMeter::live_bytes() const {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, count.live - base_));
+}
 
-std::uint64_t HeapMeter::peak_bytes() const { return static_cast<std::uint64_t>(std::max<std::int64_t>(0, count.peak - base_)); }
+std::uint64_t HeapMeter::peak_bytes() const {
+  return static_cast<std::uint64_t>(std::max<std::int64_t>(0, count.peak - base_));
+}
 
 void HeapMeter::begin_peak() { count.peak = count.live; }
 

@@ -98,8 +98,9 @@ int run_plan(Context& context, const PlanOptions& options) {
   DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
-  comm::agree_on_root(context.communicator, "plan", 0,
-                      [&] { plan_here(context, options, {state, map, options.checkpointer}, sampled); });
+  comm::agree_on_root(context.communicator, "plan", 0, [&] {
+    plan_here(context, options, {state, map, options.checkpointer}, sampled);
+  });
   return kExitGood;
 }
 

@@ -56,7 +56,7 @@ struct CostRow {
 
 struct StripeFigures {
   std::uint64_t stripe_bytes = 0;
-  std::uint64_t stripes = 0;       ///< of all files
+  std::uint64_t stripes = 0;         ///< of all files
   std::uint64_t stripes_shared = 0;  ///< written by more than one rank
 };
 
@@ -68,17 +68,17 @@ struct PlanFigures {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
   std::uint64_t blocks = 0;
-  std::uint64_t rounds = 0;  ///< of the exchange, of the sampled ranks
+  std::uint64_t rounds = 0;         ///< of the exchange, of the sampled ranks
   std::uint64_t catalog_bytes = 0;  ///< packed
   std::vector<TrafficRow> traffic;
-  double local_share = 0;       ///< of the tensor bytes: written by the rank that holds them
-  double write_balance = 0;     ///< largest over mean of the bytes that ranks write
-  double provide_balance = 0;   ///< the same of the bytes that ranks provide
+  double local_share = 0;      ///< of the tensor bytes: written by the rank that holds them
+  double write_balance = 0;    ///< largest over mean of the bytes that ranks write
+  double provide_balance = 0;  ///< the same of the bytes that ranks provide
   std::vector<MetadataRow> metadata;
-  std::vector<CostRow> costs;   ///< of the sampled ranks
+  std::vector<CostRow> costs;  ///< of the sampled ranks
   CostRow total;
   Sizes kept_bytes;
-  std::vector<int> sampled;     ///< ascending
+  std::vector<int> sampled;  ///< ascending
   int slowest_rank = 0;
   int largest_rank = 0;
   std::optional<StripeFigures> stripes;

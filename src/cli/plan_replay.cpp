@@ -200,12 +200,12 @@ class Replay {
         received == expected.received_bytes + expected.local_bytes) {
       return;
     }
-    throw Error(ErrorKind::kInternal,
-                fmt::format("rank {} plans {} transfers, {} arriving, {} bytes out and {} in; the world planned {}, {}, "
-                            "{} and {} for it",
-                            rank_, transfers_count_, arriving_, sent, received, expected.transfers, expected.arriving,
-                            expected.sent_bytes + expected.local_bytes,
-                            expected.received_bytes + expected.local_bytes));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("rank {} plans {} transfers, {} arriving, {} bytes out and {} in; the world planned {}, {}, "
+                    "{} and {} for it",
+                    rank_, transfers_count_, arriving_, sent, received, expected.transfers, expected.arriving,
+                    expected.sent_bytes + expected.local_bytes, expected.received_bytes + expected.local_bytes));
   }
 
   const PlanWorld& world_;

@@ -79,9 +79,10 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
                           base::format_size(figures.header_bytes), group_digits(figures.blocks),
                           base::format_size(options.checkpointer.block_bytes)));
   output.line("\n" + traffic_table(figures).text());
-  output.line(fmt::format("stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
-                          "{} rounds of the exchange",
-                          100 * figures.local_share, figures.write_balance, figures.provide_balance, figures.rounds));
+  output.line(
+      fmt::format("stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
+                  "{} rounds of the exchange",
+                  100 * figures.local_share, figures.write_balance, figures.provide_balance, figures.rounds));
   if (figures.stripes) {
     const StripeFigures& stripes = *figures.stripes;
     output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",

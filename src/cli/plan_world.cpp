@@ -127,8 +127,7 @@ void PlanWorld::exchange_claims() {
   }
   const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
   for (int home = 0; home < homes; ++home) {
-    messages_.provisions.post(home,
-                              checkpoint::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
+    messages_.provisions.post(home, checkpoint::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
   }
 }
 
@@ -144,8 +143,8 @@ void PlanWorld::count_extents() {
 
 std::vector<plan::Transfer> PlanWorld::transfers_of(int rank) const {
   const Described described = describe(rank);
-  const auto parts = checkpoint::collect_parts(messages_.provisions.deliver(rank),
-                                               {described.boxes, described.tensor_of_shard});
+  const auto parts =
+      checkpoint::collect_parts(messages_.provisions.deliver(rank), {described.boxes, described.tensor_of_shard});
   return plan::transfers_of_memory(rank, parts, layout_.stored, *extents_);
 }
 
@@ -178,9 +177,8 @@ void PlanWorld::check_sums() const {
     written += traffic.extent_bytes;
   }
   if (provided == input_.state.bytes && written == extents_->total_bytes()) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided, input_.state.bytes, written,
-                          extents_->total_bytes()));
+  throw Error(ErrorKind::kInternal, fmt::format("the plan moves {} of {} bytes and writes {} of {}", provided,
+                                                input_.state.bytes, written, extents_->total_bytes()));
 }
 
 void PlanWorld::keep_records(const std::vector<int>& ranks) {

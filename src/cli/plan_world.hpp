@@ -33,15 +33,15 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
 
 /// Bytes of tensor data, and what they travel in, of one rank.
 struct RankTraffic {
-  std::uint64_t held_bytes = 0;    ///< replicas included
-  std::uint64_t sent_bytes = 0;    ///< to extents of other ranks
-  std::uint64_t local_bytes = 0;   ///< to its own extents
+  std::uint64_t held_bytes = 0;   ///< replicas included
+  std::uint64_t sent_bytes = 0;   ///< to extents of other ranks
+  std::uint64_t local_bytes = 0;  ///< to its own extents
   std::uint64_t received_bytes = 0;
   std::uint64_t extent_bytes = 0;  ///< headers included
   std::uint64_t extents = 0;
-  std::uint64_t transfers = 0;     ///< of its memory
-  std::uint64_t arriving = 0;      ///< transfers to its extents
-  std::uint64_t peers = 0;         ///< other ranks that it sends to
+  std::uint64_t transfers = 0;  ///< of its memory
+  std::uint64_t arriving = 0;   ///< transfers to its extents
+  std::uint64_t peers = 0;      ///< other ranks that it sends to
 };
 
 class PlanWorld {

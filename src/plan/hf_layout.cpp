@@ -90,7 +90,8 @@ void HfLayout::check_names() const {
   }
 }
 
-void HfLayout::for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const {
+void HfLayout::for_each_tensor(std::uint32_t file,
+                               const std::function<void(const PackedCatalog::Cursor&)>& visit) const {
   const std::vector<std::uint32_t>& members = files_[file].tensors;
   PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
   for (const std::uint32_t member : members) {
@@ -133,18 +134,18 @@ FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes
 void HfLayout::add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
                          format::StoredBox where) {
   where.box = shard::whole(described.shape);
-  layout.stored.tensors[tensor] = {described.section, described.name, described.dtype, described.shape,
-                                   {std::move(where)}};
+  layout.stored.tensors[tensor] = {
+      described.section, described.name, described.dtype, described.shape, {std::move(where)}};
 }
 
 void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
   const File& source = files_[file];
   const std::uint64_t header_bytes = header.bytes.size();
   if (header_bytes + source.data_bytes != layout.files[file].size_bytes) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
-                            base::printable(source.name), header_bytes, source.data_bytes,
-                            layout.files[file].size_bytes));
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
+                    base::printable(source.name), header_bytes, source.data_bytes, layout.files[file].size_bytes));
   }
   std::vector<format::TensorToStore> content = content_of(file);
   const std::string& section = sections_[source.section].name;
@@ -176,13 +177,14 @@ void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> ten
     if (is_wanted) described.push_back(at.tensor());
   });
   if (described.size() != tensors.size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("{} of {} tensors are in file number {}", described.size(),
-                                                  tensors.size(), file));
+    throw Error(ErrorKind::kInternal,
+                fmt::format("{} of {} tensors are in file number {}", described.size(), tensors.size(), file));
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
   std::uint64_t offset = layout.files[file].size_bytes - source.data_bytes;  // behind the header
   for (const Member& member : members) {
-    if (member.wanted < tensors.size()) add_place(layout, tensors[member.wanted], described[member.wanted], {file, offset, {}});
+    if (member.wanted < tensors.size())
+      add_place(layout, tensors[member.wanted], described[member.wanted], {file, offset, {}});
     offset += member.bytes;
   }
 }

@@ -66,8 +66,8 @@ void CatalogPacker::add(const CatalogTensor& tensor) {
     put_text(text_, tensor.section);
     put_text(text_, tensor.name);
   } else {
-    const auto differs = std::mismatch(tensor.name.begin(), tensor.name.end(), before_.name.begin(),
-                                       before_.name.end());
+    const auto differs =
+        std::mismatch(tensor.name.begin(), tensor.name.end(), before_.name.begin(), before_.name.end());
     const auto stays = static_cast<std::size_t>(differs.first - tensor.name.begin());
     put_number(text_, stays);
     put_text(text_, std::string_view(tensor.name).substr(stays));
