@@ -22,6 +22,8 @@ void add_convert(CLI::App& app, Command& chosen);
 void add_diff(CLI::App& app, Command& chosen);
 void add_list(CLI::App& app, Command& chosen);
 void add_demo(CLI::App& app, Command& chosen);
+/// `command_line`: what was typed, for the record of the run.
+void add_bench(CLI::App& app, Command& chosen, const std::string& command_line);
 void add_plan(CLI::App& app, Command& chosen);
 /// `user_mpi_io`: OMPI_MCA_io as the user set it.
 void add_doctor(CLI::App& app, Command& chosen, const std::optional<std::string>& user_mpi_io);
@@ -34,6 +36,7 @@ CLI::Option* add_wish(CLI::App& command, const std::string& name, std::uint64_t&
 
 /// Adds --engine, and --memory.
 void add_engine(CLI::App& command, std::string& engine);
+void add_aggregators(CLI::App& command, std::uint64_t& per_node);
 void add_memory(CLI::App& command, std::uint64_t& bytes);
 
 }  // namespace cairn::app

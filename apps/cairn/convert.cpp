@@ -22,6 +22,7 @@ void add_convert(CLI::App& app, Command& chosen) {
   add_engine(*command, options->write.engine);
   add_size(*command, "--align", options->write.align_bytes, "Data sections begin on multiples of this");
   add_size(*command, "--block-size", options->write.block_bytes, "Checksum unit");
+  add_aggregators(*command, options->write.aggregators_per_node);
   add_memory(*command, options->write.memory_budget_bytes);
   command->add_option("--hint", options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       ->type_name("KEY=VALUE")

@@ -16,6 +16,7 @@ void add_common(CLI::App& command, const OptionsPointer& options) {
       ->check(CLI::PositiveNumber)
       ->type_name("N");
   add_engine(command, options->checkpointer.engine);
+  add_aggregators(command, options->checkpointer.aggregators_per_node);
   add_memory(command, options->checkpointer.memory_budget_bytes);
   command.add_option("--hint", options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       ->type_name("KEY=VALUE")

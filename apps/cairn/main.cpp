@@ -30,7 +30,13 @@ struct Arguments {
   std::optional<std::string> user_mpi_io;
 };
 
-void set_up(CLI::App& app, cairn::app::Command& chosen, const std::optional<std::string>& user_mpi_io) {
+std::string command_line(const Arguments& arguments) {
+  std::string out;
+  for (int i = 0; i < arguments.count; ++i) out += fmt::format("{}{}", i == 0 ? "" : " ", arguments.words[i]);
+  return out;
+}
+
+void set_up(CLI::App& app, cairn::app::Command& chosen, const Arguments& arguments) {
   app.require_subcommand(1);
   app.set_version_flag("--version", cairn::cli::version_text, "Versions of the tool and of its MPI library");
   app.footer(
@@ -42,8 +48,9 @@ void set_up(CLI::App& app, cairn::app::Command& chosen, const std::optional<std:
   cairn::app::add_diff(app, chosen);
   cairn::app::add_list(app, chosen);
   cairn::app::add_demo(app, chosen);
+  cairn::app::add_bench(app, chosen, command_line(arguments));
   cairn::app::add_plan(app, chosen);
-  cairn::app::add_doctor(app, chosen, user_mpi_io);
+  cairn::app::add_doctor(app, chosen, arguments.user_mpi_io);
 }
 
 // "cairn demo save", as far as the arguments got.
@@ -85,7 +92,7 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv, cairn::cli::Outpu
 int run(Context& context, const Arguments& arguments) {
   CLI::App app("Parallel checkpoints of large training jobs, in plain safetensors files", "cairn");
   cairn::app::Command chosen;
-  set_up(app, chosen, arguments.user_mpi_io);
+  set_up(app, chosen, arguments);
   if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size());
       mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));

@@ -41,9 +41,14 @@ CLI::Option* add_wish(CLI::App& command, const std::string& name, std::uint64_t&
 }
 
 void add_engine(CLI::App& command, std::string& engine) {
-  command.add_option("--engine", engine, "How bytes reach storage: auto, mpiio or posix [auto]")
-      ->check(CLI::IsMember({"auto", "mpiio", "posix"}))
+  command.add_option("--engine", engine, "How bytes reach storage: auto, direct, mpiio or posix [auto]")
+      ->check(CLI::IsMember({"auto", "direct", "mpiio", "posix"}))
       ->type_name("ENGINE");
+}
+
+void add_aggregators(CLI::App& command, std::uint64_t& per_node) {
+  command.add_option("--aggregators", per_node, "Ranks per node that write and read [by the file system]")
+      ->type_name("N");
 }
 
 void add_memory(CLI::App& command, std::uint64_t& bytes) {

@@ -5,11 +5,11 @@
 
 #include "cairn/error.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 
 /// Ends the program with an error unless the condition holds.
 inline void require(bool condition, const std::string& what) {
   if (!condition) throw Error(ErrorKind::kInternal, "benchmark: " + what);
 }
 
-}  // namespace cairn::bench
+}  // namespace cairn::micro

@@ -7,7 +7,7 @@
 #include "check.hpp"
 #include "format/crc32c.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 namespace {
 
 std::vector<std::byte> random_bytes(std::size_t size) {
@@ -37,4 +37,4 @@ void checksum_of_a_block(benchmark::State& state) {
 BENCHMARK(checksum_of_a_block)->Arg(4 << 10)->Arg(64 << 10)->Arg(1 << 20)->Arg(4 << 20)->Arg(64 << 20);
 
 }  // namespace
-}  // namespace cairn::bench
+}  // namespace cairn::micro

@@ -9,7 +9,7 @@
 #include "io/copy_runs.hpp"
 #include "io/run_geometry.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 namespace {
 
 constexpr std::uint64_t kBytes = 16ULL << 20;  // more than a core's cache
@@ -58,4 +58,4 @@ void copy_columns(benchmark::State& state) { copy_shard(state, static_cast<std::
 BENCHMARK(copy_columns)->ArgName("run_bytes")->Arg(1)->Arg(2)->Arg(4)->Arg(16)->Arg(2048);
 
 }  // namespace
-}  // namespace cairn::bench
+}  // namespace cairn::micro

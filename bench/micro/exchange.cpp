@@ -1,4 +1,5 @@
-// One round of the exchange between two ranks that are threads: cutting, packing, messages, copying out.
+// One round of the exchange between two ranks that are threads: straight into each other's windows as on one node
+// ("shared"), and by messages as between nodes: cutting, packing, sending, copying out.
 //
 // The tensor lies in one file whose halves the two ranks write. "rows": a rank holds half of the rows, the half that the
 // other one writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row,
@@ -12,7 +13,7 @@
 #include "comm/simulated.hpp"
 #include "io/exchange.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 namespace {
 
 constexpr std::uint64_t kRowBytes = 8192;
@@ -20,6 +21,8 @@ constexpr std::uint64_t kRows = 4096;
 constexpr std::uint64_t kBytes = kRows * kRowBytes;
 constexpr std::uint64_t kBlock = 1 << 20;
 constexpr int kGathers = 4;
+
+using Reach = comm::SharedMemory::Reach;
 
 std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 131 + column * 7); }
 
@@ -53,35 +56,36 @@ struct RankMemory {
 };
 
 /// Seconds of kGathers gathers, and a check of what arrived.
-double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes) {
+double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reach reach) {
   const RankMemory memory(communicator.rank(), run_bytes);
   format::StoredCheckpoint stored;
   stored.files.push_back({"file", kBytes});
   stored.tensors.push_back({"model", "t", DType::kU8, {kRows, kRowBytes}, {{0, 0, {{0, 0}, {kRows, kRowBytes}}}}});
   const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{kBytes}), communicator.size(), kBlock);
   auto transfers = plan::transfers_of_memory(communicator.rank(), memory.parts, stored, extents);
-  io::Exchange exchange(communicator, stored, extents, kBytes, std::move(transfers), {});
+  io::WindowPool pool(communicator, kBytes, reach);
+  io::Exchange exchange(communicator, stored, extents, kBytes, pool, std::move(transfers), {});
   std::vector<std::span<const std::byte>> views(memory.boxes.begin(), memory.boxes.end());
-  std::vector<std::byte> buffer(exchange.windows().at(0).bytes);
-  const io::WindowBuffer window{&exchange.windows()[0], buffer};
-  require(exchange.rounds() == 1 && exchange.gather(0, views, window) == buffer.size(), "bytes are missing");
+  const io::WindowBuffer window = exchange.window(0);
+  require(exchange.rounds() == 1 && window.window->parts.size() == 1, "a window has another shape");
+  require(exchange.gather(0, views) == window.window->bytes, "bytes are missing");
   const std::uint64_t first = window.window->parts[0].begin;
-  for (std::uint64_t i = 0; i < buffer.size(); i += 61) {
+  for (std::uint64_t i = 0; i < window.window->bytes; i += 61) {
     const std::uint64_t at = first + i;
-    require(buffer[i] == value_at(at / kRowBytes, at % kRowBytes), "a byte arrived at the wrong place");
+    require(window.buffer[i] == value_at(at / kRowBytes, at % kRowBytes), "a byte arrived at the wrong place");
   }
   communicator.barrier();
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kGathers; ++i) exchange.gather(0, views, window);
+  for (int i = 0; i < kGathers; ++i) exchange.gather(0, views);
   communicator.barrier();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-void gather_on_two_ranks(benchmark::State& state, std::uint64_t run_bytes) {
+void gather_on_two_ranks(benchmark::State& state, std::uint64_t run_bytes, Reach reach) {
   for (auto _ : state) {
     double seconds = 0;
     comm::run_simulated(2, [&](comm::Communicator& communicator) {
-      const double mine = gather_on(communicator, run_bytes);
+      const double mine = gather_on(communicator, run_bytes, reach);
       if (communicator.rank() == 0) seconds = mine;
     });
     state.SetIterationTime(seconds);
@@ -89,13 +93,18 @@ void gather_on_two_ranks(benchmark::State& state, std::uint64_t run_bytes) {
   state.SetBytesProcessed(state.iterations() * kGathers * static_cast<std::int64_t>(kBytes));
 }
 
-void exchange_rows(benchmark::State& state) { gather_on_two_ranks(state, 0); }
-BENCHMARK(exchange_rows)->UseManualTime()->Unit(benchmark::kMillisecond);
+void exchange_rows(benchmark::State& state, Reach reach) { gather_on_two_ranks(state, 0, reach); }
+BENCHMARK_CAPTURE(exchange_rows, shared, Reach::kNode)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(exchange_rows, messages, Reach::kOwn)->UseManualTime()->Unit(benchmark::kMillisecond);
 
-void exchange_columns(benchmark::State& state) {
-  gather_on_two_ranks(state, static_cast<std::uint64_t>(state.range(0)));
+void exchange_columns(benchmark::State& state, Reach reach) {
+  gather_on_two_ranks(state, static_cast<std::uint64_t>(state.range(0)), reach);
 }
-BENCHMARK(exchange_columns)->UseManualTime()->Unit(benchmark::kMillisecond)->ArgName("run_bytes")->Arg(64)->Arg(2048);
+void runs(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond)->ArgName("run_bytes")->Arg(64)->Arg(2048);
+}
+BENCHMARK_CAPTURE(exchange_columns, shared, Reach::kNode)->Apply(runs);
+BENCHMARK_CAPTURE(exchange_columns, messages, Reach::kOwn)->Apply(runs);
 
 }  // namespace
-}  // namespace cairn::bench
+}  // namespace cairn::micro

@@ -7,7 +7,7 @@
 #include "format/safetensors.hpp"
 #include "shard/model.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 namespace {
 
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
@@ -47,4 +47,4 @@ void parse_header(benchmark::State& state) {
 BENCHMARK(parse_header)->Unit(benchmark::kMillisecond);
 
 }  // namespace
-}  // namespace cairn::bench
+}  // namespace cairn::micro

@@ -14,7 +14,7 @@
 #include "plan/coverage.hpp"
 #include "shard/shard_map.hpp"
 
-namespace cairn::bench {
+namespace cairn::micro {
 namespace {
 
 /// A model on a layout, and the catalog as ranks receive it.
@@ -137,4 +137,4 @@ void plan_places_and_transfers(benchmark::State& state) {
 BENCHMARK(plan_places_and_transfers)->Apply(both);
 
 }  // namespace
-}  // namespace cairn::bench
+}  // namespace cairn::micro

@@ -49,11 +49,12 @@ struct Target : Shard {
 };
 
 struct Options {
-  std::string engine = "auto";                       ///< "auto", "mpiio" or "posix"
+  std::string engine = "auto";                       ///< "auto", "direct", "mpiio" or "posix"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
   std::uint64_t align_bytes = 4096;                  ///< data sections begin on multiples of this
   std::uint64_t block_bytes = 4ULL << 20;            ///< checksum unit
   std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory per rank during save and load
+  std::uint64_t aggregators_per_node = 0;            ///< ranks that write and read; 0: by the file system, else all
   std::map<std::string, std::string> hints;          ///< passed to MPI-IO and recorded
   std::map<std::string, std::string> file_metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
   std::string run_id;                                                     ///< recorded in every manifest
@@ -83,7 +84,8 @@ struct Report {
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;
-  double seconds = 0;  ///< whole call, slowest rank
+  std::string engine_reason;  ///< why it was that one
+  double seconds = 0;         ///< whole call, slowest rank
   bool plan_reused = false;
   std::vector<Phase> phases;
   std::vector<std::string> warnings;

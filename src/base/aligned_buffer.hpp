@@ -1,5 +1,8 @@
-// Uninitialised memory on a 4 KiB boundary, as O_DIRECT and page-sized copies want it.
+// Uninitialised memory on a 4 KiB boundary, as O_DIRECT and page-sized copies want it. Large buffers ask for huge pages:
+// fewer faults when they are first touched, and fewer pages for O_DIRECT to pin.
 #pragma once
+
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -15,9 +18,11 @@ class AlignedBuffer {
   AlignedBuffer() = default;
   explicit AlignedBuffer(std::uint64_t bytes) : size_(bytes) {
     if (bytes == 0) return;
-    data_.reset(
-        static_cast<std::byte*>(std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment)));
+    const std::size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+    const std::size_t room = (bytes + alignment - 1) / alignment * alignment;
+    data_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, room)));
     if (!data_) throw std::bad_alloc();
+    if (alignment == kHugePage) ::madvise(data_.get(), room, MADV_HUGEPAGE);  // advice: it may be refused
   }
   [[nodiscard]] std::span<std::byte> span() { return {data_.get(), size_}; }
   [[nodiscard]] std::span<const std::byte> span() const { return {data_.get(), size_}; }
@@ -25,6 +30,7 @@ class AlignedBuffer {
 
  private:
   static constexpr std::size_t kAlignment = 4096;
+  static constexpr std::size_t kHugePage = 2UL << 20;
   struct Free {
     void operator()(std::byte* data) const { std::free(data); }
   };

@@ -69,7 +69,7 @@ struct Checkpointer::State {
         saver(*communicator, options) {}
 
   [[nodiscard]] checkpoint::ReadOptions read_options() const {
-    return {options.engine, options.memory_budget_bytes, options.hints};
+    return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
   }
   OpenCheckpoint open(std::uint64_t step) {
     return checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
@@ -121,7 +121,8 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
 
   Report report;
   report.directory = opened.directory;
-  report.engine = loader.engine_name();
+  report.engine = loader.engine().name;
+  report.engine_reason = loader.engine().reason;
   report.files = opened.stored.files.size();
   report.tensors = communicator.max(targets.size());
   std::uint64_t bytes = 0;

@@ -123,7 +123,7 @@ class WindowFiller {
 /// The largest number of windows of any worker, known to all without a message.
 std::uint64_t round_count(const plan::ExtentMap& extents, std::uint64_t window_bytes) {
   std::uint64_t rounds = 0;
-  for (int rank = 0; rank < extents.workers(); ++rank) {
+  for (int rank = 0; rank < extents.ranks(); ++rank) {
     const auto windows = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
     rounds = std::max<std::uint64_t>(rounds, windows.size());
   }
@@ -182,12 +182,16 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   std::unique_ptr<plan::ExtentMap> extents;
   comm::agree(communicator, "lay out the files", [&] {
     layout = lay_out(source, options, result.notes);
-    extents = std::make_unique<plan::ExtentMap>(plan::whole_files(file_sizes(layout.stored)), communicator.size(),
-                                                options.write.block_bytes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
+  const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
+  const EngineChoice choice = choose_engine(communicator, wish, destination);
+  extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
+                                                           plan::whole_files(file_sizes(layout.stored)),
+                                                           options.write.block_bytes, choice));
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+  const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, layout, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0, [&] { read_carried(source, layout, content); });
 
@@ -195,13 +199,12 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 4 * format::kDefaultBlockBytes);
   Loader loader(communicator, source, read);
   WindowFiller filler(layout, source, loader);
-  const std::string engine_name = choose_engine(communicator, options.write.engine);
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);
   try {
-    const auto engine = io::make_engine(engine_name, communicator, {options.write.hints});
-    const WriteJob job{layout, *extents, windows, round_count(*extents, budget.window_bytes)};
+    const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
+    const WriteJob job{layout, *extents, windows, buffers, round_count(*extents, budget.window_bytes)};
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
@@ -214,7 +217,8 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   clock.stop();
   Report& report = result.report;
   report.directory = destination;
-  report.engine = engine_name;
+  report.engine = choice.name;
+  report.engine_reason = choice.reason;
   report.tensors = layout.stored.tensors.size();
   report.files = layout.files.size();
   for (const auto& tensor : layout.stored.tensors) {

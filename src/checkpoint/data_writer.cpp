@@ -6,7 +6,6 @@
 #include <cstring>
 #include <string>
 
-#include "base/aligned_buffer.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/window_io.hpp"
@@ -29,13 +28,13 @@ std::uint64_t data_bytes(const plan::FileLayout& layout, const plan::Window& win
 std::vector<io::WriteOp> data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window) {
   std::vector<io::WriteOp> ops;
   if (window.window == nullptr) return ops;
-  std::uint64_t at = 0;
-  for (const plan::Extent& part : window.window->parts) {
+  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
+    const plan::Extent& part = window.window->parts[p];
     const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
     if (begin < part.end) {
-      ops.push_back({part.file, begin, window.buffer.subspan(at + begin - part.begin, part.end - begin)});
+      const std::uint64_t at = window.window->offsets[p] + begin - part.begin;
+      ops.push_back({part.file, begin, window.buffer.subspan(at, part.end - begin)});
     }
-    at += part.end - part.begin;
   }
   return ops;
 }
@@ -58,8 +57,6 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
                               const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
                               PhaseClock& clock) {
   clock.begin("open");
-  base::AlignedBuffer buffer;
-  comm::agree(communicator, "allocate the save's window", [&] { buffer = base::AlignedBuffer(largest(job.windows)); });
   engine.open_for_write(engine_files(directory, job.layout.stored), job.extents);
 
   const std::vector<std::uint64_t> sizes = file_sizes(job.layout.stored);
@@ -72,7 +69,9 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   };
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("writing", job.extents.total_bytes() * round / job.rounds, job.extents.total_bytes());
-    const io::WindowBuffer window = window_of(job.windows, round, buffer);
+    const io::WindowBuffer window = job.buffers.of(job.windows, round);
+    clock.begin("write");
+    engine.finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
     clock.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock.add_bytes(arrived);
@@ -87,13 +86,14 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     clock.begin("checksum");
     add(ops);
     clock.begin("write");
-    engine.write_round(ops);
+    engine.begin_write(ops);
     for (const io::WriteOp& op : ops) clock.add_bytes(op.data.size());
   }
   const std::vector<io::WriteOp> headers = header_ops(job.layout, job.extents.of(communicator.rank()));
   clock.begin("checksum");
   add(headers);
   clock.begin("write");
+  engine.finish_rounds(0);
   engine.write_round(headers);
   clock.begin("fsync");
   report_progress("fsync", job.extents.total_bytes(), job.extents.total_bytes());

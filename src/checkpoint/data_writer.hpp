@@ -27,6 +27,7 @@ struct WriteJob {
   const plan::FileLayout& layout;
   const plan::ExtentMap& extents;
   std::span<const plan::Window> windows;  ///< this rank's
+  const io::WindowPool& buffers;          ///< of the windows
   std::uint64_t rounds = 0;               ///< of all ranks
 };
 

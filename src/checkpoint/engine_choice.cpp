@@ -4,24 +4,106 @@
 
 #include <algorithm>
 
-#include "base/log.hpp"
+#include "base/checked.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "os/file.hpp"
 
 namespace cairn::checkpoint {
+namespace {
 
-std::string choose_engine(comm::Communicator& communicator, const std::string& wanted) {
-  if (wanted != "auto") return wanted;
-  if (comm::native_handle(communicator) == MPI_COMM_NULL) return "posix";
-  comm::prefer_romio();
-  const auto implementation = comm::mpi_io_implementation();
-  if (communicator.max(implementation.loses_write_errors ? 1 : 0) == 0) return "mpiio";
-  base::warn_once(
-      fmt::format("MPI-IO here is {}, which loses write errors: using engine posix instead; set OMPI_MCA_io=romio321 "
-                  "before the program starts to use MPI-IO",
-                  implementation.io_component));
-  return "posix";
+/// More does not make storage faster, but costs memory and, in shared windows, page tables.
+constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
+
+/// On file systems with clients per node: what one client is kept busy with, and no more lock holders than that.
+constexpr std::uint64_t kAggregatorsPerClient = 8;
+
+std::filesystem::path nearest_existing(std::filesystem::path path) {
+  while (!path.empty() && !os::exists(path)) {
+    if (path == path.parent_path()) break;
+    path = path.parent_path();
+  }
+  return path.empty() ? std::filesystem::path(".") : path;
+}
+
+}  // namespace
+
+EngineChoice choose_by_facts(const StorageFacts& facts) {
+  const std::string& type = facts.file_system;
+  const std::string where = fmt::format("{} on {} {}", type, facts.nodes, facts.nodes == 1 ? "node" : "nodes");
+  if (type == "tmpfs" || type == "ramfs") {
+    return {"posix",
+            fmt::format("{} lives in memory: plain writes are one copy, and there is no cache to go past", type)};
+  }
+  if (type == "lustre" || type == "gpfs" || type == "beegfs") {
+    if (facts.has_mpi && facts.unsafe_mpi_io_component.empty()) {
+      return {"mpiio", where + ", a parallel file system: its driver in MPI-IO knows its locks and stripes",
+              kAggregatorsPerClient};
+    }
+    const std::string why = !facts.has_mpi ? "no MPI"
+                                           : fmt::format(
+                                                 "MPI-IO here is {}, which loses write errors; set "
+                                                 "OMPI_MCA_io=romio321 before the program starts to use MPI-IO",
+                                                 facts.unsafe_mpi_io_component);
+    return {"direct", fmt::format("{}, and {}", where, why), kAggregatorsPerClient};
+  }
+  if (type == "nfs") {
+    return {"direct", where + ": O_DIRECT, so that no client writes back a page that it shares with another",
+            kAggregatorsPerClient};
+  }
+  return {"direct", where + ": past the page cache, which is what a durable save waits for"};
+}
+
+EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish,
+                           const std::filesystem::path& path) {
+  StorageFacts facts;
+  facts.has_mpi = comm::native_handle(communicator) != MPI_COMM_NULL;
+  facts.nodes = communicator.sum(communicator.node()->rank() == 0 ? 1 : 0);
+  comm::agree_on_root(communicator, "choose an engine", 0,
+                      [&] { facts.file_system = os::file_system_of(nearest_existing(path)).type; });
+  communicator.share(facts.file_system, 0);
+  EngineChoice choice = choose_by_facts(facts);
+  if (wish.engine != "auto") {
+    choice.name = wish.engine;
+    choice.reason = "asked for";
+  } else if (choice.name == "mpiio") {
+    comm::prefer_romio();
+    const auto implementation = comm::mpi_io_implementation();
+    if (communicator.max(implementation.loses_write_errors ? 1 : 0) != 0) {
+      facts.unsafe_mpi_io_component = implementation.io_component;
+      communicator.share(facts.unsafe_mpi_io_component, 0);
+      if (facts.unsafe_mpi_io_component.empty()) facts.unsafe_mpi_io_component = "not the same on all ranks";
+      choice = choose_by_facts(facts);
+    }
+  }
+  if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
+  return choice;
+}
+
+plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
+                             const EngineChoice& choice) {
+  plan::Deal deal;
+  deal.group_of_file = std::move(group_of_file);
+  if (choice.aggregators_per_node == 0) return {std::move(ranges), communicator.size(), grain_bytes, std::move(deal)};
+  const auto node = communicator.node();
+  const auto place = static_cast<std::uint64_t>(node->rank());
+  const auto size = static_cast<std::uint64_t>(node->size());
+  const std::uint64_t chosen = std::min(choice.aggregators_per_node, size);
+  // Spread over the node: place p is chosen when p * chosen / size steps up there.
+  const bool is_aggregator = place == 0 || place * chosen / size != (place - 1) * chosen / size;
+  std::vector<std::uint64_t> bits(base::ceil_div(static_cast<std::uint64_t>(communicator.size()), 64), 0);
+  const auto rank = static_cast<std::uint64_t>(communicator.rank());
+  if (is_aggregator) bits[rank / 64] |= 1ULL << rank % 64;
+  communicator.all_reduce(bits, comm::ReduceOp::kOr);
+  for (int r = 0; r < communicator.size(); ++r) {
+    const auto bit = static_cast<std::size_t>(r);
+    if ((bits[bit / 64] >> bit % 64 & 1) != 0) deal.ranks.push_back(r);
+  }
+  const auto workers = static_cast<int>(deal.ranks.size());
+  return {std::move(ranges), workers, grain_bytes, std::move(deal)};
 }
 
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
@@ -30,8 +112,9 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold 4 blocks",
                             base::format_size(memory_budget_bytes), base::format_size(block_bytes)));
   }
-  const std::uint64_t window = memory_budget_bytes / 2 / block_bytes * block_bytes;
-  return {window, std::clamp<std::uint64_t>(memory_budget_bytes / 4, 1ULL << 20, 64ULL << 20)};
+  const std::uint64_t window = std::min(memory_budget_bytes / 4, std::max(kLargestWindowBytes, block_bytes));
+  return {window / block_bytes * block_bytes,
+          std::clamp<std::uint64_t>(memory_budget_bytes / 4, 1ULL << 20, 64ULL << 20)};
 }
 
 }  // namespace cairn::checkpoint

@@ -1,23 +1,56 @@
-// Which engine a call uses, decided alike on all ranks.
+// Which engine a call uses, decided alike on all ranks, and how its memory is divided.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.hpp"
+#include "plan/extents.hpp"
 
 namespace cairn::checkpoint {
 
-/// Collective. "auto" is "mpiio" when MPI-IO here reports its errors, else "posix", with a warning that says why. Another
-/// name is taken as it is; throws Error(kUsage) for one that does not exist.
-std::string choose_engine(comm::Communicator& communicator, const std::string& wanted);
+struct EngineChoice {
+  std::string name;
+  std::string reason;  ///< "asked for", or the facts that decided
+  /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
+  std::uint64_t aggregators_per_node = 0;
+};
 
-/// How a budget of extra memory is spent: windows of whole blocks, and buffers of the exchange.
+/// Where files will be, or are.
+struct StorageFacts {
+  std::string file_system;  ///< as os::file_system_of names it
+  std::uint64_t nodes = 1;
+  bool has_mpi = true;                  ///< false for simulated ranks
+  std::string unsafe_mpi_io_component;  ///< MPI-IO loses write errors there; empty when it does not
+};
+
+/// The rule of "auto"; pure. Figures behind it: bench/README.md.
+EngineChoice choose_by_facts(const StorageFacts& facts);
+
+/// What the user asked for.
+struct EngineWish {
+  std::string engine = "auto";
+  std::uint64_t aggregators_per_node = 0;  ///< 0: as many as the rule says
+};
+
+/// Collective. Decided by rank 0's view of `path` (or of the nearest parent that exists). A name other than "auto" is taken
+/// as it is; make_engine throws Error(kUsage) for one that does not exist.
+EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish, const std::filesystem::path& path);
+
+/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says which
+/// (plan::Deal).
+plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
+                             const EngineChoice& choice);
+
+/// How a budget of extra memory is spent: two windows of whole blocks, and buffers of the exchange.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
 };
-/// Throws Error(kUsage) when the budget cannot hold one block and a buffer (4 x block_bytes).
+/// Throws Error(kUsage) when the budget cannot hold two blocks and as much again for buffers (4 x block_bytes).
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes);
 
 }  // namespace cairn::checkpoint

@@ -100,8 +100,9 @@ CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox
 void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::FileBlocks* const> rows,
                   const plan::Window& window, std::span<const std::byte> buffer) {
   const std::uint64_t block_bytes = checkpoint.blocks->block_bytes;
-  std::uint64_t at = 0;
-  for (const plan::Extent& part : window.parts) {
+  for (std::size_t p = 0; p < window.parts.size(); ++p) {
+    const plan::Extent& part = window.parts[p];
+    std::uint64_t at = window.offsets[p];
     for (std::uint64_t begin = part.begin; begin < part.end;) {
       const std::uint64_t block = begin / block_bytes;
       const std::uint64_t end = std::min((block + 1) * block_bytes, part.end);
@@ -125,7 +126,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
     : communicator_(communicator),
       checkpoint_(checkpoint),
       options_(std::move(options)),
-      engine_(choose_engine(communicator, options_.engine)) {}
+      engine_(choose_engine(communicator, {options_.engine, options_.aggregators_per_node}, checkpoint.directory)) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
@@ -146,36 +147,47 @@ void Loader::load(std::span<const WantedBox> wanted) {
     }
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
-  const plan::ExtentMap extents(cells.ranges(), communicator_.size(), grain);
+  const plan::ExtentMap extents =
+      deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(), grain, engine_);
   if (extents.total_bytes() == 0) return clock_.stop();
 
   std::vector<plan::Transfer> transfers;
-  base::AlignedBuffer buffer;
   comm::agree(communicator_, "plan the load",
               [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
-  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, std::move(transfers),
-                        {budget.exchange_bytes});
-  comm::agree(communicator_, "allocate the load's window",
-              [&] { buffer = base::AlignedBuffer(largest(exchange.windows())); });
+  const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
+  const std::uint64_t buffer_bytes = communicator_.max(largest_buffer(windows));
+  if (!buffers_ || buffers_->bytes() < buffer_bytes) {
+    buffers_.reset();
+    buffers_ = std::make_unique<io::WindowPool>(communicator_, buffer_bytes);
+  }
+  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers_,
+                        std::move(transfers), {budget.exchange_bytes});
 
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_, communicator_, {options_.hints});
+  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
+  const auto begin_read = [&](std::uint64_t round) {
+    if (round < exchange.rounds()) engine->begin_read(read_ops(exchange.window(round)));
+  };
+  clock_.begin("read");
+  begin_read(0);
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     report_progress("reading", extents.total_bytes() * round / exchange.rounds(), extents.total_bytes());
-    const io::WindowBuffer window = window_of(exchange.windows(), round, buffer);
+    const io::WindowBuffer window = exchange.window(round);
+    const std::uint64_t bytes = window.window != nullptr ? window.window->bytes : 0;
     clock_.begin("read");
-    engine->read_round(read_ops(window));
-    clock_.add_bytes(window.buffer.size());
+    begin_read(round + 1);  // its buffer was emptied by the round before
+    engine->finish_rounds(round + 1 < exchange.rounds() ? 1 : 0);
+    clock_.add_bytes(bytes);
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {
       if (window.window != nullptr && checkpoint_.blocks)
         check_blocks(checkpoint_, rows, *window.window, window.buffer);
     });
-    if (checkpoint_.blocks) clock_.add_bytes(window.buffer.size());
+    if (checkpoint_.blocks) clock_.add_bytes(bytes);
     clock_.begin("scatter");
-    clock_.add_bytes(exchange.scatter(round, window, memory));
+    clock_.add_bytes(exchange.scatter(round, memory));
   }
   clock_.begin("open");
   engine->close();

@@ -5,12 +5,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "checkpoint/engine_choice.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
 #include "io/engine.hpp"
+#include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
 
@@ -18,6 +21,7 @@ struct ReadOptions {
   std::string engine = "auto";
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
+  std::uint64_t aggregators_per_node = 0;  ///< as in Options
 };
 
 /// `memory`: the box row-major, exactly its bytes.
@@ -37,13 +41,14 @@ class Loader {
 
   /// "read", "verify", "scatter" of all loads so far.
   PhaseClock& clock() { return clock_; }
-  [[nodiscard]] const std::string& engine_name() const { return engine_; }
+  [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  private:
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;
   ReadOptions options_;
-  std::string engine_;
+  EngineChoice engine_;
+  std::unique_ptr<io::WindowPool> buffers_;  ///< kept for the next load
   PhaseClock clock_;
 };
 

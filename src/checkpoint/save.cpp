@@ -91,11 +91,15 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     boxes = local_boxes(std::span<const Source>(state));
     changed = plan_ && plan_->description == describe(state, options_) ? 0 : 1;
   });
+  if (!choice_) {
+    const EngineWish wish{options_.engine, options_.aggregators_per_node};
+    choice_ = std::make_unique<EngineChoice>(choose_engine(communicator_, wish, directory));
+  }
   Report report;
   report.plan_reused = communicator_.max(changed) == 0;
   if (!report.plan_reused) {
     plan_.reset();
-    plan_ = make_save_plan(communicator_, state, boxes, options_);
+    plan_ = make_save_plan(communicator_, state, boxes, {options_, *choice_});
   }
   CommitContent content = make_content(plan_->layout);
   comm::agree_on_root(communicator_, "read the files to carry along", 0,
@@ -104,16 +108,17 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
 
   const CommitTarget target{directory, options_.overwrite, update_latest};
-  report.engine = choose_engine(communicator_, options_.engine);
+  report.engine = choice_->name;
+  report.engine_reason = choice_->reason;
   clock.begin("commit");
   begin_commit(communicator_, target);
   try {
     const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
-    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), plan_->exchange->rounds()};
+    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
+                       plan_->exchange->rounds()};
     content.blocks = write_data(
         communicator_, *engine, partial_directory(directory), job,
-        [&](std::uint64_t round, io::WindowBuffer window) { return plan_->exchange->gather(round, memory, window); },
-        clock);
+        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
     clock.begin("commit");
     content.manifest.has_step = true;
     content.manifest.step = step;

@@ -12,6 +12,7 @@
 
 namespace cairn::checkpoint {
 
+struct EngineChoice;
 struct SavePlan;
 
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
@@ -30,6 +31,7 @@ class Saver {
   comm::Communicator& communicator_;
   Options options_;
   std::unique_ptr<SavePlan> plan_;
+  std::unique_ptr<EngineChoice> choice_;  ///< of the first save
 };
 
 }  // namespace cairn::checkpoint

@@ -9,7 +9,8 @@
 namespace cairn::checkpoint {
 
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
-                                         std::span<const LocalBox> boxes, const Options& options) {
+                                         std::span<const LocalBox> boxes, const SavePlanOptions& how) {
+  const Options& options = how.options;
   auto made = std::make_unique<SavePlan>();
   plan::PackedCatalog catalog = exchange_catalog(communicator, state);
   std::unique_ptr<plan::HfLayout> files;
@@ -25,13 +26,13 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "lay out the files", [&] {
     made->layout = files->without_content(header_bytes);
     made->layout.index_files = std::move(indexes);
-    const auto sizes = file_sizes(made->layout.stored);
-    made->extents =
-        std::make_unique<plan::ExtentMap>(plan::whole_files(sizes), communicator.size(), options.block_bytes);
     budget = split_budget(options.memory_budget_bytes, options.block_bytes);
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });
+  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, files->section_of_files(),
+                                                                 plan::whole_files(file_sizes(made->layout.stored)),
+                                                                 options.block_bytes, how.choice));
   const auto parts = exchange_claims(communicator, files->catalog(), {boxes, tensor_of_shard});
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {
@@ -39,9 +40,12 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
     files.reset();
     transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents);
   });
+  const auto windows =
+      plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
+  made->buffers = std::make_unique<io::WindowPool>(communicator, largest_buffer(windows));
   made->exchange =
       std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
-                                     std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
+                                     *made->buffers, std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
   made->description = describe(state, options);
   return made;
 }

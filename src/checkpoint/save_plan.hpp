@@ -18,14 +18,20 @@ struct SavePlan {
   base::Bytes description;  ///< of this rank, for the comparison with the next save
   plan::FileLayout layout;  ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
   std::unique_ptr<plan::ExtentMap> extents;
-  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout and extents
+  std::unique_ptr<io::WindowPool> buffers;
+  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;  ///< of all tensors
+};
+
+struct SavePlanOptions {
+  const Options& options;
+  const EngineChoice& choice;
 };
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
-                                         std::span<const LocalBox> boxes, const Options& options);
+                                         std::span<const LocalBox> boxes, const SavePlanOptions& how);
 
 }  // namespace cairn::checkpoint

@@ -21,24 +21,18 @@ std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
   return files;
 }
 
-std::uint64_t largest(std::span<const plan::Window> windows) {
+std::uint64_t largest_buffer(std::span<const plan::Window> windows) {
   std::uint64_t bytes = 0;
-  for (const plan::Window& window : windows) bytes = std::max(bytes, window.bytes);
+  for (const plan::Window& window : windows) bytes = std::max(bytes, window.buffer_bytes);
   return bytes;
-}
-
-io::WindowBuffer window_of(std::span<const plan::Window> windows, std::uint64_t round, base::AlignedBuffer& buffer) {
-  if (round >= windows.size()) return {};
-  return {&windows[round], buffer.span().first(windows[round].bytes)};
 }
 
 std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window) {
   std::vector<io::ReadOp> ops;
   if (window.window == nullptr) return ops;
-  std::uint64_t at = 0;
-  for (const plan::Extent& part : window.window->parts) {
-    ops.push_back({part.file, part.begin, window.buffer.subspan(at, part.end - part.begin)});
-    at += part.end - part.begin;
+  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
+    const plan::Extent& part = window.window->parts[p];
+    ops.push_back({part.file, part.begin, window.buffer.subspan(window.window->offsets[p], part.end - part.begin)});
   }
   return ops;
 }

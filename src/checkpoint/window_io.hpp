@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/aligned_buffer.hpp"
 #include "checkpoint/open.hpp"
 #include "format/safetensors.hpp"
 #include "io/engine.hpp"
@@ -21,11 +20,8 @@ std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored);
 std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
                                          const format::StoredCheckpoint& stored);
 
-/// Bytes of the largest window.
-std::uint64_t largest(std::span<const plan::Window> windows);
-
-/// Window number `round` at the front of `buffer`; no window when the rank has fewer.
-io::WindowBuffer window_of(std::span<const plan::Window> windows, std::uint64_t round, base::AlignedBuffer& buffer);
+/// Bytes that the largest of the windows needs in its buffer.
+std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
 std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window);
 

@@ -38,10 +38,9 @@ WindowIndex::WindowIndex(const plan::FileLayout& layout) : layout_(layout) {
 std::vector<WindowRegion> WindowIndex::regions(const io::WindowBuffer& window) const {
   std::vector<WindowRegion> out;
   if (window.window == nullptr) return out;
-  std::uint64_t at = 0;
-  for (const plan::Extent& part : window.window->parts) {
-    add_regions(part, window.buffer.subspan(at, part.end - part.begin), out);
-    at += part.end - part.begin;
+  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
+    const plan::Extent& part = window.window->parts[p];
+    add_regions(part, window.buffer.subspan(window.window->offsets[p], part.end - part.begin), out);
   }
   return out;
 }

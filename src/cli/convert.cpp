@@ -30,7 +30,8 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   checkpoint::ConvertOptions options;
   options.write = command.write;
   options.write.hints = parse_hints(command.hints);
-  options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints};
+  options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints,
+                  command.write.aggregators_per_node};
   options.shards = command.to == "shards";
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
@@ -52,6 +53,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
   document["files"] = report.files;
   document["size_bytes"] = report.bytes;
   document["engine"] = report.engine;
+  document["engine_reason"] = report.engine_reason;
   document["seconds_max"] = report.seconds;
   std::vector<std::string> notes = source.notes;
   notes.insert(notes.end(), converted.notes.begin(), converted.notes.end());
@@ -75,10 +77,11 @@ int run_convert(Context& context, const ConvertCommand& command) {
   for (const std::string& note : source.notes) context.output.line("note: " + one_line(note));
   for (const std::string& note : converted.notes) context.output.line("note: " + one_line(note));
   for (const std::string& warning : report.warnings) base::warn_once(warning);
+  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
-  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {} (engine {})",
-                                  group_digits(report.tensors), base::format_size(report.bytes), report.files,
-                                  base::printable(report.directory.string()), report.engine));
+  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {}", group_digits(report.tensors),
+                                  base::format_size(report.bytes), report.files,
+                                  base::printable(report.directory.string())));
   return kExitGood;
 }
 

@@ -115,6 +115,7 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
                                     {"element", verdict.first->element}};
   }
   document["engine"] = report.engine;
+  document["engine_reason"] = report.engine_reason;
   document["seconds_max"] = report.seconds;
   document["phases"] = phases_json(report.phases);
   print_json(output, document);
@@ -122,10 +123,10 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
 
 void print_text(Context& context, const Report& report, const Verdict& verdict, const std::string& layout) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
+  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
-  context.output.line(fmt::format("loaded {} on {} ranks in layout {} (engine {})",
-                                  base::printable(report.directory.string()), context.communicator.size(),
-                                  base::printable(layout), report.engine));
+  context.output.line(fmt::format("loaded {} on {} ranks in layout {}", base::printable(report.directory.string()),
+                                  context.communicator.size(), base::printable(layout)));
   if (verdict.first) return;
   context.output.line(fmt::format("{} tensors, {} bytes equal bit for bit", group_digits(verdict.tensors),
                                   group_digits(verdict.bytes)));

@@ -68,6 +68,7 @@ void print_document(Output& output, const Report& report, const DemoState& state
   document["files"] = report.files;
   document["size_bytes"] = state.bytes;
   document["engine"] = report.engine;
+  document["engine_reason"] = report.engine_reason;
   document["seconds_max"] = report.seconds;
   document["phases"] = phases_json(report.phases);
   print_json(output, document);
@@ -101,12 +102,12 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   }
   for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
   for (const std::string& warning : report.warnings) base::warn_once(warning);
+  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, state.bytes));
-  context.output.line(
-      fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {} (engine {})",
-                  group_digits(state.tensors.size()), group_digits(state.bytes), base::format_size(state.bytes),
-                  context.communicator.size(), base::printable(layout), report.files,
-                  base::printable(report.directory.string()), report.engine));
+  context.output.line(fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {}",
+                                  group_digits(state.tensors.size()), group_digits(state.bytes),
+                                  base::format_size(state.bytes), context.communicator.size(), base::printable(layout),
+                                  report.files, base::printable(report.directory.string())));
   return kExitGood;
 }
 

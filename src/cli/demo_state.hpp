@@ -1,69 +1,22 @@
-// The training state of the demonstration: the tensors of a real model, and what one rank holds of them in one block of
-// memory.
+// The made-up training state (bench/demo_state.hpp) as the command line names it: by a model's name or its config.json.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <vector>
 
+#include "bench/demo_state.hpp"
 #include "comm/communicator.hpp"
-#include "shard/model.hpp"
-#include "shard/shard_map.hpp"
 
 namespace cairn::cli {
 
-/// Weights (as the model has them), F32 master weights and two F32 Adam moments of every parameter.
-struct DemoState {
-  shard::Model model;
-  std::string config;                 ///< config.json text, with the number of layers that the state has
-  std::vector<std::string> sections;  ///< sections[i] is the section of tensors[i]
-  std::vector<shard::TensorSpec> tensors;
-  std::uint64_t bytes = 0;
-};
-
-/// Throws as shard::model_by_name.
-DemoState demo_state_by_name(const std::string& model_name, std::optional<std::uint64_t> layers);
-
-/// The state that the config.json text describes. Throws as shard::model_from_config.
-DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers);
+using bench::demo_state_by_name;
+using bench::demo_state_of_config;
+using bench::DemoState;
+using bench::HeldState;
 
 /// Collective: by name, or by the config.json of a "@file" argument.
 DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
                      std::optional<std::uint64_t> layers);
-
-/// One rank's part of the state: every box in one allocation. Rank-local.
-class HeldState {
- public:
-  /// `state` must outlive the object. The memory is not initialised.
-  HeldState(const DemoState& state, const shard::ShardMap& map, int rank);
-
-  void fill();
-
-  struct Difference {
-    std::uint32_t tensor = 0;
-    std::uint64_t element = 0;  ///< flat index in the whole tensor
-  };
-  struct Comparison {
-    std::vector<std::uint32_t> tensors;  ///< compared, ascending: those of which the rank holds at least one element
-    std::uint64_t bytes = 0;
-    std::optional<Difference> first;  ///< lowest by (tensor, box)
-  };
-  /// Compares every byte of every box with what fill() writes; the counts are of what was really compared.
-  [[nodiscard]] Comparison compare() const;
-
-  [[nodiscard]] const std::vector<shard::HeldTensor>& held() const { return held_; }
-  [[nodiscard]] std::span<std::byte> memory_of(std::size_t held_index);
-  [[nodiscard]] std::uint64_t bytes() const { return begins_.back(); }
-
- private:
-  const DemoState& state_;
-  std::vector<shard::HeldTensor> held_;
-  std::vector<std::uint64_t> begins_;  // of held_[i] in memory_; one more at the end
-  std::unique_ptr<std::byte[]> memory_;
-};
 
 }  // namespace cairn::cli

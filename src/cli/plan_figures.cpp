@@ -1,6 +1,7 @@
 #include "cli/plan_figures.hpp"
 
 #include <functional>
+#include <set>
 
 #include "base/checked.hpp"
 
@@ -86,17 +87,13 @@ StripeFigures stripes_of(const PlanWorld& world, std::uint64_t stripe_bytes) {
   StripeFigures out;
   out.stripe_bytes = stripe_bytes;
   for (const auto& file : world.layout().files) out.stripes += base::ceil_div(file.size_bytes, stripe_bytes);
-  std::pair<std::uint32_t, std::uint64_t> last{0, 0};
-  bool has_last = false;
+  std::set<std::pair<std::uint32_t, std::uint64_t>> shared;
   for (int rank = 0; rank < world.ranks(); ++rank) {
     for (const plan::Extent& extent : world.extents().of(rank)) {
-      if (extent.begin % stripe_bytes == 0) continue;
-      const std::pair stripe{extent.file, extent.begin / stripe_bytes};
-      if (!has_last || stripe != last) ++out.stripes_shared;
-      last = stripe;
-      has_last = true;
+      if (extent.begin % stripe_bytes != 0) shared.emplace(extent.file, extent.begin / stripe_bytes);
     }
   }
+  out.stripes_shared = shared.size();
   return out;
 }
 

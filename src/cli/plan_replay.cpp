@@ -112,7 +112,7 @@ class Replay {
     measure("files", [&] {
       layout_ = files_->without_content(header_bytes);
       layout_.index_files = std::move(indexes);
-      extents_.emplace(plan::whole_files(checkpoint::file_sizes(layout_.stored)), world_.ranks(), options.block_bytes);
+      extents_.emplace(deal_to_all(*files_, layout_, world_.ranks(), options.block_bytes));
       mail_ = {};
     });
   }

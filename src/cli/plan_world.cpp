@@ -54,6 +54,11 @@ checkpoint::Mail records_of(const std::vector<plan::Transfer>& transfers, int ra
   return mail;
 }
 
+plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
+                            std::uint64_t block_bytes) {
+  return {plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks, block_bytes, {{}, files.section_of_files()}};
+}
+
 PlanWorld::PlanWorld(const PlanInput& input)
     : input_(input), ranks_(input.map.layout().world_size()), messages_(ranks_), traffic_(index(ranks_)) {
   exchange_catalog();
@@ -116,8 +121,7 @@ void PlanWorld::lay_out() {
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     files_->add_file(layout_, file, files_->header_of(file));
   }
-  extents_ = std::make_unique<plan::ExtentMap>(plan::whole_files(checkpoint::file_sizes(layout_.stored)), ranks_,
-                                               options.block_bytes);
+  extents_ = std::make_unique<plan::ExtentMap>(deal_to_all(*files_, layout_, ranks_, options.block_bytes));
 }
 
 void PlanWorld::exchange_claims() {

@@ -100,6 +100,11 @@ class PlanWorld {
   std::vector<RankTraffic> traffic_;
 };
 
+/// The bytes of all files dealt to all ranks, section by section, as a save does on a file system that wants no fewer
+/// writers.
+plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
+                            std::uint64_t block_bytes);
+
 /// Transfer records of a rank, to the owners of the extents.
 checkpoint::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks);
 

@@ -65,6 +65,9 @@ class Communicator {
   /// Collective over the ranks [first, last] only (others must not call): a communicator of just them.
   virtual std::unique_ptr<Communicator> subgroup(int first, int last, int tag) = 0;
 
+  /// Collective: a communicator of the ranks that run on this rank's node, in the order of their ranks here.
+  virtual std::unique_ptr<Communicator> node() = 0;
+
   // Conveniences on top of the above. Collective.
   std::uint64_t sum(std::uint64_t value);
   std::uint64_t max(std::uint64_t value);

@@ -134,6 +134,12 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
   return own(created);
 }
 
+std::unique_ptr<Communicator> MpiCommunicator::node() {
+  MPI_Comm created = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &created), "MPI_Comm_split_type");
+  return own(created);
+}
+
 }  // namespace internal
 
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent) {

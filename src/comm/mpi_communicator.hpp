@@ -30,6 +30,7 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Request> receive(std::span<std::byte> data, int from, int tag) override;
   std::unique_ptr<Communicator> duplicate() override;
   std::unique_ptr<Communicator> subgroup(int first, int last, int tag) override;
+  std::unique_ptr<Communicator> node() override;
 
  private:
   /// Collective: allocates by `allocate` on this rank; throws on all ranks when it failed on any. The largest of each of

@@ -233,7 +233,19 @@ class SimulatedCommunicator final : public Communicator {
     return created;
   }
 
+  std::unique_ptr<Communicator> node() override {
+    int first = rank_;
+    int last = rank_;
+    while (first > 0 && node_of(first - 1) == node_of(rank_)) --first;
+    while (last + 1 < size() && node_of(last + 1) == node_of(rank_)) ++last;
+    return subgroup(first, last, 0);
+  }
+
  private:
+  [[nodiscard]] int node_of(int rank) const {
+    return group_->members[static_cast<std::size_t>(rank)] / world_->ranks_per_node;
+  }
+
   /// The n-th communicator made in the same way from this one is the same group on all its ranks.
   std::unique_ptr<Communicator> derived(const std::string& name, const std::vector<int>& members, int rank) {
     const int number = derived_count_[name]++;
@@ -348,9 +360,10 @@ std::exception_ptr choose(const World& world, const std::vector<std::exception_p
 
 }  // namespace
 
-void run_simulated(int ranks, const std::function<void(Communicator&)>& body) {
+void run_simulated(int ranks, const std::function<void(Communicator&)>& body, int ranks_per_node) {
   if (ranks < 1) throw Error(ErrorKind::kInternal, fmt::format("{} simulated ranks", ranks));
   const auto world = std::make_shared<World>(ranks);
+  world->ranks_per_node = ranks_per_node > 0 ? ranks_per_node : ranks;
   std::vector<int> members;
   for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
   const auto everybody = world->group("world", members);

@@ -9,6 +9,8 @@ namespace cairn::comm {
 
 /// Runs `body(communicator)` on `ranks` threads and joins them. What the lowest throwing rank threw is thrown again. A
 /// rank that waits for one that has ended or thrown gets Error(kInternal) instead of waiting for ever.
-void run_simulated(int ranks, const std::function<void(Communicator&)>& body);
+///
+/// Ranks live on nodes of `ranks_per_node` (0: all on one), the last of which may have fewer.
+void run_simulated(int ranks, const std::function<void(Communicator&)>& body, int ranks_per_node = 0);
 
 }  // namespace cairn::comm

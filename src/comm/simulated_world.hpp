@@ -69,6 +69,7 @@ class World {
   explicit World(int ranks);
 
   std::mutex mutex;
+  int ranks_per_node = 1;  ///< set before the ranks begin
 
   // All of these: with the mutex held.
   std::shared_ptr<Group> group(const std::string& name, const std::vector<int>& members);

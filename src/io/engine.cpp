@@ -3,6 +3,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "io/direct_engine.hpp"
 #include "io/memory_engine.hpp"
 #include "io/mpiio_engine.hpp"
 #include "io/posix_engine.hpp"
@@ -11,9 +12,11 @@ namespace cairn::io {
 
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
+  if (name == "direct") return std::make_unique<DirectEngine>(communicator, options);
   if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
-  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'mpiio', 'posix' and 'memory'");
+  throw Error(ErrorKind::kUsage,
+              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix' and 'memory'");
 }
 
 }  // namespace cairn::io

@@ -1,7 +1,8 @@
 // How extents reach storage. One interface; src/io/README.md says what each engine is for.
 //
-// Life of a write: open_for_write (files are created and pre-sized), write_round any number of times, sync, close. Of a
-// read: open_for_read, read_round or read, close. Calls marked collective are made by all ranks of the communicator in
+// Life of a write: open_for_write (files are created and pre-sized), rounds of writes, sync, close. Of a read:
+// open_for_read, rounds of reads, close. A round is one call (write_round), or begins with begin_write and ends with
+// finish_rounds, so that the caller can fill the next window meanwhile. Calls marked collective are made by all ranks of the communicator in
 // the same order; each ends in an agreement, so that either all ranks go on or all throw the same Error. After an Error
 // the engine has closed its files and can only be destroyed; what it wrote stays and is worthless. Who gives up for
 // another reason calls close() on all ranks: a destructor cannot close files that ranks have open together.
@@ -58,6 +59,14 @@ class Engine {
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
+  /// As write_round and read_round, but may return while the bytes are on their way: data must live, and not be touched,
+  /// until finish_rounds says so or the engine is destroyed. An engine that cannot do that does the round here.
+  virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
+  virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
+  /// Collective: returns when at most `unfinished` of the rounds that began last are unfinished, or throws what an earlier
+  /// one met.
+  virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
+
   /// Collective: everything written is on storage when it returns, and every file has its size (read back).
   virtual void sync() = 0;
   /// Collective.
@@ -71,9 +80,10 @@ using Hints = std::map<std::string, std::string>;
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
+  std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
 };
 
-/// "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
+/// "direct"; "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 

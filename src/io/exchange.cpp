@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/checked.hpp"
@@ -34,10 +35,6 @@ void check_transfer(const plan::Transfer& transfer, const format::StoredCheckpoi
           describe(transfer) + " names a rank that does not exist");
 }
 
-std::vector<plan::Extent> extents_of(const plan::ExtentMap& extents, int rank) {
-  return rank < extents.workers() ? extents.of(rank) : std::vector<plan::Extent>{};
-}
-
 /// Place of a pair in every round: in each step a rank has one partner per direction (exchange_schedule.hpp).
 int step_of(int memory_rank, int extent_rank, int ranks) { return (extent_rank - memory_rank + ranks) % ranks; }
 
@@ -60,48 +57,54 @@ std::vector<std::uint64_t> memory_sizes(std::span<const plan::Transfer> transfer
 struct Exchange::State {
   std::uint64_t slot_bytes = 0;
   std::vector<std::uint64_t> memory_bytes;  // what each local memory box must have
-  Schedule memory_side;                     // this rank's memory, other ranks' windows
-  Schedule extent_side;                     // this rank's windows, other ranks' memory
-  Schedule own;                             // this rank's memory, this rank's windows
+  Schedule memory_side;                     // this rank's memory, windows of ranks that it cannot reach
+  Schedule extent_side;                     // this rank's windows, memory of ranks that it cannot reach
+  Schedule local;                           // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena extent_slots;
 
   void schedule(std::span<const plan::Transfer> mine, std::span<const plan::Transfer> arriving,
-                const format::StoredCheckpoint& stored, const std::function<WindowIndex(int)>& windows_of, int rank);
+                const format::StoredCheckpoint& stored, const std::function<WindowIndex(int)>& windows_of,
+                const WindowPool& pool);
   template <class Buffer>
   void check_memory(std::span<const Buffer> memory) const;
-  void check_window(const std::vector<plan::Window>& windows, std::uint64_t round, const WindowBuffer& window) const;
 };
 
 void Exchange::State::schedule(std::span<const plan::Transfer> mine, std::span<const plan::Transfer> arriving,
                                const format::StoredCheckpoint& stored,
-                               const std::function<WindowIndex(int)>& windows_of, int rank) {
+                               const std::function<WindowIndex(int)>& windows_of, const WindowPool& pool) {
   for (std::size_t first = 0; first < mine.size();) {
     const int peer = mine[first].extent_rank;
     const WindowIndex windows = windows_of(peer);
     for (; first < mine.size() && mine[first].extent_rank == peer; ++first) {
-      (peer == rank ? own : memory_side).add(mine[first], stored, windows, peer);
+      (pool.reaches(peer) ? local : memory_side).add(mine[first], stored, windows, peer);
     }
   }
-  const WindowIndex windows = windows_of(rank);
+  std::optional<WindowIndex> own_windows;
   for (const plan::Transfer& transfer : arriving) {
-    if (transfer.memory_rank != rank) extent_side.add(transfer, stored, windows, transfer.memory_rank);
+    if (pool.reaches(transfer.memory_rank)) continue;
+    if (!own_windows) own_windows = windows_of(transfer.extent_rank);
+    extent_side.add(transfer, stored, *own_windows, transfer.memory_rank);
   }
   memory_side.finish();
   extent_side.finish();
-  own.finish();
+  local.finish();
 }
 
 Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpoint& stored,
-                   const plan::ExtentMap& extents, std::uint64_t window_bytes, std::vector<plan::Transfer> mine,
-                   ExchangeOptions options)
-    : communicator_(communicator), state_(std::make_unique<State>()) {
+                   const plan::ExtentMap& extents, std::uint64_t window_bytes, WindowPool& pool,
+                   std::vector<plan::Transfer> mine, ExchangeOptions options)
+    : communicator_(communicator), pool_(pool), state_(std::make_unique<State>()) {
   const int rank = communicator.rank();
   const int ranks = communicator.size();
   std::vector<base::Bytes> outgoing(static_cast<std::size_t>(ranks));
   comm::agree(communicator, "exchange: describe transfers", [&] {
-    require(extents.workers() <= ranks, "more extent owners than ranks");
-    windows_ = plan::cut_windows(extents_of(extents, rank), window_bytes, extents.grain_bytes());
+    require(extents.ranks() <= ranks, "more extent owners than ranks");
+    windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
+    for (const plan::Window& window : windows_) {
+      require(window.buffer_bytes <= pool.bytes(), "a window of " + std::to_string(window.buffer_bytes) +
+                                                       " bytes and a buffer of " + std::to_string(pool.bytes()));
+    }
     for (const plan::Transfer& transfer : mine) {
       check_transfer(transfer, stored, ranks);
       require(transfer.memory_rank == rank, describe(transfer) + " is not of this rank's memory");
@@ -127,12 +130,12 @@ Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpo
       }
     }
     const auto windows_of = [&](int peer) {
-      return WindowIndex(plan::cut_windows(extents_of(extents, peer), window_bytes, extents.grain_bytes()));
+      return WindowIndex(plan::cut_windows(extents.of(peer), window_bytes, extents.grain_bytes()));
     };
     State& state = *state_;
     state.memory_bytes = memory_sizes(mine, stored);
-    state.memory_side = state.extent_side = state.own = Schedule(rounds_);
-    state.schedule(mine, arriving, stored, windows_of, rank);
+    state.memory_side = state.extent_side = state.local = Schedule(rounds_);
+    state.schedule(mine, arriving, stored, windows_of, pool);
     // Half of the budget per direction, at least two slots each, so that packing and travelling overlap.
     state.slot_bytes = std::min(options.buffer_bytes / 4, kLargestSlotBytes);
     const std::uint64_t slots = options.buffer_bytes / 2 / state.slot_bytes;
@@ -153,60 +156,51 @@ void Exchange::State::check_memory(std::span<const Buffer> memory) const {
   }
 }
 
-void Exchange::State::check_window(const std::vector<plan::Window>& windows, std::uint64_t round,
-                                   const WindowBuffer& window) const {
-  const std::uint64_t expected = round < windows.size() ? windows[round].bytes : 0;
-  const std::uint64_t given = window.window != nullptr ? window.window->bytes : 0;
-  require(given == expected && window.buffer.size() >= expected,
-          "round " + std::to_string(round) + " needs a window of " + std::to_string(expected) +
-              " bytes and was given " + std::to_string(given) + " bytes in a buffer of " +
-              std::to_string(window.buffer.size()));
-}
-
-std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<const std::byte>> memory,
-                               WindowBuffer window) {
+std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<const std::byte>> memory) {
   State& state = *state_;
   if (round == 0) comm::agree(communicator_, "gather", [&] { state.check_memory(memory); });
-  state.check_window(windows_, round, window);
+  pool_.reset_arrived(round);
+  pool_.barrier();  // from here on the others may write into this rank's window
   std::vector<const std::byte*> bases;
-  bases.reserve(memory.size());
-  for (const auto& box : memory) bases.push_back(box.data());
-
+  std::vector<std::byte*> local_bases;
+  for (const auto& box : memory) {
+    bases.push_back(box.data());
+    local_bases.push_back(const_cast<std::byte*>(box.data()));  // read only: LocalCopy::kToWindows
+  }
+  const std::vector<std::byte*> windows = pool_.buffers(round);
+  std::byte* const own_window = windows[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
-  const Side<std::byte*> to_window{
-      state.extent_side.routes(), state.extent_side.items(round), {}, window.buffer.data()};
-  const Side<const std::byte*> own_memory{state.own.routes(), state.own.items(round), bases};
-  const Side<std::byte*> own_window{state.own.routes(), state.own.items(round), {}, window.buffer.data()};
+  const Side<std::byte*> to_window{state.extent_side.routes(), state.extent_side.items(round), {}, own_window};
   Lane<const std::byte*> outgoing(communicator_, from_memory, state.memory_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_window, state.extent_slots, state.slot_bytes);
-  SelfCopy own(own_window, own_memory);
-  run_messages(outgoing, incoming, own);
-  const std::uint64_t arrived = incoming.completed_bytes() + own.copied_bytes();
-  require(arrived == state.extent_side.bytes(round) + state.own.bytes(round), "bytes are missing after a gather");
-  return arrived;
+  LocalCopy local(LocalCopy::Direction::kToWindows, state.local.routes(), state.local.items(round), local_bases,
+                  windows);
+  run_messages(outgoing, incoming, local);
+  for (const Item& item : state.local.items(round)) {
+    pool_.add_arrived(state.local.routes()[item.route].peer, round, item.bytes);
+  }
+  pool_.barrier();  // all bytes of the node are there
+  require(incoming.completed_bytes() == state.extent_side.bytes(round), "bytes are missing after a gather");
+  return incoming.completed_bytes() + pool_.arrived(round);
 }
 
-std::uint64_t Exchange::scatter(std::uint64_t round, WindowBuffer window,
-                                std::span<const std::span<std::byte>> memory) {
+std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const std::span<std::byte>> memory) {
   State& state = *state_;
   if (round == 0) comm::agree(communicator_, "scatter", [&] { state.check_memory(memory); });
-  state.check_window(windows_, round, window);
+  pool_.barrier();  // all windows of the node are filled
   std::vector<std::byte*> bases;
-  bases.reserve(memory.size());
   for (const auto& box : memory) bases.push_back(box.data());
-
-  const std::byte* window_bytes = window.buffer.data();
-  const Side<const std::byte*> from_window{
-      state.extent_side.routes(), state.extent_side.items(round), {}, window_bytes};
+  const std::vector<std::byte*> windows = pool_.buffers(round);
+  const std::byte* const own_window = windows[static_cast<std::size_t>(communicator_.rank())];
+  const Side<const std::byte*> from_window{state.extent_side.routes(), state.extent_side.items(round), {}, own_window};
   const Side<std::byte*> to_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
-  const Side<const std::byte*> own_window{state.own.routes(), state.own.items(round), {}, window_bytes};
-  const Side<std::byte*> own_memory{state.own.routes(), state.own.items(round), bases};
   Lane<const std::byte*> outgoing(communicator_, from_window, state.extent_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_memory, state.memory_slots, state.slot_bytes);
-  SelfCopy own(own_memory, own_window);
-  run_messages(outgoing, incoming, own);
-  const std::uint64_t arrived = incoming.completed_bytes() + own.copied_bytes();
-  require(arrived == state.memory_side.bytes(round) + state.own.bytes(round), "bytes are missing after a scatter");
+  LocalCopy local(LocalCopy::Direction::kToMemory, state.local.routes(), state.local.items(round), bases, windows);
+  run_messages(outgoing, incoming, local);
+  pool_.barrier();  // nobody reads this rank's window any more
+  const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();
+  require(arrived == state.memory_side.bytes(round) + state.local.bytes(round), "bytes are missing after a scatter");
   return arrived;
 }
 

@@ -18,7 +18,7 @@ constexpr std::size_t kInFlightPerLane = 64;
 /// and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
-constexpr std::uint64_t kSelfPieceBytes = 1ULL << 20;
+constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 constexpr int kIdlePolls = 50;
 constexpr std::chrono::microseconds kIdleSleep{20};
 
@@ -179,16 +179,28 @@ void Lane<Pointer>::complete(InFlight& flight) {
 template class Lane<const std::byte*>;
 template class Lane<std::byte*>;
 
-void SelfCopy::copy_some() {
-  std::uint64_t budget = kSelfPieceBytes;
-  while (budget > 0 && !done()) {
-    const Item& item = to_.items[item_];
-    const std::uint64_t bytes = std::min(budget, item.bytes - offset_);
-    RunCursor cursor(to_.routes[item.route].geometry, item.first + offset_, bytes);
-    while (!cursor.done()) {
-      const RunBatch batch = cursor.next();
-      copy_runs(locate(to_, item, batch), locate(from_, item, batch), batch.length_bytes, batch.count);
+void LocalCopy::copy(const Item& item, std::uint64_t bytes) const {
+  const Route& route = routes_[item.route];
+  std::byte* const window = windows_[static_cast<std::size_t>(route.peer)];
+  RunCursor cursor(route.geometry, item.first + offset_, bytes);
+  while (!cursor.done()) {
+    const RunBatch batch = cursor.next();
+    std::byte* const in_window = window + (batch.file_offset + item.window_shift);
+    std::byte* const in_memory = memory_[route.local] + batch.memory_offset;
+    if (direction_ == Direction::kToWindows) {
+      copy_runs({in_window, batch.file_stride}, {in_memory, batch.memory_stride}, batch.length_bytes, batch.count);
+    } else {
+      copy_runs({in_memory, batch.memory_stride}, {in_window, batch.file_stride}, batch.length_bytes, batch.count);
     }
+  }
+}
+
+void LocalCopy::copy_some() {
+  std::uint64_t budget = kLocalPieceBytes;
+  while (budget > 0 && !done()) {
+    const Item& item = items_[item_];
+    const std::uint64_t bytes = std::min(budget, item.bytes - offset_);
+    copy(item, bytes);
     budget -= bytes;
     offset_ += bytes;
     copied_bytes_ += bytes;
@@ -199,15 +211,15 @@ void SelfCopy::copy_some() {
   }
 }
 
-void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, SelfCopy& own) {
+void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, LocalCopy& local) {
   int idle_polls = 0;
-  while (!(incoming.all_posted() && outgoing.all_posted() && own.done())) {
+  while (!(incoming.all_posted() && outgoing.all_posted() && local.done())) {
     const bool received = incoming.poll();
     const bool sent = outgoing.poll();
     if (received || sent) {
       idle_polls = 0;
-    } else if (!own.done()) {
-      own.copy_some();
+    } else if (!local.done()) {
+      local.copy_some();
     } else if (++idle_polls > kIdlePolls) {
       std::this_thread::sleep_for(
           kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields

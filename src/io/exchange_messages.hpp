@@ -101,24 +101,35 @@ class Lane {
 extern template class Lane<const std::byte*>;
 extern template class Lane<std::byte*>;
 
-/// This rank's own bytes, memory to window or back, in bounded pieces between the messages.
-class SelfCopy {
+/// The bytes that need no message: between this rank's memory and the windows that it can address, its own and those of
+/// other ranks of the node, in bounded pieces between the messages.
+class LocalCopy {
  public:
-  /// Both sides have the same items.
-  SelfCopy(const Side<std::byte*>& to, const Side<const std::byte*>& from) : to_(to), from_(from) {}
-  [[nodiscard]] bool done() const { return item_ == to_.items.size(); }
+  enum class Direction { kToWindows, kToMemory };
+
+  /// `windows[r]` is the window of rank r in this round (of those that items go to); `memory[l]` a local memory box, not
+  /// written to when the direction is kToWindows. All must outlive the object.
+  LocalCopy(Direction direction, std::span<const Route> routes, std::span<const Item> items,
+            std::span<std::byte* const> memory, std::span<std::byte* const> windows)
+      : direction_(direction), routes_(routes), items_(items), memory_(memory), windows_(windows) {}
+  [[nodiscard]] bool done() const { return item_ == items_.size(); }
   void copy_some();
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
 
  private:
-  const Side<std::byte*>& to_;
-  const Side<const std::byte*>& from_;
+  void copy(const Item& item, std::uint64_t bytes) const;
+
+  Direction direction_;
+  std::span<const Route> routes_;
+  std::span<const Item> items_;
+  std::span<std::byte* const> memory_;
+  std::span<std::byte* const> windows_;
   std::size_t item_ = 0;
   std::uint64_t offset_ = 0;
   std::uint64_t copied_bytes_ = 0;
 };
 
 /// Runs a round to its end.
-void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, SelfCopy& own);
+void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, LocalCopy& local);
 
 }  // namespace cairn::io

@@ -11,10 +11,10 @@ namespace cairn::io {
 
 WindowIndex::WindowIndex(std::span<const plan::Window> windows) {
   for (std::size_t w = 0; w < windows.size(); ++w) {
-    std::uint64_t at = 0;
-    for (const plan::Extent& part : windows[w].parts) {
-      parts_.push_back({part.file, base::narrow<std::uint32_t>(w, "window number"), part.begin, part.end, at});
-      at += part.end - part.begin;
+    for (std::size_t p = 0; p < windows[w].parts.size(); ++p) {
+      const plan::Extent& part = windows[w].parts[p];
+      parts_.push_back(
+          {part.file, base::narrow<std::uint32_t>(w, "window number"), part.begin, part.end, windows[w].offsets[p]});
     }
   }
 }

@@ -1,13 +1,13 @@
 // Which files a rank takes part in, and in which order it goes through them. Pure: a function of the extent map.
 //
-// The workers of a file are consecutive ranks, and since shares of files follow one another, the files that several ranks
-// share form a chain: each has at most one rank in common with the next. Every rank goes through its files by turn, and
-// by number inside a turn:
+// The workers of a file follow one another, and since shares of files do so too, the files of a group (plan/extents.hpp)
+// that several ranks share form a chain: each has at most one rank in common with the next. Every rank goes through its
+// files by turn, and by number inside a turn:
 //   turn 0: shared files number 0, 2, 4 ... of the chain     turn 1: shared files number 1, 3, 5 ...
 //   turn 2: files of this rank alone
 // No deadlock: (turn, file) is one total order for all ranks. Of the files that any rank waits in, take the first: its
 // members can only wait in files before it, of which there is none, so all of them come. No chain of waiting either:
-// files of one turn have no rank in common, so a rank waits for at most one other file. (In plain ascending order every
+// files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In plain ascending order every
 // file would wait for the one before it, from rank 0 to the last.)
 #pragma once
 

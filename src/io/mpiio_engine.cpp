@@ -13,6 +13,7 @@
 #include "comm/agree.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
+#include "os/striping.hpp"
 
 namespace cairn::io {
 namespace {
@@ -99,9 +100,10 @@ void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::Exten
 
 /// Never MPI_File_preallocate, which writes zeros from one rank and hides ENOSPC under OMPIO.
 void MpiioEngine::create_files() {
+  const os::Striping striping = os::striping_of_hints(options_.hints);
   for (const std::uint32_t number : kept_) {
     const EngineFile& file = files_[number];
-    os::File created(file.path, os::OpenMode::kCreateNew);
+    os::File created = os::create_striped(file.path, striping);
     created.set_size(file.size_bytes);
     if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
     const auto member =

@@ -130,6 +130,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Failure& failure) 
   if (moved != static_cast<MPI_Count>(expected)) {
     fail("MPI reported success, but moved " + std::to_string(moved) + " of " + std::to_string(expected) + " bytes");
   }
+  if constexpr (kIsWrite<Op>) member.own.start_writeback(piece.offset, expected);
 }
 
 }  // namespace cairn::io

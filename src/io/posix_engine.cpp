@@ -36,12 +36,12 @@ void PosixEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   descriptors_.resize(mine_.size());
 }
 
-os::File& PosixEngine::descriptor_of(std::uint32_t file) {
+std::size_t PosixEngine::place_of(std::uint32_t file) const {
   const auto at = std::lower_bound(mine_.begin(), mine_.end(), file);
   if (at == mine_.end() || *at != file) {
     throw Error(ErrorKind::kInternal, "I/O round: file " + std::to_string(file) + " is not this rank's");
   }
-  return descriptors_[static_cast<std::size_t>(at - mine_.begin())];
+  return static_cast<std::size_t>(at - mine_.begin());
 }
 
 void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
@@ -49,10 +49,11 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
   comm::agree(communicator_, "create data files", [&] {
     for (const std::uint32_t number : kept_) {
       const EngineFile& file = files_[number];
-      os::File created(file.path, os::OpenMode::kCreateNew);
+      os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
       if (reserve_space_) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
-      created.sync();
+      const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
+      if (!is_mine) created.sync();  // nobody will write and sync it
       created.close();
     }
   });
@@ -76,14 +77,18 @@ void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::Exten
 void PosixEngine::write_round(std::span<const WriteOp> ops) {
   comm::agree(communicator_, "write data files", [&] {
     check_round(ops, std::span<const EngineFile>(files_));
-    for (const WriteOp& op : ops) descriptor_of(op.file).write_at(op.data, op.offset);
+    for (const WriteOp& op : ops) {
+      os::File& file = descriptors_[place_of(op.file)];
+      file.write_at(op.data, op.offset);
+      file.start_writeback(op.offset, op.data.size());
+    }
   });
 }
 
 void PosixEngine::read_round(std::span<const ReadOp> ops) {
   comm::agree(communicator_, "read data files", [&] {
     check_round(ops, std::span<const EngineFile>(files_));
-    for (const ReadOp& op : ops) descriptor_of(op.file).read_at(op.data, op.offset);
+    for (const ReadOp& op : ops) descriptors_[place_of(op.file)].read_at(op.data, op.offset);
   });
 }
 

@@ -9,13 +9,16 @@
 #include "comm/communicator.hpp"
 #include "io/engine.hpp"
 #include "os/file.hpp"
+#include "os/striping.hpp"
 
 namespace cairn::io {
 
-class PosixEngine final : public Engine {
+class PosixEngine : public Engine {
  public:
   PosixEngine(comm::Communicator& communicator, const EngineOptions& options)
-      : communicator_(communicator), reserve_space_(options.reserve_space) {}
+      : communicator_(communicator),
+        reserve_space_(options.reserve_space),
+        striping_(os::striping_of_hints(options.hints)) {}
 
   [[nodiscard]] std::string_view name() const override { return "posix"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
@@ -25,12 +28,20 @@ class PosixEngine final : public Engine {
   void sync() override;
   void close() override;
 
+ protected:
+  /// Place of the file among this rank's files. Throws Error(kInternal) for a file of others.
+  [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
+  [[nodiscard]] comm::Communicator& communicator() { return communicator_; }
+  [[nodiscard]] std::span<const EngineFile> files() const { return files_; }
+  [[nodiscard]] std::span<const std::uint32_t> my_files() const { return mine_; }
+  [[nodiscard]] os::File& descriptor(std::size_t place) { return descriptors_[place]; }
+
  private:
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
-  os::File& descriptor_of(std::uint32_t file);
 
   comm::Communicator& communicator_;
   bool reserve_space_;
+  os::Striping striping_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
   std::vector<std::uint32_t> mine_;    ///< files with extents of this rank, ascending

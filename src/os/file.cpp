@@ -36,6 +36,8 @@ int flags_of(OpenMode mode) {
     case OpenMode::kWrite: return O_WRONLY;
     case OpenMode::kCreateNew: return O_WRONLY | O_CREAT | O_EXCL;
     case OpenMode::kCreateOrTruncate: return O_WRONLY | O_CREAT | O_TRUNC;
+    // O_LOV_DELAY_CREATE of lustre_user.h.
+    case OpenMode::kCreateNewWithoutLayout: return O_WRONLY | O_CREAT | O_EXCL | 0100000000 | O_NOCTTY | O_ASYNC;
   }
   throw Error(ErrorKind::kInternal, "unknown open mode");
 }
@@ -146,6 +148,10 @@ bool File::reserve(std::uint64_t bytes) {
   if (error == EOPNOTSUPP || error == ENOSYS) return false;
   if (error != 0) throw_system_error(fmt::format("reserving {} bytes for", bytes), path_, error);
   return true;
+}
+
+void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept {
+  ::sync_file_range(descriptor_, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
 void File::sync() {

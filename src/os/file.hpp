@@ -13,7 +13,8 @@
 
 namespace cairn::os {
 
-enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate };
+/// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
+enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
 
 /// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
 class File {
@@ -36,6 +37,9 @@ class File {
   void set_size(std::uint64_t bytes);
   /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.
   bool reserve(std::uint64_t bytes);
+  /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which alone
+  /// tells whether they arrived.
+  void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written anew elsewhere.
   void sync();
   void close();

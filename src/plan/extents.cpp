@@ -1,5 +1,5 @@
-// The extent map: shares are equal numbers of grain cells, so a worker of a cell and the cells of a worker are one
-// division each; the only memory is one position per range.
+// The extent map: in each group, shares are equal numbers of grain cells, so a worker of a cell and the cells of a worker
+// are one division each; the only memory is one position per range.
 #include "plan/extents.hpp"
 
 #include <fmt/format.h>
@@ -12,22 +12,31 @@
 namespace cairn::plan {
 namespace {
 
-/// The first `rest` workers have `each` + 1 cells, the others `each`: shares differ by one cell at most.
-struct Shares {
-  std::uint64_t each;
-  std::uint64_t rest;
-
-  Shares(std::uint64_t cells, int workers)
-      : each(cells / static_cast<std::uint64_t>(workers)), rest(cells % static_cast<std::uint64_t>(workers)) {}
+/// Worker w has the cells from w * cells / workers on: shares differ by one cell at most, and the larger ones are spread
+/// over the workers, so that they do not add up over the groups. Fewer cells than workers go to consecutive workers, from
+/// where the cells of the groups before would lead on, so that small groups do not all meet at the first.
+class Shares {
+ public:
+  Shares(std::uint64_t cells, std::uint64_t cells_before, int workers) : cells_(cells) {
+    const auto all = static_cast<std::uint64_t>(workers);
+    const std::uint64_t used = std::min(cells, all);
+    workers_ = static_cast<unsigned>(used);
+    skipped_ = static_cast<int>(std::min(cells_before % all, all - used));
+  }
   [[nodiscard]] std::uint64_t first_cell(int worker) const {
-    const auto w = static_cast<std::uint64_t>(worker);
-    return w * each + std::min(w, rest);
+    if (worker <= skipped_) return 0;
+    const auto w = static_cast<unsigned>(worker - skipped_);
+    return w >= workers_ ? cells_ : static_cast<std::uint64_t>(static_cast<Wide>(w) * cells_ / workers_);
   }
   [[nodiscard]] int worker_of(std::uint64_t cell) const {
-    const std::uint64_t in_larger = rest * (each + 1);
-    if (cell < in_larger) return static_cast<int>(cell / (each + 1));
-    return static_cast<int>(rest + (cell - in_larger) / each);
+    return skipped_ + static_cast<int>(((static_cast<Wide>(cell) + 1) * workers_ - 1) / cells_);
   }
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t cells_;
+  unsigned workers_ = 0;
+  int skipped_ = 0;
 };
 
 std::uint64_t first_cell_of(const FileRange& range, std::uint64_t grain) { return range.begin / grain; }
@@ -68,38 +77,71 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t grain) {
 
 }  // namespace
 
-ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes)
-    : workers_(workers), grain_bytes_(grain_bytes), ranges_(std::move(ranges)) {
+ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes, Deal deal)
+    : workers_(workers), grain_bytes_(grain_bytes), deal_(std::move(deal)), ranges_(std::move(ranges)) {
   if (workers_ < 1 || grain_bytes_ == 0) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format("extent map: {} workers and a grain of {} bytes; both must be at least 1", workers_, grain_bytes_));
   }
+  const bool ranks_fit = deal_.ranks.empty() || (deal_.ranks.size() == static_cast<std::size_t>(workers_) &&
+                                                 std::is_sorted(deal_.ranks.begin(), deal_.ranks.end()));
+  if (!ranks_fit || !std::is_sorted(deal_.group_of_file.begin(), deal_.group_of_file.end())) {
+    throw Error(ErrorKind::kInternal, "extent map: ranks of workers or groups of files do not ascend");
+  }
   std::erase_if(ranges_, [](const FileRange& range) { return range.begin == range.end; });
   check_ranges(ranges_, grain_bytes_);
   range_start_.reserve(ranges_.size());
-  for (const FileRange& range : ranges_) {
-    range_start_.push_back(cells_);
-    cells_ = base::add(cells_, cells_of(range, grain_bytes_), "extent map cells");
-    total_bytes_ = base::add(total_bytes_, range.end - range.begin, "extent map bytes");
+  const auto group_of = [&](const FileRange& range) {
+    return deal_.group_of_file.empty() ? 0 : deal_.group_of_file.at(range.file);
+  };
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (i == 0 || group_of(ranges_[i]) != group_of(ranges_[i - 1])) {
+      const std::uint64_t before = groups_.empty() ? 0 : groups_.back().cells_before + groups_.back().cells;
+      groups_.push_back({0, 0, before});
+    }
+    Group& group = groups_.back();
+    range_start_.push_back(group.cells);
+    group.end_range = i + 1;
+    group.cells = base::add(group.cells, cells_of(ranges_[i], grain_bytes_), "extent map cells");
+    total_bytes_ = base::add(total_bytes_, ranges_[i].end - ranges_[i].begin, "extent map bytes");
   }
+}
+
+int ExtentMap::rank_of(int worker) const {
+  return deal_.ranks.empty() ? worker : deal_.ranks[static_cast<std::size_t>(worker)];
+}
+
+const ExtentMap::Group& ExtentMap::group_of_range(std::size_t range) const {
+  return *std::partition_point(groups_.begin(), groups_.end(), [&](const Group& g) { return g.end_range <= range; });
 }
 
 std::vector<Extent> ExtentMap::of(int rank) const {
   std::vector<Extent> out;
-  if (rank < 0 || rank >= workers_) return out;
-  const Shares shares(cells_, workers_);
-  const std::uint64_t begin = shares.first_cell(rank);
-  const std::uint64_t end = shares.first_cell(rank + 1);
-  if (begin == end) return out;
-  const auto after = std::upper_bound(range_start_.begin(), range_start_.end(), begin);
-  for (auto i = static_cast<std::size_t>(after - range_start_.begin()) - 1; i < ranges_.size(); ++i) {
-    const std::uint64_t start = range_start_[i];
-    if (start >= end) break;
-    const std::uint64_t stop = std::min(end, start + cells_of(ranges_[i], grain_bytes_));
-    Extent extent = extent_of_cells(ranges_[i], std::max(begin, start) - start, stop - start, grain_bytes_);
-    extent.rank = rank;
-    out.push_back(extent);
+  int worker = rank;
+  if (!deal_.ranks.empty()) {
+    const auto found = std::lower_bound(deal_.ranks.begin(), deal_.ranks.end(), rank);
+    if (found == deal_.ranks.end() || *found != rank) return out;
+    worker = static_cast<int>(found - deal_.ranks.begin());
+  }
+  if (worker < 0 || worker >= workers_) return out;
+  std::size_t first_range = 0;
+  for (const Group& group : groups_) {
+    const Shares shares(group.cells, group.cells_before, workers_);
+    const std::uint64_t begin = shares.first_cell(worker);
+    const std::uint64_t end = shares.first_cell(worker + 1);
+    const auto starts = range_start_.begin();
+    const auto after = std::upper_bound(starts + static_cast<std::ptrdiff_t>(first_range),
+                                        starts + static_cast<std::ptrdiff_t>(group.end_range), begin);
+    for (auto i = static_cast<std::size_t>(after - starts) - 1; begin < end && i < group.end_range; ++i) {
+      const std::uint64_t start = range_start_[i];
+      if (start >= end) break;
+      const std::uint64_t stop = std::min(end, start + cells_of(ranges_[i], grain_bytes_));
+      Extent extent = extent_of_cells(ranges_[i], std::max(begin, start) - start, stop - start, grain_bytes_);
+      extent.rank = rank;
+      out.push_back(extent);
+    }
+    first_range = group.end_range;
   }
   return out;
 }
@@ -107,14 +149,16 @@ std::vector<Extent> ExtentMap::of(int rank) const {
 std::vector<Extent> ExtentMap::covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const {
   std::vector<Extent> out;
   if (begin >= end) return out;
-  const Shares shares(cells_, workers_);
   auto range = std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) {
     return r.file < file || (r.file == file && r.end <= begin);
   });
   for (; range != ranges_.end() && range->file == file && range->begin < end; ++range) {
+    const auto number = static_cast<std::size_t>(range - ranges_.begin());
+    const Group& group = group_of_range(number);
+    const Shares shares(group.cells, group.cells_before, workers_);
     const std::uint64_t low = std::max(begin, range->begin);
     const std::uint64_t high = std::min(end, range->end);
-    const std::uint64_t start = range_start_[static_cast<std::size_t>(range - ranges_.begin())];
+    const std::uint64_t start = range_start_[number];
     const std::uint64_t first = first_cell_of(*range, grain_bytes_);
     const int last_worker = shares.worker_of(start + (high - 1) / grain_bytes_ - first);
     for (int worker = shares.worker_of(start + low / grain_bytes_ - first); worker <= last_worker; ++worker) {
@@ -123,7 +167,7 @@ std::vector<Extent> ExtentMap::covering(std::uint32_t file, std::uint64_t begin,
       Extent extent = extent_of_cells(*range, from, to, grain_bytes_);
       extent.begin = std::max(extent.begin, low);
       extent.end = std::min(extent.end, high);
-      extent.rank = worker;
+      extent.rank = rank_of(worker);
       out.push_back(extent);
     }
   }
@@ -135,11 +179,28 @@ ExtentMap::WorkerRange ExtentMap::workers_of_file(std::uint32_t file) const {
       std::partition_point(ranges_.begin(), ranges_.end(), [&](const FileRange& r) { return r.file < file; });
   const auto last = std::partition_point(first, ranges_.end(), [&](const FileRange& r) { return r.file == file; });
   if (first == last) return {};
-  const Shares shares(cells_, workers_);
+  const auto first_number = static_cast<std::size_t>(first - ranges_.begin());
   const auto end = static_cast<std::size_t>(last - ranges_.begin());
-  const std::uint64_t last_cell = (end == ranges_.size() ? cells_ : range_start_[end]) - 1;
-  return {shares.worker_of(range_start_[static_cast<std::size_t>(first - ranges_.begin())]),
-          shares.worker_of(last_cell)};
+  const Group& group = group_of_range(first_number);
+  const Shares shares(group.cells, group.cells_before, workers_);
+  const std::uint64_t last_cell = (end == group.end_range ? group.cells : range_start_[end]) - 1;
+  return {rank_of(shares.worker_of(range_start_[first_number])), rank_of(shares.worker_of(last_cell))};
+}
+
+std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored) {
+  std::vector<const std::string*> section_of_file(stored.files.size(), nullptr);
+  for (const auto& tensor : stored.tensors) {
+    for (const auto& box : tensor.boxes) section_of_file.at(box.file) = &tensor.section;
+  }
+  std::vector<std::uint32_t> groups;
+  const std::string* section = nullptr;
+  std::uint32_t group = 0;
+  for (const std::string* of_file : section_of_file) {
+    if (section != nullptr && of_file != nullptr && *of_file != *section) ++group;
+    if (of_file != nullptr) section = of_file;
+    groups.push_back(group);
+  }
+  return groups;
 }
 
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes) {

@@ -1,13 +1,15 @@
 // Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a grain.
 //
 // The selected byte ranges of all files, in file order, are dealt to the workers in equal contiguous shares; cuts fall
-// on multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Every rank
-// computes the same map from the same few numbers; nothing is communicated.
+// on multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Each group of
+// files is dealt by itself. Every rank computes the same map from the same few numbers; nothing is communicated.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "format/stored_checkpoint.hpp"
 
 namespace cairn::plan {
 
@@ -30,23 +32,34 @@ struct FileRange {
   friend bool operator==(const FileRange&, const FileRange&) = default;
 };
 
+/// Who gets what, where that is not "ranks 0 to workers - 1, all files together".
+struct Deal {
+  /// Rank of each worker, ascending; empty: worker i is rank i.
+  std::vector<int> ranks;
+  /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
+  /// layers of that stage in every section, and most bytes stay on their node.
+  std::vector<std::uint32_t> group_of_file;
+};
+
 class ExtentMap {
  public:
   /// `ranges`: ascending by (file, begin), disjoint; begins need not be grain multiples but two ranges never share a
-  /// grain cell of a file (widen_to_grain sees to that). `workers`: at least 1; rank i of 0..workers-1 gets share i.
-  ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes);
+  /// grain cell of a file (widen_to_grain sees to that). `workers`: at least 1.
+  ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes, Deal deal = {});
 
   [[nodiscard]] int workers() const { return workers_; }
+  /// One more than the highest rank of a worker.
+  [[nodiscard]] int ranks() const { return deal_.ranks.empty() ? workers_ : deal_.ranks.back() + 1; }
   [[nodiscard]] std::uint64_t grain_bytes() const { return grain_bytes_; }
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
 
-  /// Extents of one worker, ascending by (file, begin). May be empty.
+  /// Extents of one rank, ascending by (file, begin). May be empty.
   [[nodiscard]] std::vector<Extent> of(int rank) const;
 
-  /// Extents (of any worker) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
+  /// Extents (of any rank) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
-  /// First and last worker with bytes in the file (first > last when none): they are contiguous.
+  /// Lowest and highest rank with bytes in the file (first > last when none); every worker between them has some too.
   struct WorkerRange {
     int first = 0;
     int last = -1;
@@ -54,13 +67,25 @@ class ExtentMap {
   [[nodiscard]] WorkerRange workers_of_file(std::uint32_t file) const;
 
  private:
+  struct Group {
+    std::size_t end_range = 0;  ///< one past its last range
+    std::uint64_t cells = 0;
+    std::uint64_t cells_before = 0;  ///< of the groups before it
+  };
+  [[nodiscard]] int rank_of(int worker) const;
+  [[nodiscard]] const Group& group_of_range(std::size_t range) const;
+
   int workers_;
   std::uint64_t grain_bytes_;
+  Deal deal_;
   std::uint64_t total_bytes_ = 0;
   std::vector<FileRange> ranges_;
-  std::vector<std::uint64_t> range_start_;  // position of each range in the concatenation, in grain cells
-  std::uint64_t cells_ = 0;
+  std::vector<std::uint64_t> range_start_;  // position of each range in its group, in grain cells
+  std::vector<Group> groups_;
 };
+
+/// A group per run of files of one section, for Deal.
+std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
 
 /// Whole files as ranges.
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
@@ -71,9 +96,15 @@ std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<c
 
 /// Splits a worker's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie next
 /// to each other in its list (it may span files). Cuts inside an extent fall on multiples of the grain.
+///
+/// A part begins in the window's buffer at `offsets[p]`. With a grain of whole pages that is at the same place of a page
+/// as in the file, as O_DIRECT wants it; the few bytes between the end of a file and the next part belong to nobody. With
+/// another grain the parts lie end to end.
 struct Window {
   std::vector<Extent> parts;
-  std::uint64_t bytes = 0;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t bytes = 0;         ///< of the parts
+  std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
 

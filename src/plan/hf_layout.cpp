@@ -79,6 +79,13 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
   sections_.push_back(std::move(section));
 }
 
+std::vector<std::uint32_t> HfLayout::section_of_files() const {
+  std::vector<std::uint32_t> sections;
+  sections.reserve(files_.size());
+  for (const File& file : files_) sections.push_back(file.section);
+  return sections;
+}
+
 /// Two sections may ask for one file name: "adapter" and "adapter_model", say.
 void HfLayout::check_names() const {
   std::set<std::string_view> seen;

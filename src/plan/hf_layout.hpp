@@ -27,6 +27,8 @@ class HfLayout {
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
+  /// By file: the number of its section, for plan::Deal.
+  [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
   /// Requires: a file has tensors; it does.
   [[nodiscard]] std::uint32_t last_tensor_of(std::uint32_t file) const { return files_[file].tensors.back(); }
   /// Bytes of all tensors.

@@ -1,14 +1,17 @@
 // Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two
-// windows.
+// windows, and placed in the buffer on page boundaries.
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::plan {
 namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
 
 /// Where to cut an extent that begins at `begin` when `room` bytes are left: a grain multiple, or `begin` when none
 /// fits.
@@ -27,6 +30,7 @@ std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t w
                             "memory or make the block smaller",
                             window_bytes, grain_bytes));
   }
+  const std::uint64_t alignment = grain_bytes % kPageBytes == 0 ? kPageBytes : 1;
   std::vector<Window> windows;
   Window open;
   const auto close = [&] {
@@ -36,7 +40,8 @@ std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t w
   for (const Extent& extent : extents) {
     std::uint64_t begin = extent.begin;
     while (begin < extent.end) {
-      const std::uint64_t room = window_bytes - open.bytes;
+      const std::uint64_t at = base::round_up(open.buffer_bytes, alignment) + begin % alignment;
+      const std::uint64_t room = window_bytes - std::min(at, window_bytes);
       std::uint64_t end = extent.end;
       if (end - begin > room) end = cut_point(begin, room, grain_bytes);
       if (end == begin) {
@@ -44,7 +49,9 @@ std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t w
         continue;
       }
       open.parts.push_back({extent.file, begin, end, extent.rank});
+      open.offsets.push_back(at);
       open.bytes += end - begin;
+      open.buffer_bytes = at + end - begin;
       begin = end;
       if (begin < extent.end) close();
     }

@@ -86,13 +86,13 @@ class Plan(CairnTest):
         written = even["per_rank"]["written_bytes"]["max"]
         self.assertAlmostEqual(even["seconds_at_bandwidth"], written * 3 / 2**30)
         uneven = self.plan(*layout, "--stripe", "5MB")
-        self.assertIn(uneven["stripes"]["stripes_shared"], (1, 2))
+        self.assertIn(uneven["stripes"]["stripes_shared"], range(1, 7))  # 3 sections, cut twice each
         self.assertIsNone(uneven["seconds_at_bandwidth"])
 
     def test_memory_decides_the_rounds(self):
-        rounds = [self.plan("--layout", "fsdp=2", "--memory", memory)["rounds"] for memory in ("32MiB", "1GiB")]
-        self.assertGreater(rounds[0], 10)
-        self.assertEqual(rounds[1], 1)
+        rounds = [self.plan("--layout", "fsdp=2", "--memory", memory)["rounds"] for memory in ("16MiB", "1GiB")]
+        self.assertGreater(rounds[0], 3 * rounds[1])
+        self.assertGreater(rounds[1], 1)
 
     def test_a_table_for_people(self):
         text = self.good("plan", *MODEL, "--layout", "tp=2,pp=2", "--stripe", "1MiB", "--bandwidth", "2GB/s").out

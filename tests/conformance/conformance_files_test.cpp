@@ -22,7 +22,7 @@ TEST_P(FileEngineConformance, Holds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
-                         testing::Combine(testing::Values("mpiio", "posix"),
+                         testing::Combine(testing::Values("direct", "mpiio", "posix"),
                                           testing::Range(std::size_t{0}, engine_tests().size())),
                          [](const auto& param) {
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;

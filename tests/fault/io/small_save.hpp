@@ -15,8 +15,8 @@ namespace cairn::test {
 class SmallSave {
  public:
   SmallSave(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t file_bytes,
-            io::EngineOptions options = {})
-      : case_{communicator, "mpiio", directory, access_, std::move(options)},
+            io::EngineOptions options = {}, const std::string& engine = "mpiio")
+      : case_{communicator, engine, directory, access_, std::move(options)},
         sizes_(3, file_bytes),
         extents_(plan::whole_files(sizes_), communicator.size(), 4096) {
     for (std::size_t f = 0; f < sizes_.size(); ++f) {

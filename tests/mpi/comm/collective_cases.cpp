@@ -222,7 +222,8 @@ std::vector<CommCase> collective_cases() {
 
 std::vector<CommCase> comm_cases() {
   std::vector<CommCase> all = collective_cases();
-  for (const auto& more : {message_cases(), agree_cases()}) all.insert(all.end(), more.begin(), more.end());
+  for (const auto& more : {message_cases(), agree_cases(), shared_memory_cases()})
+    all.insert(all.end(), more.begin(), more.end());
   return all;
 }
 

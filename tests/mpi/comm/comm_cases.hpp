@@ -16,6 +16,7 @@ struct CommCase {
 std::vector<CommCase> collective_cases();
 std::vector<CommCase> message_cases();
 std::vector<CommCase> agree_cases();
+std::vector<CommCase> shared_memory_cases();
 
 /// All of the above.
 std::vector<CommCase> comm_cases();

@@ -21,6 +21,7 @@ TEST(ExchangeOnMpi, MovesShortRuns) {
   std::uint64_t compared = 0;
   for (int repeat = 0; repeat < 20; ++repeat) {
     ExchangeShape shape = shape_for(*communicator);
+    shape.share_memory = repeat % 2 == 0;
     shape.grain_bytes = uniform(random, 1, 300);
     shape.window_bytes = shape.grain_bytes * uniform(random, 1, 20);
     shape.buffer_bytes = uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;
@@ -35,8 +36,9 @@ TEST(ExchangeOnMpi, MovesLongRuns) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   auto random = make_random(31);
   std::uint64_t compared = 0;
-  for (int repeat = 0; repeat < 3; ++repeat) {
+  for (int repeat = 0; repeat < 4; ++repeat) {
     ExchangeShape shape = shape_for(*communicator);
+    shape.share_memory = repeat == 3;
     shape.grain_bytes = 4096;
     shape.window_bytes = 1ULL << 20;
     shape.buffer_bytes = repeat == 0 ? 0 : 4ULL << 20;

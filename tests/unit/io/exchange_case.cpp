@@ -181,9 +181,14 @@ std::vector<base::Bytes> memory_of(const ExchangeCase& c, int rank) {
   return memory;
 }
 
-io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase& c, const plan::ExtentMap& extents) {
+comm::SharedMemory::Reach reach_of(const ExchangeCase& c) {
+  return c.shape.share_memory ? comm::SharedMemory::Reach::kNode : comm::SharedMemory::Reach::kOwn;
+}
+
+io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase& c, const plan::ExtentMap& extents,
+                           io::WindowPool& pool) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  return io::Exchange(communicator, c.stored, extents, c.shape.window_bytes,
+  return io::Exchange(communicator, c.stored, extents, c.shape.window_bytes, pool,
                       plan::transfers_of_memory(communicator.rank(), c.parts[rank], c.stored, extents),
                       {c.shape.buffer_bytes});
 }
@@ -213,21 +218,22 @@ ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& sh
 
 std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase& c) {
   const plan::ExtentMap extents = extents_of(c);
-  io::Exchange exchange = make_exchange(communicator, c, extents);
+  io::WindowPool pool(communicator, c.shape.window_bytes, reach_of(c));
+  io::Exchange exchange = make_exchange(communicator, c, extents, pool);
   const std::vector<base::Bytes> memory = memory_of(c, communicator.rank());
   const std::vector<std::span<const std::byte>> views(memory.begin(), memory.end());
   const auto covered = covered_bytes(c);
   std::uint64_t compared = 0;
   std::uint64_t wrong = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
-    const bool mine = round < exchange.windows().size();
-    const plan::Window* window = mine ? &exchange.windows()[round] : nullptr;
-    base::Bytes buffer(mine ? window->bytes : 0, kUntouched);
-    const std::uint64_t arrived = exchange.gather(round, views, {window, buffer});
+    const io::WindowBuffer window = exchange.window(round);
+    std::fill(window.buffer.begin(), window.buffer.end(), kUntouched);
+    const std::uint64_t arrived = exchange.gather(round, views);
     std::uint64_t expected = 0;
-    std::size_t at = 0;
-    for (const plan::Extent& part : mine ? window->parts : std::vector<plan::Extent>{}) {
-      for (std::uint64_t i = part.begin; i < part.end; ++i, ++at, ++compared) {
+    for (std::size_t p = 0; window.window != nullptr && p < window.window->parts.size(); ++p) {
+      const plan::Extent& part = window.window->parts[p];
+      const std::byte* buffer = window.buffer.data() + window.window->offsets[p];
+      for (std::uint64_t i = part.begin, at = 0; i < part.end; ++i, ++at, ++compared) {
         const bool has_tensor = covered[part.file][i];
         expected += has_tensor ? 1 : 0;
         wrong += buffer[at] != (has_tensor ? c.files[part.file][i] : kUntouched) ? 1 : 0;
@@ -241,22 +247,21 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
 
 std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c) {
   const plan::ExtentMap extents = extents_of(c);
-  io::Exchange exchange = make_exchange(communicator, c, extents);
+  io::WindowPool pool(communicator, c.shape.window_bytes, reach_of(c));
+  io::Exchange exchange = make_exchange(communicator, c, extents, pool);
   const std::vector<base::Bytes> expected = memory_of(c, communicator.rank());
   std::vector<base::Bytes> memory;
   for (const base::Bytes& box : expected) memory.emplace_back(box.size(), kUntouched);
   const std::vector<std::span<std::byte>> views(memory.begin(), memory.end());
   std::uint64_t arrived = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
-    const bool mine = round < exchange.windows().size();
-    const plan::Window* window = mine ? &exchange.windows()[round] : nullptr;
-    base::Bytes buffer;
-    for (const plan::Extent& part : mine ? window->parts : std::vector<plan::Extent>{}) {
-      const auto from = c.files[part.file].begin();
-      buffer.insert(buffer.end(), from + static_cast<std::ptrdiff_t>(part.begin),
-                    from + static_cast<std::ptrdiff_t>(part.end));
+    const io::WindowBuffer window = exchange.window(round);
+    for (std::size_t p = 0; window.window != nullptr && p < window.window->parts.size(); ++p) {
+      const plan::Extent& part = window.window->parts[p];
+      std::copy_n(c.files[part.file].begin() + static_cast<std::ptrdiff_t>(part.begin), part.end - part.begin,
+                  window.buffer.begin() + static_cast<std::ptrdiff_t>(window.window->offsets[p]));
     }
-    arrived += exchange.scatter(round, {window, buffer}, views);
+    arrived += exchange.scatter(round, views);
   }
   std::uint64_t wanted = 0;
   for (const plan::MemoryPart& part : c.parts[static_cast<std::size_t>(communicator.rank())]) {

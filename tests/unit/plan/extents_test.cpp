@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -17,9 +18,11 @@ using plan_test::Seeded;
 
 std::vector<Extent> all_extents(const ExtentMap& map) {
   std::vector<Extent> out;
-  for (int rank = 0; rank < map.workers(); ++rank) {
+  for (int rank = 0; rank < map.ranks(); ++rank) {
     for (const Extent& extent : map.of(rank)) out.push_back(extent);
   }
+  std::sort(out.begin(), out.end(),
+            [](const Extent& a, const Extent& b) { return std::tie(a.file, a.begin) < std::tie(b.file, b.begin); });
   return out;
 }
 
@@ -55,7 +58,7 @@ std::vector<FileRange> random_ranges(Seeded& random, std::span<const std::uint64
   return widen_to_grain(ranges, sizes, grain);
 }
 
-void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges) {
+void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const Deal& deal) {
   const std::vector<Extent> extents = all_extents(map);
   std::vector<FileRange> nonempty = ranges;
   std::erase_if(nonempty, [](const FileRange& r) { return r.begin == r.end; });
@@ -65,7 +68,7 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges) {
               return as;
             }()));
   std::uint64_t total = 0;
-  std::vector<std::uint64_t> cells(static_cast<std::size_t>(map.workers()));
+  std::map<std::uint32_t, std::map<int, std::uint64_t>> cells;  // by group and rank
   const std::uint64_t grain = map.grain_bytes();
   std::set<std::tuple<std::uint32_t, std::uint64_t>> seen_cells;
   for (const Extent& e : extents) {
@@ -73,12 +76,37 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges) {
     for (std::uint64_t cell = e.begin / grain; cell <= (e.end - 1) / grain; ++cell) {
       ASSERT_TRUE(seen_cells.insert({e.file, cell}).second)
           << "cell " << cell << " of file " << e.file << " has two owners";
-      ++cells[static_cast<std::size_t>(e.rank)];
+      ++cells[deal.group_of_file.empty() ? 0 : deal.group_of_file[e.file]][e.rank];
     }
   }
   EXPECT_EQ(total, map.total_bytes());
-  const auto [least, most] = std::minmax_element(cells.begin(), cells.end());
-  EXPECT_LE(*most - *least, 1U);
+  for (const auto& [group, by_rank] : cells) {
+    std::uint64_t least = UINT64_MAX;
+    std::uint64_t most = 0;
+    for (int worker = 0; worker < map.workers(); ++worker) {
+      const int rank = deal.ranks.empty() ? worker : deal.ranks[static_cast<std::size_t>(worker)];
+      const std::uint64_t count = by_rank.contains(rank) ? by_rank.at(rank) : 0;
+      least = std::min(least, count);
+      most = std::max(most, count);
+    }
+    EXPECT_LE(most - least, 1U) << "group " << group;
+  }
+}
+
+Deal random_deal(Seeded& random, std::size_t files, int workers) {
+  Deal deal;
+  if (random.one_in(2)) {
+    int rank = -1;
+    for (int worker = 0; worker < workers; ++worker)
+      deal.ranks.push_back(rank += static_cast<int>(random.between(1, 4)));
+  }
+  if (random.one_in(2)) {
+    std::uint32_t group = 0;
+    for (std::size_t file = 0; file < files; ++file) {
+      deal.group_of_file.push_back(group += random.one_in(2) ? 1 : 0);
+    }
+  }
+  return deal;
 }
 
 void check_covering(Seeded& random, const ExtentMap& map, std::span<const std::uint64_t> sizes) {
@@ -105,7 +133,7 @@ void check_windows(Seeded& random, const ExtentMap& map) {
   const std::uint64_t grain = map.grain_bytes();
   const std::uint64_t limit = grain + random.between(0, 5 * grain);
   std::uint64_t checked = 0;
-  for (int rank = 0; rank < map.workers(); ++rank) {
+  for (int rank = 0; rank < map.ranks(); ++rank) {
     const std::vector<Extent> extents = map.of(rank);
     std::vector<Extent> parts;
     for (const Window& window : cut_windows(extents, limit, grain)) {
@@ -137,8 +165,9 @@ TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
     const std::uint64_t grain = random.between(1, 70);
     const std::vector<FileRange> ranges = random_ranges(random, sizes, grain);
     const int workers = static_cast<int>(random.between(1, 64));
-    const ExtentMap map(ranges, workers, grain);
-    check_map(map, ranges);
+    const Deal deal = random_deal(random, sizes.size(), workers);
+    const ExtentMap map(ranges, workers, grain, deal);
+    check_map(map, ranges, deal);
     for (int i = 0; i < 5; ++i) check_covering(random, map, sizes);
     check_windows(random, map);
     if (HasFailure()) FAIL() << "round " << round << " grain " << grain << " workers " << workers;
@@ -147,12 +176,35 @@ TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
 
 TEST(ExtentMap, CutsFallOnTheGrain) {
   const std::uint64_t sizes[] = {100, 50};
-  const ExtentMap map(whole_files(sizes), 3, 16);  // 7 + 4 cells: 4, 4, 3
-  EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 64, 0}}));
-  EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 64, 100, 1}, {1, 0, 16, 1}}));
-  EXPECT_EQ(map.of(2), (std::vector<Extent>{{1, 16, 50, 2}}));
+  const ExtentMap map(whole_files(sizes), 3, 16);  // 7 + 4 cells: 3, 4, 4
+  EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 48, 0}}));
+  EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 48, 100, 1}}));
+  EXPECT_EQ(map.of(2), (std::vector<Extent>{{1, 0, 50, 2}}));
   EXPECT_TRUE(map.of(3).empty());
   EXPECT_TRUE(map.of(-1).empty());
+}
+
+TEST(ExtentMap, DealsGroupsOneByOneToTheRanksOfItsWorkers) {
+  const std::uint64_t sizes[] = {64, 64, 32};
+  const ExtentMap map(whole_files(sizes), 2, 16, {{3, 7}, {0, 1, 1}});
+  EXPECT_EQ(map.ranks(), 8);
+  EXPECT_EQ(map.of(3), (std::vector<Extent>{{0, 0, 32, 3}, {1, 0, 48, 3}}));
+  EXPECT_EQ(map.of(7), (std::vector<Extent>{{0, 32, 64, 7}, {1, 48, 64, 7}, {2, 0, 32, 7}}));
+  for (const int other : {0, 4, 8}) EXPECT_TRUE(map.of(other).empty());
+  EXPECT_EQ(map.workers_of_file(1).first, 3);
+  EXPECT_EQ(map.workers_of_file(2).first, 7);
+  EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{7, 3}, {}}), Error);
+  EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{3}, {}}), Error);
+  EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{}, {1, 0, 0}}), Error);
+}
+
+TEST(ExtentMap, SmallGroupsDoNotMeetAtOneWorker) {
+  const std::uint64_t sizes[] = {30, 10, 20, 10};
+  const ExtentMap map(whole_files(sizes), 4, 10, {{}, {0, 1, 2, 3}});  // 3, 1, 2 and 1 cells
+  EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 10, 0}, {2, 0, 10, 0}}));
+  EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 10, 20, 1}, {2, 10, 20, 1}}));
+  EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 20, 30, 2}, {3, 0, 10, 2}}));
+  EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 10, 3}}));
 }
 
 TEST(ExtentMap, MoreWorkersThanCells) {

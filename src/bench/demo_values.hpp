@@ -1,4 +1,4 @@
-// The value of every element of the demonstration's state, as a function of where the element is.
+// The value of every element of a made-up training state, as a function of where the element is.
 //
 // Element i of a tensor depends on (section, name, i) alone, so that any rank can check any part of a checkpoint in any
 // layout without the original. Counter-based: 64 bits per word j from SplitMix64's finalizer over seed + j * golden
@@ -15,7 +15,7 @@
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 
-namespace cairn::cli {
+namespace cairn::bench {
 
 class DemoValues {
  public:
@@ -48,4 +48,4 @@ void fill_box(const DemoValues& values, std::span<const std::uint64_t> shape, co
 std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const std::uint64_t> shape, const Box& box,
                                        std::span<const std::byte> memory);
 
-}  // namespace cairn::cli
+}  // namespace cairn::bench

@@ -1,7 +1,7 @@
-// Generates and checks the demonstration's values.
+// Generates and checks the values.
 //
 // Boxes are walked here, on purpose without the planner: what checks the planner must not share its arithmetic.
-#include "cli/demo_values.hpp"
+#include "bench/demo_values.hpp"
 
 #include <fmt/format.h>
 
@@ -14,7 +14,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 
-namespace cairn::cli {
+namespace cairn::bench {
 namespace {
 
 constexpr std::uint64_t kGoldenRatio = 0x9e3779b97f4a7c15ULL;
@@ -83,10 +83,8 @@ DemoValues::DemoValues(std::string_view section, std::string_view name, DType dt
     : seed_(mix(hash_text(hash_text(0xcbf29ce484222325ULL, section) * kGoldenRatio, name))),
       element_bytes_(bits_of(dtype) / 8) {
   if (bits_of(dtype) % 8 != 0) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("the demonstration has no values of dtype {} (tensor '{}'); choose another "
-                            "--model",
-                            name_of(dtype), base::printable(name)));
+    throw Error(ErrorKind::kUsage, fmt::format("no values are made of dtype {} (tensor '{}'); choose another --model",
+                                               name_of(dtype), base::printable(name)));
   }
   if (const auto lanes = lanes_of(dtype)) {
     mask_ = name.ends_with("/moment2_0") ? lanes->mask & ~lanes->sign : lanes->mask;
@@ -155,4 +153,4 @@ std::optional<std::uint64_t> check_box(const DemoValues& values, std::span<const
   return difference;
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn::bench

@@ -1,0 +1,218 @@
+// Puts the page together.
+#include "bench/html_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/units.hpp"
+#include "bench/html_style.hpp"
+#include "bench/svg_plot.hpp"
+
+namespace cairn::bench {
+namespace {
+
+constexpr double kGiB = 1073741824.0;
+constexpr int kSaveColour = 0;
+constexpr int kCeilingColour = 5;
+constexpr std::size_t kMostHosts = 16;  // named one by one
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string spread(const Summary& summary, double unit, int digits) {
+  return fmt::format("{:.{}f} <span class=\"note\">({:.{}f} – {:.{}f})</span>", summary.median / unit, digits,
+                     summary.min / unit, digits, summary.max / unit, digits);
+}
+
+std::string title_of(const Operation& operation) {
+  return fmt::format("{} by {} {}, {}", name_of(operation.kind), operation.ranks,
+                     operation.ranks == 1 ? "rank" : "ranks", operation.layout);
+}
+
+std::vector<const Operation*> operations_of(const Run& run) {
+  std::vector<const Operation*> all = {&run.save};
+  for (const Operation& load : run.loads) all.push_back(&load);
+  return all;
+}
+
+std::string row(std::string_view name, std::string_view value) {
+  return fmt::format("<tr><td class=\"left\">{}</td><td class=\"left wrap\">{}</td></tr>\n", xml_text(name),
+                     xml_text(value));
+}
+
+std::string hosts_text(const Machine& machine) {
+  std::string out;
+  for (std::size_t h = 0; h < std::min(machine.hosts.size(), kMostHosts); ++h) {
+    const Host& host = machine.hosts[h];
+    out += fmt::format("{}{}: {} ranks, {} cores, {}", h == 0 ? "" : "; ", host.name, host.ranks, host.cores,
+                       base::format_size(host.memory_bytes));
+  }
+  if (machine.hosts.size() > kMostHosts) out += fmt::format("; and {} more", machine.hosts.size() - kMostHosts);
+  return out;
+}
+
+std::string machine_table(const Record& record) {
+  const Machine& machine = record.machine;
+  std::string out = "<table>\n";
+  out += row("date", machine.date);
+  out += row("command", record.command_line);
+  out += row("hosts", hosts_text(machine));
+  out += row("processor", machine.processor);
+  out += row("kernel", machine.kernel);
+  out += row("directory", record.directory);
+  out += row("file system", fmt::format("{} of {} at {} ({})", machine.mount.type, machine.mount.source,
+                                        machine.mount.point, machine.mount.options));
+  out += row("MPI", machine.mpi_library);
+  out += row("tool", fmt::format("{}, revision {}, compiler {}", machine.tool, machine.revision, machine.compiler));
+  out += row("repeats", fmt::format("{}, after {} of warm-up that are not counted", record.repeats, record.warm_up));
+  out += row("raw ceilings", fmt::format("{}, requests of {}, {} in flight per rank", name_of(record.raw.method),
+                                         base::format_size(record.raw.request_bytes), record.raw.in_flight));
+  return out + "</table>\n";
+}
+
+std::string operation_table(const Run& run) {
+  std::string out =
+      "<div class=\"wide\"><table>\n<tr><th class=\"left\">operation</th><th>engine</th><th>seconds</th><th>first "
+      "rank</th>"
+      "<th>GiB/s</th><th>raw GiB/s</th><th>share of raw</th><th>cache</th></tr>\n";
+  for (const Operation* operation : operations_of(run)) {
+    const Summary share = share_of_ceiling(*operation);
+    out += fmt::format(
+        "<tr><td class=\"left\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
+        "<td>{} <span class=\"note\">({} – {})</span></td><td>{}</td></tr>\n",
+        xml_text(title_of(*operation)), xml_text(operation->engine), spread(seconds_of(*operation), 1, 3),
+        spread(first_seconds_of(*operation), 1, 3), spread(rate_of(*operation), kGiB, 2),
+        spread(ceiling_of(*operation), kGiB, 2), percent(share.median), percent(share.min), percent(share.max),
+        operation->kind == Kind::kSave ? "fsynced" : xml_text(operation->cache));
+  }
+  return out + "</table></div>\n";
+}
+
+std::string phase_table(const Operation& operation) {
+  std::string out =
+      "<table>\n<tr><th class=\"left\">phase</th><th>seconds</th><th>first rank</th><th>share</th><th>bytes</th>"
+      "<th>GiB/s</th></tr>\n";
+  for (const std::string& phase : phases_of(operation)) {
+    const Summary seconds = phase_seconds(operation, phase);
+    const auto bytes = phase_bytes(operation, phase);
+    const double rate = seconds.median > 0 ? static_cast<double>(bytes) / seconds.median / kGiB : 0;
+    out +=
+        fmt::format("<tr><td class=\"left\">{}</td><td>{}</td><td>{:.3f}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                    xml_text(phase), spread(seconds, 1, 3), phase_first_seconds(operation, phase).median,
+                    percent(phase_share(operation, phase).median), bytes == 0 ? "–" : base::format_size(bytes),
+                    bytes == 0 ? "–" : fmt::format("{:.2f}", rate));
+  }
+  return out + "</table>\n";
+}
+
+// One colour for each phase, whatever operation it is part of.
+std::string phase_plot(const Run& run) {
+  std::map<std::string, int> colours;
+  std::vector<std::pair<std::string, int>> names;
+  std::vector<Bar> bars;
+  for (const Operation* operation : operations_of(run)) {
+    Bar bar{title_of(*operation), {}, seconds_of(*operation).median};
+    for (const std::string& phase : phases_of(*operation)) {
+      const auto [at, is_new] = colours.emplace(phase, static_cast<int>(colours.size()));
+      if (is_new) names.emplace_back(*at);
+      bar.parts.push_back({phase, phase_seconds(*operation, phase).median, at->second});
+    }
+    bars.push_back(std::move(bar));
+  }
+  return legend(names) + stacked_bars(bars, "s");
+}
+
+std::string repeat_plot(const Operation& operation) {
+  Series own{std::string(name_of(operation.kind)), kSaveColour, {}, true};
+  Series ceiling{"raw ceiling, before and after", kCeilingColour, {}, true};
+  Axes axes{"repeat", "GiB/s", false, {}};
+  for (std::size_t r = 0; r < operation.samples.size(); ++r) {
+    const Sample& sample = operation.samples[r];
+    const auto x = static_cast<double>(r + 1);
+    own.points.emplace_back(x, rate_of(operation).values[r] / kGiB);
+    ceiling.points.emplace_back(x - 0.25, sample.ceiling_before.bytes_per_second() / kGiB);
+    ceiling.points.emplace_back(x + 0.25, sample.ceiling_after.bytes_per_second() / kGiB);
+    axes.x_ticks.emplace_back(x, std::to_string(r + 1));
+  }
+  return legend({{own.name, own.colour}, {ceiling.name, ceiling.colour}}) + line_plot({ceiling, own}, axes);
+}
+
+std::string sweep_plot(const Record& record) {
+  const std::size_t kinds = 1 + record.runs.front().loads.size();
+  std::vector<Series> series(2 * kinds);
+  std::vector<std::pair<std::string, int>> names;
+  Axes axes{"size of the checkpoint", "GiB/s", true, {}};
+  for (const Run& run : record.runs) {
+    const auto size = static_cast<double>(run.save.bytes);
+    axes.x_ticks.emplace_back(size, base::format_size(run.save.bytes));
+    const auto operations = operations_of(run);
+    for (std::size_t k = 0; k < kinds; ++k) {
+      series[2 * k].points.emplace_back(size, rate_of(*operations[k]).median / kGiB);
+      series[2 * k + 1].points.emplace_back(size, ceiling_of(*operations[k]).median / kGiB);
+    }
+  }
+  for (std::size_t k = 0; k < kinds; ++k) {
+    series[2 * k].name = title_of(*operations_of(record.runs.front())[k]);
+    series[2 * k + 1].name = "raw ceiling of: " + series[2 * k].name;
+    for (const std::size_t s : {2 * k, 2 * k + 1}) {
+      series[s].colour = static_cast<int>(s);
+      names.emplace_back(series[s].name, series[s].colour);
+    }
+  }
+  return "<h2>Size sweep</h2>\n" + legend(names) + line_plot(series, axes);
+}
+
+std::string run_section(const Run& run) {
+  std::string out = fmt::format("<h2>{}</h2>\n<p>{} of sections {} in {} files, {} tensors. {}</p>\n",
+                                xml_text(run.workload), base::format_size(run.save.bytes), xml_text(run.sections),
+                                run.save.files, run.save.tensors, xml_text(run.note));
+  out += operation_table(run);
+  out +=
+      "<p class=\"note\">Median of the repeats (minimum – maximum). Seconds are those of the last rank. A share is a "
+      "repeat's rate over the mean of the raw ceilings right before and after it.</p>\n";
+  out += "<h3>Phases</h3>\n" + phase_plot(run);
+  out +=
+      "<p class=\"note\">Each phase with the seconds of its slowest rank; the mark is the whole. Phases of different "
+      "slowest ranks, and phases that overlap, add up to more than the whole.</p>\n";
+  for (const Operation* operation : operations_of(run)) {
+    out += fmt::format("<h3>{}</h3>\n{}{}", xml_text(title_of(*operation)), repeat_plot(*operation),
+                       phase_table(*operation));
+    out += fmt::format("<p class=\"note\">Verified: {}, {}.</p>\n", xml_text(operation->verified_by),
+                       base::format_size(operation->verified_bytes));
+  }
+  return out;
+}
+
+std::string memory_table(const MemoryCeilings& memory) {
+  std::string out = "<table>\n<tr><th class=\"left\">ceiling</th><th>GiB/s</th></tr>\n";
+  const std::pair<const char*, const std::vector<Rate>*> rows[] = {
+      {"memory copy", &memory.memcpy}, {"CRC-32C", &memory.crc}, {"MPI exchange", &memory.exchange}};
+  for (const auto& [name, rates] : rows) {
+    if (rates->empty()) continue;
+    out += fmt::format("<tr><td class=\"left\">{}</td><td>{}</td></tr>\n", name, spread(rates_of(*rates), kGiB, 2));
+  }
+  return out + "</table>\n";
+}
+
+}  // namespace
+
+std::string html_report(const Record& record) {
+  std::string style = kReportStyle;
+  for (int c = 0; c < kPlotColours; ++c) {
+    style += fmt::format(".c{0} {{ fill: var(--c{0}); }} .l{0} {{ stroke: var(--c{0}); }}\n", c);
+  }
+  std::string out =
+      "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\">\n<head>\n"
+      "<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width\"/>\n"
+      "<title>cairn bench</title>\n<style>" +
+      style + "</style>\n</head>\n<body>\n<h1>cairn bench</h1>\n";
+  if (record.runs.size() > 1) out += sweep_plot(record);
+  for (const Run& run : record.runs) out += run_section(run);
+  out += "<h2>Ceilings of memory</h2>\n" + memory_table(record.memory);
+  out += "<p class=\"note\">All ranks that save, at the same time.</p>\n";
+  out += "<h2>Machine</h2>\n" + machine_table(record);
+  return out + "</body>\n</html>\n";
+}
+
+}  // namespace cairn::bench

@@ -1,0 +1,149 @@
+#include "bench/machine.hpp"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "base/bytes.hpp"
+#include "bench/git_revision.hpp"
+#include "checkpoint/version.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+
+namespace cairn::bench {
+namespace {
+
+// A file of /proc, which tells no size; empty where it cannot be read.
+std::string proc_text(const char* path) {
+  const std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// The number of a line "MemTotal:   24684084 kB", in bytes; 0 when there is none.
+std::uint64_t memory_line(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with(key + ":")) return std::strtoull(line.c_str() + key.size() + 1, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+std::string processor_name() {
+  std::ifstream lines("/proc/cpuinfo");
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t colon = line.find(": ");
+    if (colon != std::string::npos && line.starts_with("model name")) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+// Blanks and backslashes of paths are written as \040 there.
+std::string unescape(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\' && at + 3 < text.size()) {
+      out.push_back(static_cast<char>(std::stoi(text.substr(at + 1, 3), nullptr, 8)));
+      at += 3;
+    } else {
+      out.push_back(text[at]);
+    }
+  }
+  return out;
+}
+
+bool holds(const std::filesystem::path& point, const std::filesystem::path& path) {
+  const auto [rest, ignored] = std::mismatch(point.begin(), point.end(), path.begin(), path.end());
+  return rest == point.end() || (std::next(rest) == point.end() && rest->empty());
+}
+
+// Puts the hosts together from what every rank said of its own; element r of the result is rank r's host.
+std::vector<std::size_t> gather_hosts(comm::Communicator& communicator, std::vector<Host>& hosts) {
+  base::ByteWriter mine;
+  mine.text(host_name());
+  mine.u64(static_cast<std::uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)));
+  const std::string memory = proc_text("/proc/meminfo");
+  mine.u64(memory_line(memory, "MemTotal"));
+  mine.u64(memory_line(memory, "MemAvailable"));
+  std::vector<std::size_t> host_of_rank;
+  for (const base::Bytes& bytes : communicator.all_gather(mine.bytes())) {
+    base::ByteReader reader(bytes);
+    Host host;
+    host.name = reader.text();
+    host.cores = reader.u64();
+    host.memory_bytes = reader.u64();
+    host.free_memory_bytes = reader.u64();
+    auto known = std::find_if(hosts.begin(), hosts.end(), [&](const Host& h) { return h.name == host.name; });
+    if (known == hosts.end()) known = hosts.insert(hosts.end(), host);
+    ++known->ranks;
+    host_of_rank.push_back(static_cast<std::size_t>(known - hosts.begin()));
+  }
+  return host_of_rank;
+}
+
+}  // namespace
+
+std::uint64_t Machine::memory_bytes() const {
+  return std::accumulate(hosts.begin(), hosts.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const Host& host) { return sum + host.memory_bytes; });
+}
+
+bool Machine::is_host_leader(int rank) const {
+  const auto me = host_of_rank.begin() + rank;
+  return std::find(host_of_rank.begin(), me, *me) == me;
+}
+
+Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path) {
+  Mount best{"unknown", "", "", ""};
+  std::istringstream lines(mountinfo);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string id, parent, device, root, point, options, word;
+    words >> id >> parent >> device >> root >> point >> options;
+    while (words >> word && word != "-") {
+    }
+    Mount mount;
+    std::string super_options;
+    if (!(words >> mount.type >> mount.source >> super_options)) continue;
+    mount.point = unescape(point);
+    mount.source = unescape(mount.source);
+    mount.options = options + "," + super_options;
+    // A later line hides an earlier one at the same place.
+    if (holds(mount.point, path) && mount.point.size() >= best.point.size()) best = std::move(mount);
+  }
+  return best;
+}
+
+Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory) {
+  Machine machine;
+  machine.host_of_rank = gather_hosts(communicator, machine.hosts);
+  machine.processor = processor_name();
+  utsname system{};
+  ::uname(&system);
+  machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
+  machine.mpi_library = comm::mpi_library().c_str();  // without what follows a NUL: Open MPI counts it as text
+  machine.tool = checkpoint::tool_version();
+  machine.revision = kGitRevision;
+  machine.compiler = __VERSION__;
+  machine.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  comm::agree(communicator, "look up the file system", [&] {
+    machine.mount = mount_of(proc_text("/proc/self/mountinfo"), std::filesystem::canonical(directory));
+  });
+  return machine;
+}
+
+}  // namespace cairn::bench

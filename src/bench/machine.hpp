@@ -1,0 +1,52 @@
+// The machine that a result comes from: what one must know to compare it with another.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace cairn::bench {
+
+struct Host {
+  std::string name;
+  int ranks = 0;
+  std::uint64_t cores = 0;  ///< that the ranks' host has on line
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t free_memory_bytes = 0;  ///< available at the start
+};
+
+struct Mount {
+  std::string type;     ///< as the kernel names it, "ext4"
+  std::string point;    ///< where it is mounted
+  std::string source;   ///< device or server
+  std::string options;  ///< of the mount and of the file system
+};
+
+struct Machine {
+  std::vector<Host> hosts;  ///< in the order of their first rank
+  std::string processor;    ///< model name, of rank 0's host
+  std::string kernel;       ///< of rank 0's host
+  std::string mpi_library;
+  std::string tool;      ///< "cairn 0.1.0"
+  std::string revision;  ///< of the sources, "unknown" when they were in no git repository
+  std::string compiler;
+  std::string date;  ///< UTC, ISO 8601
+  Mount mount;       ///< of the directory
+
+  std::vector<std::size_t> host_of_rank;  ///< index into hosts
+
+  [[nodiscard]] std::uint64_t memory_bytes() const;
+  /// The rank is the lowest of its host.
+  [[nodiscard]] bool is_host_leader(int rank) const;
+};
+
+/// Collective. The directory must exist.
+Machine describe_machine(comm::Communicator& communicator, const std::filesystem::path& directory);
+
+/// The mount that holds the absolute path, by the text of /proc/self/mountinfo. Pure.
+Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
+
+}  // namespace cairn::bench

@@ -1,0 +1,90 @@
+#include "bench/page_cache.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <fstream>
+#include <system_error>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "os/file.hpp"
+
+namespace cairn::bench {
+namespace {
+
+constexpr const char* kDropFile = "/proc/sys/vm/drop_caches";
+constexpr double kMostCachedShare = 0.01;
+constexpr double kDefeatingFactor = 3;  // MLPerf Storage's rule for clients whose caches are not cleared
+
+// Pages of the file that are cached.
+std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t page_bytes) {
+  const os::File file(path, os::OpenMode::kRead);
+  void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (mapping == MAP_FAILED) {
+    throw Error(ErrorKind::kIo, fmt::format("mmap of '{}' failed: {}", base::printable(path.string()),
+                                            std::generic_category().message(errno)));
+  }
+  std::vector<unsigned char> pages(base::ceil_div(bytes, page_bytes));
+  const int result = ::mincore(mapping, bytes, pages.data());
+  const int error = errno;
+  ::munmap(mapping, bytes);
+  if (result != 0) {
+    throw Error(ErrorKind::kIo, fmt::format("mincore of '{}' failed: {}", base::printable(path.string()),
+                                            std::generic_category().message(error)));
+  }
+  return static_cast<std::uint64_t>(
+      std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; }));
+}
+
+}  // namespace
+
+void drop_pages(std::span<const std::filesystem::path> files) {
+  for (const std::filesystem::path& path : files) {
+    const os::File file(path, os::OpenMode::kRead);
+    ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);  // whether it did anything, cached_share() tells
+  }
+}
+
+void drop_all_pages() {
+  std::ofstream out(kDropFile);
+  out << "1\n" << std::flush;
+  if (!out) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} cannot be written; --drop-caches needs root", kDropFile));
+  }
+}
+
+double cached_share(std::span<const std::filesystem::path> files) {
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::uint64_t all = 0;
+  std::uint64_t cached = 0;
+  for (const std::filesystem::path& path : files) {
+    const std::uint64_t bytes = os::file_size(path);
+    if (bytes == 0) continue;
+    all += base::ceil_div(bytes, page_bytes);
+    cached += cached_pages(path, bytes, page_bytes);
+  }
+  return all == 0 ? 0 : static_cast<double>(cached) / static_cast<double>(all);
+}
+
+std::string cache_label(double cached_share, double bytes, double memory_bytes) {
+  if (cached_share <= kMostCachedShare) return "dropped";
+  if (memory_bytes > 0 && bytes >= kDefeatingFactor * memory_bytes) return "defeated by size";
+  return "warm cache";
+}
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& directory) {
+  std::vector<std::filesystem::path> files;
+  for (const os::DirectoryEntry& entry : os::list_directory(directory)) {
+    if (entry.is_regular) files.push_back(directory / entry.name);
+  }
+  return files;
+}
+
+}  // namespace cairn::bench

@@ -1,0 +1,122 @@
+#include "bench/raw_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "os/fault.hpp"
+
+namespace cairn::bench {
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
+  throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: {}", what, base::printable(path.string()),
+                                          std::generic_category().message(error)));
+}
+
+int create(const std::filesystem::path& path, RawMethod method) {
+  std::filesystem::remove(path);
+  return open_raw(path, O_WRONLY | O_CREAT | O_EXCL, method);
+}
+
+}  // namespace
+
+std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file) {
+  return directory / fmt::format("raw-{:05}", file);
+}
+
+RawDescriptor::~RawDescriptor() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes,
+                     const RawOptions& options, const RawPattern& pattern)
+    : path_(path),
+      file_(file),
+      bytes_(bytes),
+      options_(options),
+      pattern_(pattern),
+      descriptor_(create(path, options.method)),
+      transfer_(make_raw_transfer(options.method, options.in_flight)) {
+  const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
+  // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
+  if (space > 0 && ::fallocate(descriptor_.get(), 0, 0, space) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+    fail("reserving space for", path, errno);
+  }
+  const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
+  for (std::uint64_t slot = 0; slot < slots; ++slot) {
+    buffers_.emplace_back(options.request_bytes);
+    pattern.fill(buffers_.back().span());
+  }
+}
+
+void RawWriter::write() {
+  std::uint64_t at = 0;
+  transfer_->run([&](unsigned slot) -> std::optional<RawRequest> {
+    if (at >= bytes_ || slot >= buffers_.size()) return std::nullopt;
+    // The last page is written whole and cut afterwards.
+    const std::uint64_t size = std::min(options_.request_bytes, base::round_up(bytes_ - at, kRawPageBytes));
+    const auto data = buffers_[slot].span().first(size);
+    pattern_.stamp(data, file_, at);
+    const RawRequest request{descriptor_.get(), true, data.data(), size, at, size};
+    at += size;
+    return request;
+  });
+  if (at != bytes_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes_)) != 0) fail("cutting", path_, errno);
+  if (::fsync(descriptor_.get()) != 0) fail("fsync of", path_, errno);
+}
+
+RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options)
+    : directory_(directory), options_(options), transfer_(make_raw_transfer(options.method, options.in_flight)) {
+  std::uint64_t bytes = 0;
+  for (const RawPiece& piece : pieces) {
+    parts_.push_back(
+        {RawDescriptor(open_raw(raw_path(directory, piece.file), O_RDONLY, options.method)), piece, bytes});
+    bytes += base::round_up(piece.size_bytes, kRawPageBytes);
+  }
+  memory_ = base::AlignedBuffer(bytes);
+  // Touched before the clock, with bytes that no page of a pattern has.
+  std::memset(memory_.span().data(), 0, memory_.size());
+}
+
+void RawReader::read() {
+  std::size_t part = 0;
+  std::uint64_t at = 0;
+  transfer_->run([&](unsigned) -> std::optional<RawRequest> {
+    while (part < parts_.size() && at >= parts_[part].piece.size_bytes) {
+      ++part;
+      at = 0;
+    }
+    if (part == parts_.size()) return std::nullopt;
+    const Part& from = parts_[part];
+    const std::uint64_t needed = std::min(options_.request_bytes, from.piece.size_bytes - at);
+    std::byte* data = memory_.span().data() + from.begin + at;
+    const RawRequest request{from.descriptor.get(),        false, data, base::round_up(needed, kRawPageBytes),
+                             from.piece.offset_bytes + at, needed};
+    at += needed;
+    return request;
+  });
+  if (os::check_fault("bench.raw", directory_) && memory_.size() != 0)
+    memory_.span()[memory_.size() / 2] ^= std::byte{1};
+}
+
+std::optional<std::string> RawReader::fault(const RawPattern& pattern) const {
+  for (const Part& part : parts_) {
+    const auto found = memory_.span().subspan(part.begin, part.piece.size_bytes);
+    if (const auto at = pattern.first_difference(found, part.piece.file, part.piece.offset_bytes)) {
+      return fmt::format("'{}' at byte {}: not what was written",
+                         base::printable(raw_path(directory_, part.piece.file).string()), *at);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace cairn::bench

@@ -1,0 +1,187 @@
+// The three ways to move requests.
+#include "bench/raw_transfer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <liburing.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+
+namespace cairn::bench {
+namespace {
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+// A request and how much of it has moved.
+struct Running {
+  RawRequest request;
+  std::uint64_t done_bytes = 0;
+
+  // True when nothing is left to do; throws for an error, and for an end of file before what is needed.
+  bool advance(std::int64_t result) {
+    if (result == -EINTR || result == -EAGAIN) return false;
+    if (result <= 0) {
+      throw Error(ErrorKind::kIo,
+                  fmt::format("raw {} of {} bytes at {} failed after {} bytes: {}", request.is_write ? "write" : "read",
+                              request.size_bytes, request.offset_bytes, done_bytes,
+                              result == 0 ? "end of file" : text_of(static_cast<int>(-result))));
+    }
+    done_bytes += static_cast<std::uint64_t>(result);
+    return done_bytes >= request.needed_bytes;
+  }
+  [[nodiscard]] std::byte* data() const { return request.data + done_bytes; }
+  [[nodiscard]] std::uint64_t size_bytes() const { return request.size_bytes - done_bytes; }
+  [[nodiscard]] off_t offset() const { return static_cast<off_t>(request.offset_bytes + done_bytes); }
+};
+
+class UringTransfer final : public RawTransfer {
+ public:
+  explicit UringTransfer(unsigned slots) : running_(slots) {
+    const int result = ::io_uring_queue_init(slots, &ring_, 0);
+    if (result < 0) throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", text_of(-result)));
+  }
+  ~UringTransfer() override { ::io_uring_queue_exit(&ring_); }
+  UringTransfer(const UringTransfer&) = delete;
+  UringTransfer& operator=(const UringTransfer&) = delete;
+
+  void run(const NextRequest& next) override {
+    std::exception_ptr failure;
+    for (unsigned slot = 0; slot < running_.size(); ++slot) begin(slot, next);
+    while (in_flight_ > 0) {
+      if (const int result = ::io_uring_submit_and_wait(&ring_, 1); result < 0 && result != -EINTR) {
+        // The kernel still has the memory of what is in flight: nothing may be freed.
+        fmt::print(stderr, "cairn: error: io_uring_submit failed: {}\n", text_of(-result));
+        std::abort();
+      }
+      io_uring_cqe* entry = nullptr;
+      while (::io_uring_peek_cqe(&ring_, &entry) == 0) {
+        const auto slot = static_cast<unsigned>(::io_uring_cqe_get_data64(entry));
+        const int result = entry->res;
+        ::io_uring_cqe_seen(&ring_, entry);
+        --in_flight_;
+        try {
+          if (!running_[slot].advance(result)) {
+            queue(slot);
+          } else if (!failure) {
+            begin(slot, next);
+          }
+        } catch (...) {
+          if (!failure) failure = std::current_exception();
+        }
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  void begin(unsigned slot, const NextRequest& next) {
+    const auto request = next(slot);
+    if (!request) return;
+    running_[slot] = {*request, 0};
+    queue(slot);
+  }
+  void queue(unsigned slot) {
+    const Running& running = running_[slot];
+    io_uring_sqe* entry = ::io_uring_get_sqe(&ring_);  // the ring has a place for every slot
+    const auto bytes = static_cast<unsigned>(running.size_bytes());
+    const auto offset = static_cast<std::uint64_t>(running.offset());
+    if (running.request.is_write) {
+      ::io_uring_prep_write(entry, running.request.descriptor, running.data(), bytes, offset);
+    } else {
+      ::io_uring_prep_read(entry, running.request.descriptor, running.data(), bytes, offset);
+    }
+    ::io_uring_sqe_set_data64(entry, slot);
+    ++in_flight_;
+  }
+
+  io_uring ring_{};
+  std::vector<Running> running_;
+  unsigned in_flight_ = 0;
+};
+
+void move_now(const RawRequest& request) {
+  Running running{request, 0};
+  for (bool done = false; !done;) {
+    const ssize_t moved = request.is_write
+                              ? ::pwrite(request.descriptor, running.data(), running.size_bytes(), running.offset())
+                              : ::pread(request.descriptor, running.data(), running.size_bytes(), running.offset());
+    done = running.advance(moved < 0 ? -errno : moved);
+  }
+}
+
+class ThreadTransfer final : public RawTransfer {
+ public:
+  explicit ThreadTransfer(unsigned slots) : slots_(slots) {}
+
+  void run(const NextRequest& next) override {
+    std::mutex mutex;
+    std::exception_ptr failure;
+    const auto work = [&](unsigned slot) {
+      for (;;) {
+        std::optional<RawRequest> request;
+        {
+          const std::lock_guard lock(mutex);
+          if (!failure) request = next(slot);
+        }
+        if (!request) return;
+        try {
+          move_now(*request);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
+        }
+      }
+    };
+    {
+      std::vector<std::jthread> threads;
+      for (unsigned slot = 0; slot < slots_; ++slot) threads.emplace_back(work, slot);
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
+
+ private:
+  unsigned slots_;
+};
+
+class BufferedTransfer final : public RawTransfer {
+ public:
+  void run(const NextRequest& next) override {
+    while (const auto request = next(0)) move_now(*request);
+  }
+};
+
+}  // namespace
+
+std::string_view name_of(RawMethod method) {
+  switch (method) {
+    case RawMethod::kUring: return "O_DIRECT, io_uring";
+    case RawMethod::kThreads: return "O_DIRECT, threads";
+    case RawMethod::kBuffered: return "page cache";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots) {
+  if (method == RawMethod::kUring) return std::make_unique<UringTransfer>(slots);
+  if (method == RawMethod::kThreads) return std::make_unique<ThreadTransfer>(slots);
+  return std::make_unique<BufferedTransfer>();
+}
+
+int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
+  const int direct = method == RawMethod::kBuffered ? 0 : O_DIRECT;
+  const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
+  if (descriptor >= 0) return descriptor;
+  throw Error(ErrorKind::kIo, fmt::format("opening '{}'{} failed: {}", base::printable(path.string()),
+                                          direct != 0 ? " with O_DIRECT" : "", text_of(errno)));
+}
+
+}  // namespace cairn::bench

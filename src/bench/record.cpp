@@ -1,0 +1,102 @@
+#include "bench/record.hpp"
+
+#include <algorithm>
+#include <functional>
+
+namespace cairn::bench {
+namespace {
+
+Summary over(const Operation& operation, const std::function<double(const Sample&)>& value) {
+  std::vector<double> values;
+  for (const Sample& sample : operation.samples) values.push_back(value(sample));
+  return summarise(std::move(values));
+}
+
+const Phase* find(const Sample& sample, const std::string& name) {
+  const auto at =
+      std::find_if(sample.phases.begin(), sample.phases.end(), [&](const Phase& p) { return p.name == name; });
+  return at == sample.phases.end() ? nullptr : &*at;
+}
+
+double rate(const Operation& operation, const Sample& sample) {
+  return sample.seconds > 0 ? static_cast<double>(operation.bytes) / sample.seconds : 0;
+}
+
+}  // namespace
+
+std::string_view name_of(Kind kind) { return kind == Kind::kSave ? "save" : "load"; }
+
+Summary seconds_of(const Operation& operation) {
+  return over(operation, [](const Sample& sample) { return sample.seconds; });
+}
+
+Summary first_seconds_of(const Operation& operation) {
+  return over(operation, [](const Sample& sample) { return sample.seconds_first; });
+}
+
+Summary rate_of(const Operation& operation) {
+  return over(operation, [&](const Sample& sample) { return rate(operation, sample); });
+}
+
+Summary ceiling_of(const Operation& operation) {
+  std::vector<double> values;
+  for (const Sample& sample : operation.samples) {
+    values.push_back(sample.ceiling_before.bytes_per_second());
+    values.push_back(sample.ceiling_after.bytes_per_second());
+  }
+  return summarise(std::move(values));
+}
+
+double share_of_ceiling(const Operation& operation, const Sample& sample) {
+  const double ceiling = (sample.ceiling_before.bytes_per_second() + sample.ceiling_after.bytes_per_second()) / 2;
+  return ceiling > 0 ? rate(operation, sample) / ceiling : 0;
+}
+
+Summary share_of_ceiling(const Operation& operation) {
+  return over(operation, [&](const Sample& sample) { return share_of_ceiling(operation, sample); });
+}
+
+Summary phase_seconds(const Operation& operation, const std::string& phase) {
+  return over(operation, [&](const Sample& sample) {
+    const Phase* found = find(sample, phase);
+    return found == nullptr ? 0 : found->seconds_max;
+  });
+}
+
+Summary phase_first_seconds(const Operation& operation, const std::string& phase) {
+  return over(operation, [&](const Sample& sample) {
+    const Phase* found = find(sample, phase);
+    return found == nullptr ? 0 : found->seconds_min;
+  });
+}
+
+Summary phase_share(const Operation& operation, const std::string& phase) {
+  return over(operation, [&](const Sample& sample) {
+    const Phase* found = find(sample, phase);
+    return found == nullptr || sample.seconds <= 0 ? 0 : found->seconds_max / sample.seconds;
+  });
+}
+
+std::uint64_t phase_bytes(const Operation& operation, const std::string& phase) {
+  if (operation.samples.empty()) return 0;
+  const Phase* found = find(operation.samples.back(), phase);
+  return found == nullptr ? 0 : found->bytes;
+}
+
+std::vector<std::string> phases_of(const Operation& operation) {
+  std::vector<std::string> names;
+  for (const Sample& sample : operation.samples) {
+    for (const Phase& phase : sample.phases) {
+      if (std::find(names.begin(), names.end(), phase.name) == names.end()) names.push_back(phase.name);
+    }
+  }
+  return names;
+}
+
+Summary rates_of(const std::vector<Rate>& rates) {
+  std::vector<double> values;
+  for (const Rate& rate : rates) values.push_back(rate.bytes_per_second());
+  return summarise(std::move(values));
+}
+
+}  // namespace cairn::bench

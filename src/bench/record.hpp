@@ -1,0 +1,109 @@
+// A benchmark's results as values: what was measured, from which every table, plot and document is made.
+//
+// Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula. The formulas
+// stand in bench/README.md as well.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bench/ceilings.hpp"
+#include "bench/machine.hpp"
+#include "bench/statistics.hpp"
+#include "cairn/checkpoint.hpp"
+
+namespace cairn::bench {
+
+/// Raised when a field of the JSON document or a column of the CSV changes its meaning or goes.
+inline constexpr int kRecordVersion = 1;
+
+/// One repeat of a save or a load.
+struct Sample {
+  double seconds = 0;        ///< from a barrier to the return of the last rank
+  double seconds_first = 0;  ///< ... of the first rank
+  std::vector<Phase> phases;
+  Rate ceiling_before;  ///< raw write (read) of as many bytes by the same ranks
+  Rate ceiling_after;
+  double cached_share = 0;  ///< loads: largest share of the files in a node's page cache before the load
+};
+
+enum class Kind { kSave, kLoad };
+
+/// A save, or a load in one layout, with all its repeats.
+struct Operation {
+  Kind kind = Kind::kSave;
+  int ranks = 0;
+  std::string layout;
+  std::string engine;
+  std::string engine_reason;
+  std::string ceiling_method;
+  std::string cache;  ///< loads: cache_label() of the worst repeat
+  bool cache_drop_all = false;
+  bool plan_reused = false;
+  std::uint64_t bytes = 0;            ///< of the checkpoint's tensors: what every rate is made of
+  std::uint64_t delivered_bytes = 0;  ///< loads: into memory of all ranks, replicas included
+  std::uint64_t tensors = 0;
+  std::uint64_t files = 0;
+  std::uint64_t verified_bytes = 0;  ///< compared, or checked by verify, in every repeat
+  std::string verified_by;
+  std::vector<Sample> samples;
+};
+
+/// One workload: its save and its loads.
+struct Run {
+  std::string workload;
+  std::string note;
+  std::string sections;
+  Operation save;
+  std::vector<Operation> loads;
+};
+
+/// Ceilings that have nothing to do with storage, by the ranks that save; one Rate per repeat.
+struct MemoryCeilings {
+  std::vector<Rate> memcpy;
+  std::vector<Rate> crc;
+  std::vector<Rate> exchange;  ///< empty on one rank
+};
+
+struct Record {
+  Machine machine;
+  std::string command_line;
+  std::string directory;
+  int ranks = 0;
+  std::uint64_t repeats = 0;
+  std::uint64_t warm_up = 0;
+  std::string engine_asked;
+  std::uint64_t memory_budget_bytes = 0;
+  std::uint64_t max_file_bytes = 0;
+  RawOptions raw;
+  MemoryCeilings memory;
+  std::vector<Run> runs;
+};
+
+std::string_view name_of(Kind kind);
+
+// Derived from an operation; each has one value per repeat.
+Summary seconds_of(const Operation& operation);
+Summary first_seconds_of(const Operation& operation);
+/// bytes / seconds, in bytes per second.
+Summary rate_of(const Operation& operation);
+/// Bytes per second of each ceiling, before and after each repeat in turn: two values per repeat.
+Summary ceiling_of(const Operation& operation);
+/// Rate over the mean of the ceilings before and after the same repeat.
+double share_of_ceiling(const Operation& operation, const Sample& sample);
+Summary share_of_ceiling(const Operation& operation);
+/// Seconds of the phase's slowest rank; 0 in a repeat that has no such phase.
+Summary phase_seconds(const Operation& operation, const std::string& phase);
+Summary phase_first_seconds(const Operation& operation, const std::string& phase);
+/// Seconds of the phase's slowest rank over those of the repeat. Shares add up to more than 1 where phases overlap.
+Summary phase_share(const Operation& operation, const std::string& phase);
+std::uint64_t phase_bytes(const Operation& operation, const std::string& phase);
+/// Names of all phases in the order in which they first appear.
+std::vector<std::string> phases_of(const Operation& operation);
+
+Summary rates_of(const std::vector<Rate>& rates);
+
+}  // namespace cairn::bench

@@ -1,0 +1,135 @@
+// The record as JSON.
+#include "bench/record_document.hpp"
+
+namespace cairn::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double kGiB = 1073741824.0;
+
+Json summary_json(const Summary& summary, double unit = 1) {
+  Json values = Json::array();
+  for (const double value : summary.values) values.push_back(value / unit);
+  return {
+      {"median", summary.median / unit}, {"min", summary.min / unit}, {"max", summary.max / unit}, {"values", values}};
+}
+
+Json host_json(const Host& host) {
+  return {{"name", host.name},
+          {"ranks", host.ranks},
+          {"cores", host.cores},
+          {"memory_bytes", host.memory_bytes},
+          {"available_memory_bytes", host.free_memory_bytes}};
+}
+
+Json machine_json(const Record& record) {
+  const Machine& machine = record.machine;
+  Json out;
+  out["hosts"] = Json::array();
+  for (const Host& host : machine.hosts) out["hosts"].push_back(host_json(host));
+  out["ranks"] = record.ranks;
+  out["processor"] = machine.processor;
+  out["kernel"] = machine.kernel;
+  out["file_system"] = {{"directory", record.directory},
+                        {"type", machine.mount.type},
+                        {"mount_point", machine.mount.point},
+                        {"source", machine.mount.source},
+                        {"options", machine.mount.options}};
+  out["mpi_library"] = machine.mpi_library;
+  out["tool"] = machine.tool;
+  out["revision"] = machine.revision;
+  out["compiler"] = machine.compiler;
+  out["date"] = machine.date;
+  out["command_line"] = record.command_line;
+  return out;
+}
+
+Json options_json(const Record& record) {
+  return {{"repeats", record.repeats},
+          {"warm_up", record.warm_up},
+          {"engine", record.engine_asked},
+          {"memory_bytes", record.memory_budget_bytes},
+          {"max_file_bytes", record.max_file_bytes},
+          {"raw_method", std::string(name_of(record.raw.method))},
+          {"raw_request_bytes", record.raw.request_bytes},
+          {"raw_requests_in_flight", record.raw.in_flight}};
+}
+
+Json phases_json(const Operation& operation) {
+  Json out = Json::array();
+  for (const std::string& phase : phases_of(operation)) {
+    out.push_back({{"name", phase},
+                   {"seconds_max", summary_json(phase_seconds(operation, phase))},
+                   {"seconds_min", summary_json(phase_first_seconds(operation, phase))},
+                   {"share", summary_json(phase_share(operation, phase))},
+                   {"size_bytes", phase_bytes(operation, phase)}});
+  }
+  return out;
+}
+
+Json operation_json(const Operation& operation) {
+  Json out;
+  out["operation"] = std::string(name_of(operation.kind));
+  out["ranks"] = operation.ranks;
+  out["layout"] = operation.layout;
+  out["engine"] = operation.engine;
+  out["engine_reason"] = operation.engine_reason;
+  out["size_bytes"] = operation.bytes;
+  out["tensors"] = operation.tensors;
+  out["files"] = operation.files;
+  if (operation.kind == Kind::kSave) {
+    out["durable"] = true;
+    out["plan_reused"] = operation.plan_reused;
+  } else {
+    out["delivered_bytes"] = operation.delivered_bytes;
+    std::vector<double> shares;
+    for (const Sample& sample : operation.samples) shares.push_back(sample.cached_share);
+    out["cache"] = {
+        {"state", operation.cache},
+        {"dropped_by", operation.cache_drop_all ? "posix_fadvise, /proc/sys/vm/drop_caches" : "posix_fadvise"},
+        {"cached_share", summary_json(summarise(shares))}};
+  }
+  out["verified"] = {{"by", operation.verified_by}, {"size_bytes", operation.verified_bytes}};
+  out["seconds_max"] = summary_json(seconds_of(operation));
+  out["seconds_min"] = summary_json(first_seconds_of(operation));
+  out["gib_per_s"] = summary_json(rate_of(operation), kGiB);
+  out["ceiling"] = {{"method", operation.ceiling_method}, {"gib_per_s", summary_json(ceiling_of(operation), kGiB)}};
+  out["share_of_ceiling"] = summary_json(share_of_ceiling(operation));
+  out["phases"] = phases_json(operation);
+  return out;
+}
+
+Json rates_json(const std::vector<Rate>& rates) {
+  if (rates.empty()) return nullptr;
+  Json out = summary_json(rates_of(rates), kGiB);
+  out["size_bytes"] = rates.front().bytes;
+  return out;
+}
+
+}  // namespace
+
+Json record_json(const Record& record) {
+  Json out;
+  out["record_version"] = kRecordVersion;
+  out["machine"] = machine_json(record);
+  out["options"] = options_json(record);
+  out["memory_ceilings_gib_per_s"] = {{"memcpy", rates_json(record.memory.memcpy)},
+                                      {"crc32c", rates_json(record.memory.crc)},
+                                      {"exchange", rates_json(record.memory.exchange)}};
+  out["runs"] = Json::array();
+  for (const Run& run : record.runs) {
+    Json row;
+    row["workload"] = run.workload;
+    row["note"] = run.note;
+    row["sections"] = run.sections;
+    row["size_bytes"] = run.save.bytes;
+    row["save"] = operation_json(run.save);
+    row["loads"] = Json::array();
+    for (const Operation& load : run.loads) row["loads"].push_back(operation_json(load));
+    out["runs"].push_back(std::move(row));
+  }
+  return out;
+}
+
+}  // namespace cairn::bench

@@ -1,0 +1,205 @@
+#include "bench/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "base/log.hpp"
+#include "base/units.hpp"
+#include "bench/page_cache.hpp"
+#include "bench/runner_parts.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/root.hpp"
+#include "comm/agree.hpp"
+#include "os/file.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::bench {
+namespace internal {
+
+shard::ShardMap Bench::map_of(const Placement& placement) const {
+  const DemoState& state = workload.state;
+  return {shard::Layout::from_text(placement.layout), state.model, state.sections, state.tensors};
+}
+
+void describe(const Report& report, const std::string& engine_asked, Operation& operation) {
+  operation.engine = report.engine;
+  operation.engine_reason = engine_asked == "auto" ? "chosen by auto" : "asked for";
+  operation.tensors = report.tensors;
+  operation.files = report.files;
+  for (const std::string& warning : report.warnings) base::warn_once(warning);
+}
+
+}  // namespace internal
+
+namespace {
+
+using internal::Bench;
+using internal::Counted;
+
+constexpr double kFreeShare = 0.95;  // of a host's available memory that a run may take
+
+std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
+  if (rank >= placement.ranks) return 0;
+  const DemoState& state = bench.workload.state;
+  std::uint64_t bytes = 0;
+  for (const shard::HeldTensor& held : bench.map_of(placement).held_by(rank)) {
+    for (const Box& box : held.boxes) bytes += shard::elements_of(box) * bits_of(state.tensors[held.tensor].dtype) / 8;
+  }
+  return bytes;
+}
+
+// Most that the rank will have at once: its part of a state, or of raw files, and what moves it.
+std::uint64_t peak_bytes(const Bench& bench, int rank) {
+  const RunOptions& options = bench.options;
+  std::uint64_t held = held_bytes(bench, options.save, rank);
+  for (const Placement& load : options.loads) {
+    held = std::max(held, held_bytes(bench, load, rank));
+    if (rank < load.ranks) held = std::max(held, bench.workload.state.bytes / static_cast<std::uint64_t>(load.ranks));
+  }
+  return held + std::max(options.checkpointer.memory_budget_bytes, options.raw.request_bytes * options.raw.in_flight);
+}
+
+// Collective. A run that ends in the kernel's out-of-memory killer tells nobody why.
+void check_memory(const Bench& bench, comm::Communicator& world) {
+  std::uint64_t mine = 0;
+  comm::agree(world, "plan the layout", [&] { mine = peak_bytes(bench, world.rank()); });
+  std::vector<std::uint64_t> of_host(bench.machine.hosts.size(), 0);
+  of_host[bench.machine.host_of_rank[static_cast<std::size_t>(world.rank())]] = mine;
+  world.all_reduce(of_host, comm::ReduceOp::kSum);
+  for (std::size_t h = 0; h < of_host.size(); ++h) {
+    const Host& host = bench.machine.hosts[h];
+    if (host.free_memory_bytes == 0) continue;  // the system does not tell
+    if (static_cast<double>(of_host[h]) <= kFreeShare * static_cast<double>(host.free_memory_bytes)) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("workload {} needs {} of memory on host {}, which has {} available; take fewer --layers, "
+                            "fewer --sections or a smaller --size, or more hosts",
+                            base::printable(bench.workload.name), base::format_size(of_host[h]),
+                            base::printable(host.name), base::format_size(host.free_memory_bytes)));
+  }
+}
+
+// Checkpoint and raw files lie on the disk at the same time.
+void check_space(const Bench& bench, comm::Communicator& world) {
+  comm::agree_on_root(world, "look at the free space", 0, [&] {
+    const std::uint64_t free = os::file_system_of(bench.options.work_directory).free_bytes;
+    const std::uint64_t needed = bench.workload.state.bytes / 100 * 205;
+    if (needed <= free) return;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("workload {} needs {} of space below '{}', where {} are free",
+                            base::printable(bench.workload.name), base::format_size(needed),
+                            base::printable(bench.options.work_directory.string()), base::format_size(free)));
+  });
+}
+
+Operation new_operation(const Bench& bench, Kind kind, const Placement& placement) {
+  Operation operation;
+  operation.kind = kind;
+  operation.ranks = placement.ranks;
+  operation.layout = placement.layout;
+  operation.bytes = bench.workload.state.bytes;
+  operation.ceiling_method = name_of(bench.options.raw.method);
+  operation.cache_drop_all = bench.options.drop_all_pages && kind == Kind::kLoad;
+  return operation;
+}
+
+std::string line_of(const Operation& operation, std::uint64_t repeat, std::uint64_t repeats) {
+  const Sample& sample = operation.samples.back();
+  return fmt::format("repeat {} of {}: {} by {} ranks, {}: {:.3f} s, {:.0f} % of the raw ceiling", repeat, repeats,
+                     name_of(operation.kind), operation.ranks, base::printable(operation.layout), sample.seconds,
+                     100 * share_of_ceiling(operation, sample));
+}
+
+void label_cache(const Bench& bench, Operation& load) {
+  double worst = 0;
+  for (const Sample& sample : load.samples) worst = std::max(worst, sample.cached_share);
+  load.cache = cache_label(worst, static_cast<double>(load.bytes), static_cast<double>(bench.machine.memory_bytes()));
+}
+
+void run_repeat(Bench& bench, Run& run, std::uint64_t step, Counted counted) {
+  comm::Communicator& world = bench.groups.world();
+  const RunOptions& options = bench.options;
+  const std::uint64_t repeat = counted == Counted::kYes ? step - options.warm_up : 0;
+  const auto tell = [&](const Operation& operation) {
+    if (world.rank() != 0 || counted == Counted::kNo) return;
+    options.tell(line_of(operation, repeat, options.repeats));
+  };
+  internal::save_once(bench, step, counted, run.save);
+  tell(run.save);
+  for (std::size_t l = 0; l < options.loads.size(); ++l) {
+    internal::load_once(bench, step, options.loads[l], counted, run.loads[l]);
+    tell(run.loads[l]);
+  }
+  if (counted == Counted::kNo && world.rank() == 0) options.tell("warm-up done, not counted");
+  comm::agree_on_root(world, "remove the checkpoint", 0, [&] {
+    os::remove_tree(checkpoint::checkpoint_directory(bench.root(), step));
+    os::sync_directory(bench.root());
+  });
+}
+
+}  // namespace
+
+Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options) {
+  Bench bench{groups, machine, workload, options, RawStorage(options.work_directory, options.raw), nullptr};
+  check_memory(bench, groups.world());
+  check_space(bench, groups.world());
+  Run run;
+  run.workload = workload.name;
+  run.note = workload.note;
+  run.save = new_operation(bench, Kind::kSave, options.save);
+  for (const Placement& load : options.loads) run.loads.push_back(new_operation(bench, Kind::kLoad, load));
+  const std::uint64_t all = options.warm_up + options.repeats;
+  for (std::uint64_t step = 1; step <= all; ++step) {
+    run_repeat(bench, run, step, step > options.warm_up ? Counted::kYes : Counted::kNo);
+  }
+  for (Operation& load : run.loads) label_cache(bench, load);
+  if (!run.loads.empty()) {
+    run.save.verified_bytes = run.loads.front().verified_bytes;
+    run.save.verified_by = "every byte compared after it was loaded";
+  }
+  comm::agree_on_root(groups.world(), "remove the raw files", 0, [&] {
+    for (const auto& path : bench.raw.files()) os::remove_tree(path);
+  });
+  return run;
+}
+
+MemoryCeilings measure_memory(RankGroups& groups, int ranks, std::uint64_t repeats) {
+  MemoryCeilings out;
+  groups.run(ranks, [&](comm::Communicator& group) {
+    for (std::uint64_t repeat = 0; repeat < repeats; ++repeat) {
+      out.memcpy.push_back(memcpy_ceiling(group));
+      out.crc.push_back(crc_ceiling(group));
+      if (ranks > 1) out.exchange.push_back(exchange_ceiling(group));
+    }
+  });
+  return out;
+}
+
+WorkDirectory::WorkDirectory(comm::Communicator& world, const std::filesystem::path& parent) {
+  std::string name;
+  comm::agree_on_root(world, "make a directory for the run", 0, [&] {
+    os::make_directory(parent);
+    name = (std::filesystem::absolute(parent) / "cairn-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) {
+      throw Error(ErrorKind::kIo,
+                  fmt::format("making '{}' failed: {}", base::printable(name), std::generic_category().message(errno)));
+    }
+  });
+  world.share(name, 0);
+  path_ = name;
+  owned_ = world.rank() == 0;
+}
+
+WorkDirectory::~WorkDirectory() {
+  if (!owned_) return;
+  try {
+    os::remove_tree(path_);
+  } catch (const std::exception& error) {
+    base::log_warning(fmt::format("the directory of the run is left behind: {}", error.what()));
+  }
+}
+
+}  // namespace cairn::bench

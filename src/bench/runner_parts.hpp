@@ -1,0 +1,59 @@
+// What the parts of a run share. For this folder only.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/runner.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::bench::internal {
+
+struct Bench {
+  RankGroups& groups;
+  const Machine& machine;
+  const Workload& workload;
+  const RunOptions& options;
+  RawStorage raw;
+  std::unique_ptr<Checkpointer> saver;  ///< kept with RunOptions::reuse_plan
+
+  [[nodiscard]] std::filesystem::path root() const { return options.work_directory / "checkpoints"; }
+  [[nodiscard]] shard::ShardMap map_of(const Placement& placement) const;
+};
+
+enum class Counted { kNo, kYes };
+
+/// Collective over the world. One repeat: its sample is added to `operation` when it counts.
+void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation);
+void load_once(Bench& bench, std::uint64_t step, const Placement& placement, Counted counted, Operation& operation);
+
+/// Collective over the world: raw reads by the first ranks, with the page cache dropped where they go through it.
+Rate raw_read(Bench& bench, int ranks);
+
+/// Sources or targets of what a rank holds; the memory is that of `held`.
+template <class SourceOrTarget>
+std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
+  std::vector<SourceOrTarget> shards;
+  for (std::size_t h = 0; h < held.held().size(); ++h) {
+    const shard::HeldTensor& tensor = held.held()[h];
+    const shard::TensorSpec& spec = state.tensors[tensor.tensor];
+    SourceOrTarget shard;
+    shard.section = state.sections[tensor.tensor];
+    shard.name = spec.name;
+    shard.dtype = spec.dtype;
+    shard.shape = spec.shape;
+    shard.boxes = tensor.boxes;
+    shard.data = held.memory_of(h).data();
+    shards.push_back(std::move(shard));
+  }
+  return shards;
+}
+
+/// What save and load say alike of themselves.
+void describe(const Report& report, const std::string& engine_asked, Operation& operation);
+
+}  // namespace cairn::bench::internal

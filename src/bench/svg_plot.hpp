@@ -1,0 +1,53 @@
+// Plots as inline SVG: text, no scripts. Colours are classes (c0 ... c9, ink, grid), so that the page decides them, in
+// light and in dark.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cairn::bench {
+
+inline constexpr int kPlotColours = 10;
+
+/// The text with &, <, > and quotes as XML wants them; control characters are left out.
+std::string xml_text(std::string_view text);
+
+struct BarPart {
+  std::string name;
+  double value = 0;
+  int colour = 0;
+};
+
+/// A bar of parts end to end, with a mark at `mark` (the whole, which overlapping parts exceed).
+struct Bar {
+  std::string label;
+  std::vector<BarPart> parts;
+  double mark = 0;
+};
+
+/// Horizontal stacked bars over a common axis from 0.
+std::string stacked_bars(const std::vector<Bar>& bars, const std::string& unit);
+
+struct Series {
+  std::string name;
+  int colour = 0;
+  std::vector<std::pair<double, double>> points;
+  bool has_line = true;
+};
+
+struct Axes {
+  std::string x_title;
+  std::string y_title;
+  bool x_is_logarithmic = false;
+  std::vector<std::pair<double, std::string>> x_ticks;
+};
+
+/// Points, joined by lines where asked, over axes of which y begins at 0. Series without points are left out.
+std::string line_plot(const std::vector<Series>& series, const Axes& axes);
+
+/// Coloured squares with names.
+std::string legend(const std::vector<std::pair<std::string, int>>& names);
+
+}  // namespace cairn::bench

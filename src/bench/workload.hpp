@@ -1,0 +1,54 @@
+// What a benchmark saves and loads: a made-up training state of a real model, of a model scaled to a size, or of the
+// models of MLPerf Storage's checkpointing workloads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/demo_state.hpp"
+
+namespace cairn::bench {
+
+struct Workload {
+  std::string name;  ///< "llama-3.1-8b", "mlperf 405b", "size 1.00 GiB"
+  std::string note;  ///< how it was scaled, in words; empty when it was not
+  DemoState state;
+};
+
+/// The shape of a model of the Llama family, from which smaller ones are made.
+struct ModelShape {
+  std::uint64_t layers;
+  std::uint64_t hidden;
+  std::uint64_t heads;
+  std::uint64_t kv_heads;
+  std::uint64_t ffn;
+  std::uint64_t vocab;
+};
+
+inline constexpr ModelShape kLlama8B = {32, 4096, 32, 8, 14336, 128256};
+inline constexpr ModelShape kLlama70B = {80, 8192, 128, 8, 28672, 128256};
+inline constexpr ModelShape kLlama405B = {126, 16384, 128, 8, 53248, 128256};
+
+/// Sections of a comma-separated list; "all" is all three. Throws Error(kUsage) for a name that is none.
+std::vector<std::string> parse_sections(std::string_view text);
+
+/// Bytes of a parameter in the sections: 16-bit weights, F32 master weights, two F32 moments; 14 in all three.
+double bytes_of_parameter(const std::vector<std::string>& sections);
+
+/// Leaves only the tensors of the sections.
+void keep_sections(DemoState& state, const std::vector<std::string>& sections);
+
+/// A model of about `bytes` (in the sections): fewer layers first, down to four, and a smaller vocabulary; below that
+/// narrower ones. Never larger than the shape. The note says what was scaled.
+Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
+                         const std::vector<std::string>& sections);
+
+/// scaled_workload() of the smallest of the Llama 3 shapes that is large enough. Throws Error(kUsage) above the largest.
+Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
+
+/// As many layers (at least one) of a model by name as come nearest to `bytes`.
+Workload layered_workload(const std::string& model, std::uint64_t bytes, const std::vector<std::string>& sections);
+
+}  // namespace cairn::bench

@@ -1,0 +1,52 @@
+// `cairn bench`: measures saves and loads of a made-up training state beside what the machine could do at most.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/raw_file.hpp"
+#include "cairn/checkpoint.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct BenchOptions {
+  std::filesystem::path directory;  ///< on the file system to be measured; a directory of its own is made below
+
+  // What is saved: one of model, size, sweep and mlperf; a model may have a sweep, and mlperf a size.
+  std::string model;  ///< a name, or @config.json; smollm2-135m when nothing is given
+  std::optional<std::uint64_t> layers;
+  std::optional<std::uint64_t> size_bytes;
+  std::vector<std::uint64_t> sweep_bytes;
+  std::string mlperf;
+  std::string sections = "all";
+
+  std::optional<int> save_ranks;  ///< all by default
+  std::string layout;             ///< of the save
+  std::vector<int> load_ranks;
+  std::vector<std::string> load_layouts;  ///< the save's own when neither is given
+  bool no_load = false;
+
+  std::uint64_t repeats = 5;
+  std::uint64_t warm_up = 1;
+  bool reuse_plan = false;
+  bool drop_caches = false;
+  bool keep = false;
+  bench::RawOptions raw;
+  std::vector<std::string> hints;
+  Options checkpointer;
+
+  bool json = false;
+  std::filesystem::path record_file;
+  std::filesystem::path csv_file;
+  std::filesystem::path html_file;
+  std::string command_line;  ///< as it was typed, for the record
+};
+
+/// Collective. kExitFailed, and no figure anywhere, when any byte was not read as it was written.
+int run_bench(Context& context, const BenchOptions& options);
+
+}  // namespace cairn::cli

@@ -1,0 +1,109 @@
+#include "cli/bench_text.hpp"
+
+#include <fmt/format.h>
+
+#include "base/units.hpp"
+#include "cli/table.hpp"
+
+namespace cairn::cli {
+namespace {
+
+using bench::Kind;
+using bench::Operation;
+using bench::Summary;
+
+constexpr double kGiB = 1073741824.0;
+
+std::string spread(const Summary& summary, double unit, int digits) {
+  return fmt::format("{:.{}f} ({:.{}f}-{:.{}f})", summary.median / unit, digits, summary.min / unit, digits,
+                     summary.max / unit, digits);
+}
+
+std::string percents(const Summary& summary) {
+  return fmt::format("{:.0f} % ({:.0f}-{:.0f})", 100 * summary.median, 100 * summary.min, 100 * summary.max);
+}
+
+std::string operation_table(const bench::Run& run) {
+  Table table({{"operation"},
+               {"ranks", Align::kRight},
+               {"layout"},
+               {"engine"},
+               {"seconds", Align::kRight},
+               {"first rank", Align::kRight},
+               {"GiB/s", Align::kRight},
+               {"raw GiB/s", Align::kRight},
+               {"share of raw", Align::kRight},
+               {"cache"}});
+  const auto add = [&](const Operation& operation) {
+    table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
+               operation.engine, spread(seconds_of(operation), 1, 3),
+               fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
+               spread(ceiling_of(operation), kGiB, 2), percents(bench::share_of_ceiling(operation)),
+               operation.kind == Kind::kSave ? "fsynced" : operation.cache});
+  };
+  add(run.save);
+  for (const Operation& load : run.loads) add(load);
+  return table.text();
+}
+
+std::string phase_table(const Operation& operation) {
+  Table table({{"phase"},
+               {"seconds", Align::kRight},
+               {"first rank", Align::kRight},
+               {"share", Align::kRight},
+               {"bytes", Align::kRight},
+               {"GiB/s", Align::kRight}});
+  for (const std::string& phase : phases_of(operation)) {
+    const Summary seconds = phase_seconds(operation, phase);
+    const std::uint64_t bytes = phase_bytes(operation, phase);
+    const double rate = seconds.median > 0 ? static_cast<double>(bytes) / seconds.median / kGiB : 0;
+    table.add({base::printable(phase), spread(seconds, 1, 3),
+               fmt::format("{:.3f}", phase_first_seconds(operation, phase).median),
+               fmt::format("{:.1f} %", 100 * phase_share(operation, phase).median),
+               bytes == 0 ? "-" : group_digits(bytes), bytes == 0 ? "-" : fmt::format("{:.2f}", rate)});
+  }
+  return table.text();
+}
+
+std::string memory_line(const bench::MemoryCeilings& memory) {
+  std::string out = fmt::format("memory ceilings, GiB/s: memcpy {}, CRC-32C {}",
+                                spread(rates_of(memory.memcpy), kGiB, 1), spread(rates_of(memory.crc), kGiB, 1));
+  if (!memory.exchange.empty()) out += fmt::format(", MPI exchange {}", spread(rates_of(memory.exchange), kGiB, 1));
+  return out;
+}
+
+std::string run_text(const bench::Run& run) {
+  std::string out =
+      fmt::format("\nworkload {}: {} bytes ({}), sections {}, {} tensors in {} files\n", base::printable(run.workload),
+                  group_digits(run.save.bytes), base::format_size(run.save.bytes), run.sections,
+                  group_digits(run.save.tensors), run.save.files);
+  if (!run.note.empty()) out += run.note + "\n";
+  out += operation_table(run);
+  std::vector<const Operation*> operations = {&run.save};
+  for (const Operation& load : run.loads) operations.push_back(&load);
+  for (const Operation* operation : operations) {
+    out += fmt::format("\n\n{} by {} ranks, {}; verified: {}\n{}", name_of(operation->kind), operation->ranks,
+                       base::printable(operation->layout), operation->verified_by, phase_table(*operation));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string bench_text(const bench::Record& record) {
+  const bench::Machine& machine = record.machine;
+  std::string out = fmt::format("{} ranks on {} {}, {}, {} of {}; {}\n", record.ranks, machine.hosts.size(),
+                                machine.hosts.size() == 1 ? "host" : "hosts", base::printable(machine.processor),
+                                machine.mount.type, base::printable(machine.mount.source),
+                                base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  out +=
+      fmt::format("median (minimum-maximum) of {} repeats after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
+                  record.repeats, record.warm_up, name_of(record.raw.method),
+                  base::format_size(record.raw.request_bytes), record.raw.in_flight);
+  out += memory_line(record.memory) + "\n";
+  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
+  out.pop_back();
+  return out;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,181 @@
+#include "comm/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <random>
+#include <utility>
+
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+
+namespace cairn::comm {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  [[nodiscard]] int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+std::uint64_t pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+[[noreturn]] void fail(const char* what, std::uint64_t bytes) {
+  throw Error(ErrorKind::kIo,
+              fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(errno)));
+}
+
+std::byte* map(int descriptor, std::uint64_t bytes) {
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  if (address == MAP_FAILED) fail("mapping", bytes);
+  return static_cast<std::byte*>(address);
+}
+
+/// The last page of a segment, by which the others know that they opened the right one.
+using Cookie = std::array<std::uint64_t, 2>;
+
+}  // namespace
+
+/// What a rank tells the others of its node.
+struct SharedMemory::Card {
+  std::uint64_t rank = 0;
+  std::uint64_t process = 0;
+  std::uint64_t descriptor = 0;
+  std::uint64_t bytes = 0;  ///< usable ones
+  std::uint64_t own = 0;    ///< between threads: address of own_
+  Cookie cookie{};
+};
+
+/// A rank's own part, in a memory file of its own.
+class SharedMemory::Segment {
+ public:
+  explicit Segment(std::uint64_t bytes)
+      : bytes_(bytes), room_(pages(bytes) + kPageBytes), file_(::memfd_create("cairn", MFD_CLOEXEC)) {
+    if (file_.get() < 0) fail("creation", room_);
+    // Reserves the memory: too little of it is an error here, not a signal when it is touched.
+    if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(room_)); error != 0) {
+      errno = error;
+      fail("reservation", room_);
+    }
+    data_ = map(file_.get(), room_);
+    std::random_device random;
+    for (std::uint64_t& word : cookie_) word = (static_cast<std::uint64_t>(random()) << 32) | random();
+    std::memcpy(data_ + room_ - kPageBytes, cookie_.data(), sizeof cookie_);
+  }
+  ~Segment() { ::munmap(data_, room_); }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
+  [[nodiscard]] Card card(int rank) const {
+    return {static_cast<std::uint64_t>(rank),
+            static_cast<std::uint64_t>(::getpid()),
+            static_cast<std::uint64_t>(file_.get()),
+            bytes_,
+            0,
+            cookie_};
+  }
+
+ private:
+  std::uint64_t bytes_;
+  std::uint64_t room_;
+  Descriptor file_;
+  std::byte* data_ = nullptr;
+  Cookie cookie_{};
+};
+
+SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach)
+    : parts_(static_cast<std::size_t>(communicator.size())) {
+  const int rank = communicator.rank();
+  agree(communicator, "share memory", [&] { own_ = std::make_shared<Segment>(bytes); });
+  parts_[static_cast<std::size_t>(rank)] = {own_->bytes(), true, false, nullptr};
+  if (reach == Reach::kOwn || communicator.size() == 1) return;
+  node_ = communicator.node();
+  Card mine = own_->card(rank);
+  mine.own = reinterpret_cast<std::uintptr_t>(&own_);
+  const auto cards = node_->all_gather(std::as_bytes(std::span(&mine, 1)));
+  const bool threads = native_handle(communicator) == MPI_COMM_NULL;
+  try {
+    for (const base::Bytes& bytes_of_card : cards) {
+      Card card;
+      std::memcpy(&card, bytes_of_card.data(), sizeof card);
+      if (card.rank == mine.rank) continue;
+      Part& part = parts_[card.rank];
+      if (threads) {
+        // The other thread stays in this constructor, and keeps its pointer, until the reduction below.
+        const auto& segment = *reinterpret_cast<const std::shared_ptr<Segment>*>(card.own);
+        part = {segment->bytes(), true, false, segment};
+      } else {
+        part = open_part(card);
+      }
+    }
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+  // All or none: who is reached without reaching back would wait for bytes that never come.
+  if (node_->max(problem_.empty() ? 0 : 1) != 0) {
+    if (problem_.empty()) problem_ = "another rank of the node cannot reach the others";
+    forget_others(rank);
+    node_.reset();
+  }
+}
+
+SharedMemory::Part SharedMemory::open_part(const Card& card) {
+  const std::string path = fmt::format("/proc/{}/fd/{}", card.process, card.descriptor);
+  const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const auto refuse = [&](const std::string& why) {
+    throw Error(ErrorKind::kIo,
+                fmt::format("the memory of rank {} cannot be opened by '{}': {}", card.rank, path, why));
+  };
+  if (file.get() < 0) refuse(std::strerror(errno));
+  const std::uint64_t room = pages(card.bytes) + kPageBytes;
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || static_cast<std::uint64_t>(status.st_size) != room) {
+    refuse("it is another process's file");
+  }
+  std::byte* data = map(file.get(), room);
+  Part part{{data, card.bytes}, true, true, nullptr};
+  if (std::memcmp(data + room - kPageBytes, card.cookie.data(), sizeof card.cookie) != 0) {
+    unmap(part);
+    refuse("it is another process's file");
+  }
+  return part;
+}
+
+void SharedMemory::unmap(Part& part) {
+  if (part.mapped) ::munmap(part.bytes.data(), pages(part.bytes.size()) + kPageBytes);
+  part = {};
+}
+
+void SharedMemory::forget_others(int rank) {
+  for (std::size_t r = 0; r < parts_.size(); ++r) {
+    if (r != static_cast<std::size_t>(rank)) unmap(parts_[r]);
+  }
+}
+
+SharedMemory::~SharedMemory() {
+  for (Part& part : parts_) unmap(part);
+}
+
+void SharedMemory::barrier() {
+  if (node_ && node_->size() > 1) node_->barrier();
+}
+
+}  // namespace cairn::comm

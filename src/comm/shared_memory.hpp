@@ -1,0 +1,63 @@
+// Memory that the ranks of a node have in common: each gives a part, all address all parts.
+//
+// Between processes an anonymous memory file per rank (memfd), which the others open through /proc: no name is left behind
+// whatever dies, and no limit of /dev/shm applies. Between simulated ranks, which are threads, plain memory. Where it is
+// refused (ranks in containers of their own, /proc hidden) every rank of that node has its own part only, and
+// `problem()` says why: callers then send messages.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+
+namespace cairn::comm {
+
+class SharedMemory {
+ public:
+  /// kOwn: as if every rank had a node of its own.
+  enum class Reach { kNode, kOwn };
+
+  /// Collective over `communicator`. `bytes` is this rank's part, zeroed and page aligned, the same or another on each
+  /// rank; `reach` must be the same on all. Throws Error(kIo) on all ranks when a rank has no memory left.
+  SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach = Reach::kNode);
+  ~SharedMemory();
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+
+  /// The part of a rank of `communicator`; empty when it cannot be addressed from here. A rank's own part always can. Who
+  /// reads what another wrote needs a barrier() between.
+  [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
+  [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
+  [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
+
+  /// Collective over the ranks that this one reaches.
+  void barrier();
+
+  /// Why the other ranks of the node cannot be reached; empty when they can, and on a node of one rank.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  class Segment;
+  struct Part {
+    std::span<std::byte> bytes;
+    bool reachable = false;
+    bool mapped = false;  ///< of another process: to unmap
+    std::shared_ptr<Segment> of_thread;
+  };
+  struct Card;
+  static Part open_part(const Card& card);
+  static void unmap(Part& part);
+  void forget_others(int rank);
+
+  std::vector<Part> parts_;
+  std::unique_ptr<Communicator> node_;
+  std::shared_ptr<Segment> own_;
+  std::string problem_;
+};
+
+}  // namespace cairn::comm

@@ -1,0 +1,152 @@
+#include "io/direct_engine.hpp"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/checked.hpp"
+#include "base/log.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "io/round_check.hpp"
+
+namespace cairn::io {
+namespace {
+
+/// Requests with the kernel at a time, per rank: two windows of 128 MiB in requests of 4 MiB.
+constexpr unsigned kQueueDepth = 64;
+constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
+
+bool is_aligned(const std::byte* address, std::uint64_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
+}
+
+}  // namespace
+
+DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options)
+    : PosixEngine(communicator, options),
+      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)) {}
+
+void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  PosixEngine::open_for_write(std::move(files), extents);
+  open_direct(os::OpenMode::kWrite);
+}
+
+void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+  PosixEngine::open_for_read(std::move(files), extents);
+  open_direct(os::OpenMode::kRead);
+}
+
+void DirectEngine::open_direct(os::OpenMode mode) {
+  std::string refusal;
+  comm::agree(communicator(), "open data files", [&] {
+    direct_.resize(my_files().size());
+    for (std::size_t place = 0; place < direct_.size(); ++place) {
+      direct_[place] = os::open_direct(files()[my_files()[place]].path, mode);
+      if (refusal.empty()) refusal = direct_[place].refusal;
+      if (!direct_[place].refusal.empty()) continue;
+      if (queue_) continue;
+      try {
+        queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
+      } catch (const Error& error) {
+        refusal = error.what();
+        break;
+      }
+    }
+  });
+  const auto ranks = static_cast<std::uint64_t>(communicator().size());
+  const auto rank = static_cast<std::uint64_t>(communicator().rank());
+  const std::uint64_t first = communicator().min(refusal.empty() ? ranks : rank);
+  if (first == ranks) return;
+  communicator().share(refusal, static_cast<int>(first));
+  base::warn_once("engine direct goes through the page cache instead: " + refusal);
+}
+
+/// One operation: what O_DIRECT can address to the queue, the rest at once.
+template <class Op>
+void DirectEngine::move(const Op& op, std::uint64_t round) {
+  const std::size_t place = place_of(op.file);
+  os::File& plain = descriptor(place);
+  const auto through_page_cache = [&](auto data, std::uint64_t offset) {
+    if (data.empty()) return;
+    if constexpr (std::is_same_v<Op, WriteOp>) {
+      plain.write_at(data, offset);
+      plain.start_writeback(offset, data.size());
+    } else {
+      plain.read_at(data, offset);
+    }
+  };
+  os::DirectFile* direct = queue_ && direct_[place].file.is_open() ? &direct_[place] : nullptr;
+  const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
+  const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
+  const std::uint64_t end =
+      op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
+  if (direct == nullptr || begin >= end || !is_aligned(op.data.data() + begin, alignment)) {
+    return through_page_cache(op.data, op.offset);
+  }
+  const os::IoQueue::Target target{&direct->file, &plain, alignment};
+  for (std::uint64_t at = begin; at < end;) {
+    // Cut on multiples in the file, so that requests meet the stripes of the storage.
+    const std::uint64_t to_cut = request_bytes_ - (op.offset + at) % request_bytes_;
+    const std::uint64_t bytes = std::min(to_cut, end - at);
+    if constexpr (std::is_same_v<Op, WriteOp>) {
+      queue_->write(target, op.data.subspan(at, bytes), op.offset + at, round);
+    } else {
+      queue_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
+    }
+    at += bytes;
+  }
+  through_page_cache(op.data.first(begin), op.offset);
+  through_page_cache(op.data.subspan(end), op.offset + end);
+}
+
+/// Rank-local: what fails is kept for finish_rounds.
+template <class Op>
+void DirectEngine::begin_round(std::span<const Op> ops) {
+  rounds_.push_back({rounds_begun_++, std::is_same_v<Op, WriteOp>, nullptr});
+  Round& round = rounds_.back();
+  try {
+    check_round(ops, files());
+    for (const Op& op : ops) move(op, round.number);
+  } catch (...) {
+    round.failure = std::current_exception();
+  }
+}
+
+void DirectEngine::begin_write(std::span<const WriteOp> ops) { begin_round(ops); }
+void DirectEngine::begin_read(std::span<const ReadOp> ops) { begin_round(ops); }
+
+void DirectEngine::finish_rounds(std::size_t unfinished) {
+  while (rounds_.size() > unfinished) {
+    const Round round = rounds_.front();
+    rounds_.pop_front();
+    comm::agree(communicator(), round.is_write ? "write data files" : "read data files", [&] {
+      if (queue_) queue_->finish(round.number);
+      if (round.failure) std::rethrow_exception(round.failure);
+    });
+  }
+}
+
+void DirectEngine::write_round(std::span<const WriteOp> ops) {
+  begin_write(ops);
+  finish_rounds(0);
+}
+
+void DirectEngine::read_round(std::span<const ReadOp> ops) {
+  begin_read(ops);
+  finish_rounds(0);
+}
+
+void DirectEngine::sync() {
+  finish_rounds(0);
+  PosixEngine::sync();
+}
+
+void DirectEngine::close() {
+  queue_.reset();
+  comm::agree(communicator(), "close data files", [&] {
+    for (os::DirectFile& direct : direct_) direct.file.close();
+  });
+  PosixEngine::close();
+}
+
+}  // namespace cairn::io

@@ -1,0 +1,58 @@
+// O_DIRECT through io_uring: extents go from the window to storage past the page cache, several requests in flight, while
+// the caller fills the next window.
+//
+// Files are created, reserved, synced and checked as by `posix`. What O_DIRECT cannot address - the head and the tail of
+// an operation off the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never
+// shares a page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused,
+// all of it goes through the page cache, which is said once with the reason.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/posix_engine.hpp"
+#include "os/direct.hpp"
+#include "os/io_queue.hpp"
+
+namespace cairn::io {
+
+class DirectEngine final : public PosixEngine {
+ public:
+  DirectEngine(comm::Communicator& communicator, const EngineOptions& options);
+
+  [[nodiscard]] std::string_view name() const override { return "direct"; }
+  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void write_round(std::span<const WriteOp> ops) override;
+  void read_round(std::span<const ReadOp> ops) override;
+  void begin_write(std::span<const WriteOp> ops) override;
+  void begin_read(std::span<const ReadOp> ops) override;
+  void finish_rounds(std::size_t unfinished) override;
+  void sync() override;
+  void close() override;
+
+ private:
+  struct Round {
+    std::uint64_t number = 0;
+    bool is_write = false;
+    std::exception_ptr failure;  ///< of what was done when the round began
+  };
+  void open_direct(os::OpenMode mode);
+  template <class Op>
+  void begin_round(std::span<const Op> ops);
+  template <class Op>
+  void move(const Op& op, std::uint64_t round);
+
+  std::uint64_t request_bytes_;
+  std::vector<os::DirectFile> direct_;  ///< by place
+  std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
+  std::deque<Round> rounds_;            ///< begun and not finished, oldest first
+  std::uint64_t rounds_begun_ = 0;
+};
+
+}  // namespace cairn::io

@@ -1,0 +1,49 @@
+#include "io/window_pool.hpp"
+
+#include "base/checked.hpp"
+#include "base/log.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::uint64_t kBuffers = WindowPool::kAhead + 1;
+
+}  // namespace
+
+WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, comm::SharedMemory::Reach reach)
+    : rank_(communicator.rank()),
+      bytes_(communicator.max(bytes)),
+      stride_bytes_(base::round_up(bytes_, kPageBytes)),
+      memory_(communicator, kPageBytes + kBuffers * stride_bytes_, reach) {
+  static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
+  if (!memory_.problem().empty()) {
+    base::warn_once("ranks of a node send messages instead of sharing memory, which is slower: " + memory_.problem());
+  }
+}
+
+WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t round) const {
+  if (round >= windows.size()) return {};
+  return {&windows[round], {buffer(rank_, round), windows[round].buffer_bytes}};
+}
+
+std::byte* WindowPool::buffer(int rank, std::uint64_t round) const {
+  return memory_.of(rank).data() + kPageBytes + round % kBuffers * stride_bytes_;
+}
+
+std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
+  std::vector<std::byte*> all(memory_.ranks(), nullptr);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    if (memory_.reaches(static_cast<int>(rank))) all[rank] = buffer(static_cast<int>(rank), round);
+  }
+  return all;
+}
+
+std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
+  // Zeroed pages hold counters of zero; the first page of each part is theirs.
+  auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.of(rank).data());
+  constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
+  return counters[round % kBuffers * kCacheLine];
+}
+
+}  // namespace cairn::io

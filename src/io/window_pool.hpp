@@ -1,0 +1,68 @@
+// The buffers of the windows: two per rank, in turn, so that one is filled (or emptied) while the other is on its way to
+// (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight into
+// another's window: one copy, no message (exchange.hpp).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/shared_memory.hpp"
+#include "plan/extents.hpp"
+
+namespace cairn::io {
+
+/// A window of this rank: its parts lie in `buffer` at window->offsets.
+struct WindowBuffer {
+  const plan::Window* window = nullptr;  ///< null: no window in this round
+  std::span<std::byte> buffer;
+};
+
+class WindowPool {
+ public:
+  /// Rounds that may be on their way besides the one that the caller works on.
+  static constexpr std::size_t kAhead = 1;
+
+  /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory is
+  /// short. A node whose ranks cannot share memory says so once, as a warning.
+  WindowPool(comm::Communicator& communicator, std::uint64_t bytes,
+             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode);
+
+  /// Room of each buffer; the same on all ranks.
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer.
+  [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
+
+  /// Whether this rank can address the windows of that one. Symmetric; true for the rank itself.
+  [[nodiscard]] bool reaches(int rank) const { return memory_.reaches(rank); }
+  /// Buffers of all ranks in a round; null for those that are not reached.
+  [[nodiscard]] std::vector<std::byte*> buffers(std::uint64_t round) const;
+  /// Collective over the ranks that reach each other.
+  void barrier() { memory_.barrier(); }
+
+  /// Bytes that ranks have put into this rank's window of the round since the last reset, as they said with add_arrived.
+  void reset_arrived(std::uint64_t round) { counter(rank_, round).store(0, std::memory_order_relaxed); }
+  void add_arrived(int rank, std::uint64_t round, std::uint64_t bytes) {
+    counter(rank, round).fetch_add(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t arrived(std::uint64_t round) const {
+    return counter(rank_, round).load(std::memory_order_relaxed);
+  }
+
+ private:
+  [[nodiscard]] std::byte* buffer(int rank, std::uint64_t round) const;
+  [[nodiscard]] std::atomic<std::uint64_t>& counter(int rank, std::uint64_t round) const;
+
+  int rank_;
+  std::uint64_t bytes_;
+  std::uint64_t stride_bytes_;
+  comm::SharedMemory memory_;  ///< a page of counters, then the buffers
+};
+
+}  // namespace cairn::io

@@ -1,0 +1,71 @@
+#include "os/direct.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+
+#include "os/system_error.hpp"
+
+namespace cairn::os {
+namespace {
+
+/// What every Linux file system with O_DIRECT is content with, where it does not say.
+constexpr std::uint64_t kUsualAlignment = 4096;
+constexpr std::uint64_t kLargestAlignment = 64ULL << 10;
+
+/// What statx says of O_DIRECT on this file: an alignment, 0 for "refused", or the usual one where it does not know.
+std::uint64_t stated_alignment(int descriptor) {
+#ifdef STATX_DIOALIGN
+  struct statx status {};
+  if (::statx(descriptor, "", AT_EMPTY_PATH, STATX_DIOALIGN, &status) == 0 && (status.stx_mask & STATX_DIOALIGN) != 0) {
+    return std::max<std::uint64_t>(status.stx_dio_mem_align, status.stx_dio_offset_align);
+  }
+#else
+  static_cast<void>(descriptor);
+#endif
+  return kUsualAlignment;
+}
+
+bool lives_in_memory(const std::filesystem::path& path) {
+  const std::string type = file_system_of(path).type;
+  return type == "tmpfs" || type == "ramfs";
+}
+
+}  // namespace
+
+DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
+  DirectFile result;
+  const auto refused = [&](const std::string& why) {
+    result.file = File();
+    result.refusal = fmt::format("O_DIRECT is refused on {}: {}", file_system_of(path).type, why);
+  };
+  if (const int fault = internal::fault_error("os.direct", path); fault != 0) {
+    refused(internal::error_text(fault));
+    return result;
+  }
+  if (lives_in_memory(path)) {
+    refused("it lives in memory");
+    return result;
+  }
+  result.file = File(path, mode);
+  const int flags = ::fcntl(result.file.descriptor(), F_GETFL);
+  if (flags < 0 || ::fcntl(result.file.descriptor(), F_SETFL, flags | O_DIRECT) != 0) {
+    refused(internal::error_text(errno));
+    return result;
+  }
+  const std::uint64_t stated = stated_alignment(result.file.descriptor());
+  if (stated == 0 || stated > kLargestAlignment || !std::has_single_bit(stated)) {
+    refused(stated == 0 ? "the file system does not support it"
+                        : fmt::format("it asks for an alignment of {} bytes", stated));
+    return result;
+  }
+  // A page at least: requests of part of a page on one side and cached ones on the other would undo each other.
+  result.alignment = std::max(stated, kUsualAlignment);
+  return result;
+}
+
+}  // namespace cairn::os

@@ -1,0 +1,26 @@
+// O_DIRECT: a second descriptor of a file that goes past the page cache, and what it asks of offsets and memory.
+//
+// File systems may refuse it (tmpfs before Linux 6.6, some FUSE and overlay mounts); the reason is an answer here, not an
+// error, because the caller has another way. On a file system in memory there is nothing to go past, so it is not taken
+// there even where the kernel would accept it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "os/file.hpp"
+
+namespace cairn::os {
+
+struct DirectFile {
+  File file;                    ///< not open when refused
+  std::uint64_t alignment = 0;  ///< offsets, lengths and addresses must be multiples; a power of two up to 64 KiB
+  std::string refusal;          ///< why there is no O_DIRECT; empty when there is
+};
+
+/// Opens an existing file for reading or writing (kRead or kWrite). Throws Error as File does for everything but the
+/// refusal of O_DIRECT itself. Fault hook: step "os.direct" with any errno is a refusal.
+DirectFile open_direct(const std::filesystem::path& path, OpenMode mode);
+
+}  // namespace cairn::os

@@ -1,0 +1,256 @@
+// Requests are numbered slots; a slot's number travels through the kernel as user data.
+#include "os/io_queue.hpp"
+
+#include <fmt/format.h>
+#include <liburing.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <exception>
+#include <map>
+#include <vector>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "os/fault.hpp"
+#include "os/system_error.hpp"
+
+namespace cairn::os {
+namespace {
+
+/// One request is at most this much, so that its length fits io_uring's 32 bits with room.
+constexpr std::uint64_t kLargestRequestBytes = 1ULL << 30;
+
+struct Request {
+  bool is_write = false;
+  IoQueue::Target target;
+  std::byte* data = nullptr;
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;
+  std::uint64_t group = 0;
+};
+
+struct Group {
+  std::uint64_t unfinished = 0;
+  std::exception_ptr failure;
+};
+
+const char* verb_of(const Request& request) { return request.is_write ? "write" : "read"; }
+
+std::string describe(const Request& request) {
+  return fmt::format("{} of {} bytes at offset {} {}", verb_of(request), request.bytes, request.offset,
+                     request.is_write ? "to" : "from");
+}
+
+}  // namespace
+
+struct IoQueue::State {
+  io_uring ring{};
+  unsigned depth = 0;
+  unsigned in_flight = 0;
+  std::vector<Request> slots;  // requests with the kernel, by number
+  std::vector<unsigned> free_slots;
+  std::deque<Request> waiting;
+  std::map<std::uint64_t, Group> groups;
+
+  void add(Request request);
+  void hand_over();
+  void start(const Request& request);
+  void collect(bool block);
+  void complete(const Request& request, std::int64_t result);
+  void finish_plainly(const Request& request);
+  void end(const Request& request, std::exception_ptr failure);
+};
+
+void IoQueue::State::add(Request request) {
+  Group& group = groups[request.group];
+  while (request.bytes > 0) {
+    Request piece = request;
+    piece.bytes = std::min(request.bytes, kLargestRequestBytes);
+    ++group.unfinished;
+    waiting.push_back(piece);
+    request.data += piece.bytes;
+    request.offset += piece.bytes;
+    request.bytes -= piece.bytes;
+  }
+  hand_over();
+}
+
+void IoQueue::State::hand_over() {
+  bool prepared = false;
+  while (!waiting.empty() && !free_slots.empty()) {
+    const Request request = waiting.front();
+    waiting.pop_front();
+    const unsigned before = in_flight;
+    start(request);
+    prepared = prepared || in_flight != before;
+  }
+  // -EBUSY and -EAGAIN: the kernel is short of something; the entries stay in the ring for the next call.
+  if (prepared) io_uring_submit(&ring);
+}
+
+/// Puts the request into the ring, after its fault hook.
+void IoQueue::State::start(const Request& request) {
+  std::uint64_t bytes = request.bytes;
+  for (;;) {
+    const auto fault = check_fault(verb_of(request), request.target.plain->path());
+    if (!fault) break;
+    if (fault->short_bytes) {
+      bytes = std::min(bytes, *fault->short_bytes);
+      // O_DIRECT cannot ask for so little: what the kernel would have moved is moved here.
+      try {
+        const auto part = std::span(request.data, bytes);
+        if (request.is_write) {
+          request.target.plain->write_at(part, request.offset);
+        } else {
+          request.target.plain->read_at(part, request.offset);
+        }
+        complete(request, static_cast<std::int64_t>(bytes));
+      } catch (...) {
+        end(request, std::current_exception());
+      }
+      return;
+    }
+    if (fault->error != EINTR) return complete(request, -fault->error);
+  }
+  io_uring_sqe* entry = io_uring_get_sqe(&ring);
+  if (entry == nullptr) {  // the ring has one entry per slot, so only entries of a refused submit fill it
+    io_uring_submit(&ring);
+    entry = io_uring_get_sqe(&ring);
+    if (entry == nullptr) return finish_plainly(request);
+  }
+  const unsigned slot = free_slots.back();
+  free_slots.pop_back();
+  slots[slot] = request;
+  const int descriptor = request.target.direct->descriptor();
+  if (request.is_write) {
+    io_uring_prep_write(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
+  } else {
+    io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
+  }
+  io_uring_sqe_set_data64(entry, slot);
+  ++in_flight;
+}
+
+void IoQueue::State::collect(bool block) {
+  if (in_flight == 0) return;
+  io_uring_cqe* entry = nullptr;
+  int error = 0;
+  if (block) {
+    do {
+      error = io_uring_submit_and_wait(&ring, 1);
+    } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
+    if (error < 0) {
+      throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)));
+    }
+  }
+  while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
+    const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
+    const std::int64_t result = entry->res;
+    io_uring_cqe_seen(&ring, entry);
+    --in_flight;
+    free_slots.push_back(slot);
+    const Request request = slots[slot];
+    complete(request, result);
+  }
+  hand_over();
+}
+
+void IoQueue::State::complete(const Request& request, std::int64_t result) {
+  if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
+  try {
+    if (result < 0)
+      internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
+    const auto moved = static_cast<std::uint64_t>(result);
+    if (moved == request.bytes) return end(request, nullptr);
+    const std::string path = base::printable(request.target.plain->path().native(), 1000);
+    if (moved == 0 && request.is_write) {
+      throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error",
+                                              describe(request), path));
+    }
+    if (moved == 0) {
+      throw Error(ErrorKind::kIo, fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", path,
+                                              request.offset, request.bytes, request.offset));
+    }
+    Request rest = request;
+    rest.data += moved;
+    rest.offset += moved;
+    rest.bytes -= moved;
+    if (moved % request.target.alignment != 0) return finish_plainly(rest);
+    waiting.push_back(rest);
+  } catch (...) {
+    end(request, std::current_exception());
+  }
+}
+
+void IoQueue::State::finish_plainly(const Request& request) {
+  try {
+    if (request.is_write) {
+      request.target.plain->write_at(std::span(request.data, request.bytes), request.offset);
+    } else {
+      request.target.plain->read_at(std::span(request.data, request.bytes), request.offset);
+    }
+    end(request, nullptr);
+  } catch (...) {
+    end(request, std::current_exception());
+  }
+}
+
+void IoQueue::State::end(const Request& request, std::exception_ptr failure) {
+  Group& group = groups[request.group];
+  --group.unfinished;
+  if (failure && !group.failure) group.failure = std::move(failure);
+}
+
+IoQueue::IoQueue(unsigned depth) : state_(std::make_unique<State>()) {
+  int error = internal::fault_error("os.io_uring", "io_uring");
+  if (error == 0) error = -io_uring_queue_init(depth, &state_->ring, 0);
+  if (error != 0) {
+    state_.reset();
+    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)));
+  }
+  state_->depth = depth;
+  state_->slots.resize(depth);
+  for (unsigned slot = depth; slot-- > 0;) state_->free_slots.push_back(slot);
+}
+
+IoQueue::~IoQueue() {
+  if (!state_) return;
+  state_->waiting.clear();
+  try {
+    while (state_->in_flight > 0) {
+      state_->collect(true);
+      state_->waiting.clear();
+    }
+  } catch (...) {  // the ring is broken: closing it ends its requests
+  }
+  io_uring_queue_exit(&state_->ring);
+}
+
+void IoQueue::write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group) {
+  state_->add({true, target, const_cast<std::byte*>(data.data()), data.size(), offset, group});
+}
+
+void IoQueue::read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group) {
+  state_->add({false, target, data.data(), data.size(), offset, group});
+}
+
+void IoQueue::finish(std::uint64_t group) {
+  const auto found = state_->groups.find(group);
+  if (found == state_->groups.end()) return;
+  while (found->second.unfinished > 0) {
+    state_->hand_over();
+    if (state_->in_flight > 0) state_->collect(true);
+  }
+  const std::exception_ptr failure = found->second.failure;
+  state_->groups.erase(found);
+  if (failure) std::rethrow_exception(failure);
+}
+
+void IoQueue::poll() {
+  state_->collect(false);
+  state_->hand_over();
+}
+
+}  // namespace cairn::os

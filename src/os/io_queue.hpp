@@ -1,0 +1,49 @@
+// Reads and writes in flight: io_uring, with the errors, short transfers and fault hooks of File.
+//
+// Requests belong to numbered groups; finish(group) waits for a group and throws what its first failing request met. No
+// request is forgotten: the destructor waits for all, because the kernel uses their memory until then.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "os/file.hpp"
+
+namespace cairn::os {
+
+class IoQueue {
+ public:
+  /// At most `depth` requests are with the kernel at a time; more wait here. Throws Error(kIo), with the reason, where
+  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: step "os.io_uring".
+  explicit IoQueue(unsigned depth);
+  ~IoQueue();
+  IoQueue(const IoQueue&) = delete;
+  IoQueue& operator=(const IoQueue&) = delete;
+
+  /// Where a request goes: `direct` is used first; what is left of a short transfer at a place that `direct` cannot
+  /// address goes through `plain`. May be the same descriptor. Both, and the data, must live until the group is finished.
+  struct Target {
+    File* direct = nullptr;
+    File* plain = nullptr;
+    std::uint64_t alignment = 1;
+  };
+
+  /// Rank-local; never block and never throw for what the file does: that is told by finish().
+  void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
+  void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
+
+  /// Blocks until all requests of the group are done; throws the Error of the one that failed first.
+  void finish(std::uint64_t group);
+
+  /// Completes what has ended and hands waiting requests to the kernel, without blocking.
+  void poll();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn::os

@@ -1,0 +1,74 @@
+// Memory shared by the ranks of a node, the same cases on simulated ranks and on MPI.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "cairn/error.hpp"
+#include "comm/shared_memory.hpp"
+#include "comm_cases.hpp"
+
+namespace cairn::test {
+namespace {
+
+std::byte mark(int writer, int owner, int round) {
+  return static_cast<std::byte>(1 + writer * 31 + owner * 7 + round * 101);
+}
+
+std::uint64_t bytes_of(int rank) { return rank == 1 ? 0 : 1000 + 5000 * static_cast<std::uint64_t>(rank); }
+
+void is_seen_by_all_it_reaches(comm::Communicator& communicator) {
+  const int rank = communicator.rank();
+  comm::SharedMemory memory(communicator, bytes_of(rank));
+  EXPECT_TRUE(memory.problem().empty()) << memory.problem();
+  EXPECT_TRUE(memory.reaches(rank));
+  EXPECT_EQ(memory.of(rank).size(), bytes_of(rank));
+  int compared = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (int owner = 0; owner < communicator.size(); ++owner) {  // each rank marks a byte of its own in every part
+      if (!memory.reaches(owner) || memory.of(owner).empty()) continue;
+      EXPECT_EQ(memory.of(owner).size(), bytes_of(owner));
+      memory.of(owner)[static_cast<std::size_t>(rank)] = mark(rank, owner, round);
+    }
+    memory.barrier();
+    for (int writer = 0; writer < communicator.size() && bytes_of(rank) > 0; ++writer) {
+      if (!memory.reaches(writer)) continue;
+      EXPECT_EQ(memory.of(rank)[static_cast<std::size_t>(writer)], mark(writer, rank, round));
+      ++compared;
+    }
+    memory.barrier();
+  }
+  EXPECT_TRUE(bytes_of(rank) == 0 || compared >= 3);
+  const auto node = communicator.node();
+  int reached = 0;
+  for (int other = 0; other < communicator.size(); ++other) reached += memory.reaches(other) ? 1 : 0;
+  EXPECT_EQ(reached, node->size());
+}
+
+void can_be_a_ranks_own(comm::Communicator& communicator) {
+  comm::SharedMemory memory(communicator, 4096, comm::SharedMemory::Reach::kOwn);
+  for (int other = 0; other < communicator.size(); ++other) {
+    EXPECT_EQ(memory.reaches(other), other == communicator.rank());
+    EXPECT_EQ(memory.of(other).size(), other == communicator.rank() ? 4096U : 0U);
+  }
+  memory.barrier();
+}
+
+void too_much_shared_memory_is_an_error_of_all(comm::Communicator& communicator) {
+  const std::uint64_t bytes = communicator.rank() + 1 == communicator.size() ? 1ULL << 63 : 4096;  // beyond any file
+  try {
+    const comm::SharedMemory memory(communicator, bytes);
+    ADD_FAILURE() << "2^63 bytes were given";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("shared memory"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+
+std::vector<CommCase> shared_memory_cases() {
+  return {{"SharedMemoryIsSeenByAllItReaches", is_seen_by_all_it_reaches},
+          {"SharedMemoryCanBeARanksOwn", can_be_a_ranks_own},
+          {"TooMuchSharedMemoryIsAnErrorOfAll", too_much_shared_memory_is_an_error_of_all}};
+}
+
+}  // namespace cairn::test

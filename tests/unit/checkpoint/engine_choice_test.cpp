@@ -1,0 +1,85 @@
+// The rule of engine "auto", and how memory is divided.
+#include "checkpoint/engine_choice.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cairn/error.hpp"
+#include "comm/simulated.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+std::string chosen(const std::string& file_system, const std::string& unsafe = "", bool has_mpi = true) {
+  const EngineChoice choice = choose_by_facts({file_system, 2, has_mpi, unsafe});
+  EXPECT_THAT(choice.reason, HasSubstr(file_system));
+  return choice.name;
+}
+
+TEST(EngineChoice, GoesByTheFileSystem) {
+  for (const char* local : {"ext4", "xfs", "btrfs", "overlay", "0x12345678", "nfs"}) EXPECT_EQ(chosen(local), "direct");
+  for (const char* memory : {"tmpfs", "ramfs"}) EXPECT_EQ(chosen(memory), "posix");
+  for (const char* parallel : {"lustre", "gpfs", "beegfs"}) {
+    EXPECT_EQ(chosen(parallel), "mpiio");
+    EXPECT_EQ(chosen(parallel, "", false), "direct");
+    EXPECT_EQ(chosen(parallel, "ompio"), "direct");
+    EXPECT_THAT(choose_by_facts({parallel, 1, true, "ompio"}).reason, HasSubstr("OMPI_MCA_io=romio321"));
+  }
+}
+
+TEST(EngineChoice, LooksAtTheNearestFolderThatExists) {
+  const test::TempDir folder;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    const EngineChoice here = choose_engine(communicator, {}, folder.path());
+    const EngineChoice below = choose_engine(communicator, {}, folder.path() / "not" / "yet");
+    EXPECT_EQ(here.name, below.name);
+    EXPECT_EQ(here.reason, below.reason);
+    EXPECT_NE(here.name, "mpiio") << "there is no MPI here";
+    const EngineChoice asked = choose_engine(communicator, {"tape", 5}, folder.path());
+    EXPECT_EQ(asked.name, "tape");
+    EXPECT_EQ(asked.reason, "asked for");
+    EXPECT_EQ(asked.aggregators_per_node, 5U);
+  });
+}
+
+TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
+  // 10 ranks on nodes of 4, 4 and 2.
+  const std::vector<std::pair<std::uint64_t, std::vector<int>>> cases = {{0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
+                                                                         {1, {0, 4, 8}},
+                                                                         {2, {0, 2, 4, 6, 8, 9}},
+                                                                         {9, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}};
+  comm::run_simulated(
+      10,
+      [&](comm::Communicator& communicator) {
+        for (const auto& [per_node, expected] : cases) {
+          const EngineChoice choice{"direct", "", per_node};
+          const plan::ExtentMap extents = deal_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice);
+          std::vector<int> owners;
+          for (int rank = 0; rank < 12; ++rank) {
+            if (!extents.of(rank).empty()) owners.push_back(rank);
+          }
+          EXPECT_EQ(owners, expected) << per_node << " per node";
+        }
+      },
+      4);
+}
+
+TEST(SplitBudget, IsTwoWindowsOfWholeBlocksAndBuffers) {
+  constexpr std::uint64_t kMiB = 1ULL << 20;
+  for (const std::uint64_t budget : {16 * kMiB, 100 * kMiB, 256 * kMiB, 4096 * kMiB}) {
+    for (const std::uint64_t block : {kMiB / 16, 4 * kMiB}) {
+      const MemorySplit split = split_budget(budget, block);
+      EXPECT_GE(split.window_bytes, block);
+      EXPECT_EQ(split.window_bytes % block, 0U);
+      EXPECT_LE(2 * split.window_bytes + split.exchange_bytes, budget);
+    }
+  }
+  EXPECT_EQ(split_budget(256 * kMiB, 64 * kMiB).window_bytes, 64 * kMiB) << "a block must fit";
+  EXPECT_THROW(split_budget(16 * kMiB - 1, 4 * kMiB), Error);
+}
+
+}  // namespace
+}  // namespace cairn::checkpoint
