@@ -1,9 +1,10 @@
-// safetensors headers of one file with all the weights of DeepSeek-V3: 91,991 tensors.
+// Headers and index of all the weights of DeepSeek-V3: 91,991 tensors.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
 
 #include "check.hpp"
+#include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "shard/model.hpp"
 
@@ -45,6 +46,23 @@ void parse_header(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(tensors().size()));
 }
 BENCHMARK(parse_header)->Unit(benchmark::kMillisecond);
+
+void encode_index(benchmark::State& state) {
+  const std::vector<std::string> files = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+  std::vector<format::IndexEntry> entries;
+  for (const format::TensorToStore& tensor : tensors()) {
+    entries.push_back({tensor.name, static_cast<std::uint32_t>(entries.size() % 2)});
+  }
+  const std::string text = format::encode_hf_index(entries, files, {1, 2});
+  const auto parsed = format::parse_hf_index(text, "benchmark");
+  require(parsed.weight_map.size() == entries.size(), "tensors were lost");
+  for (const format::IndexEntry& entry : entries) {
+    require(parsed.weight_map.at(std::string(entry.name)) == files[entry.file], "a tensor came back in another file");
+  }
+  for (auto _ : state) benchmark::DoNotOptimize(format::encode_hf_index(entries, files, {1, 2}));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(entries.size()));
+}
+BENCHMARK(encode_index)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace cairn::micro

@@ -59,13 +59,18 @@ void add_needed_content(plan::FileLayout& layout, const plan::HfLayout& files, s
     own_tensors.push_back(part.tensor);
     tensors = std::max(tensors, part.tensor + 1);
   }
-  for (const plan::Extent& extent : extents) tensors = std::max(tensors, files.last_tensor_of(extent.file) + 1);
+  for (const plan::Extent& extent : extents) tensors = std::max(tensors, files.tensors_of(extent.file).back() + 1);
   layout.stored.tensors.resize(tensors);
   std::vector<std::uint32_t> written;  // files, ascending as extents are
   for (const plan::Extent& extent : extents) {
     if (!written.empty() && written.back() == extent.file) continue;
     written.push_back(extent.file);
-    files.add_file(layout, extent.file, files.header_of(extent.file));
+    const std::uint64_t header_bytes = layout.files[extent.file].size_bytes - files.data_bytes_of(extent.file);
+    if (extent.begin < header_bytes) {
+      files.add_file(layout, extent.file, files.header_of(extent.file));
+    } else {
+      files.add_places(layout, files.tensors_of(extent.file));
+    }
   }
   const auto place = [&](std::uint32_t tensor) { return std::pair(files.file_of(tensor), tensor); };
   std::sort(own_tensors.begin(), own_tensors.end(), [&](auto a, auto b) { return place(a) < place(b); });

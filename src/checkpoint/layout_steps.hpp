@@ -1,7 +1,7 @@
 // The file layout of a save as one rank needs it: the work between two messages (catalog_exchange.hpp carries them).
 //
 // Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
-// rank that writes a part of the file. Indexes are made by one rank each. Rank-local and pure.
+// rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 /// On rank 0: all indexes by file name, from the shares of all ranks.
 std::map<std::string, std::string> join_indexes(Mail shares);
 
-/// Adds to a layout without content what the rank needs: headers and all places of the files that it has extents in, and
-/// the places of the tensors that it provides parts of.
+/// Adds to a layout without content what the rank needs: headers that it writes a part of, all places of the files that it
+/// has extents in, and the places of the tensors that it provides parts of.
 void add_needed_content(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents,
                         std::span<const plan::MemoryPart> parts);
 

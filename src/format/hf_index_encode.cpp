@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -27,6 +30,11 @@ void set_key(Item& item, std::string_view name, std::size_t depth) {
   const std::string_view rest = name.substr(depth);
   item.left = static_cast<std::uint32_t>(std::min(rest.size(), kKeyBytes + 1));
   item.key = 0;
+  if (rest.size() >= kKeyBytes && std::endian::native == std::endian::little) {
+    std::memcpy(&item.key, rest.data(), kKeyBytes);
+    item.key = __builtin_bswap64(item.key);
+    return;
+  }
   for (std::size_t i = 0; i < kKeyBytes; ++i) {
     item.key = item.key << 8 | (i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0U);
   }
@@ -52,8 +60,17 @@ void check_utf8(std::string_view text, const char* what) {
   }
 }
 
+/// By character: whether JSON text has it as it is.
+constexpr std::array<bool, 256> kIsPlain = [] {
+  std::array<bool, 256> plain{};
+  for (std::size_t c = 0x20; c < 0x7f; ++c) plain[c] = c != '"' && c != '\\';
+  return plain;
+}();
+
 bool is_plain(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\'; });
+  bool plain = true;
+  for (const char c : text) plain &= kIsPlain[static_cast<unsigned char>(c)];
+  return plain;
 }
 
 void append_string(std::string& out, std::string_view text) {

@@ -19,7 +19,7 @@ struct LayoutOptions {
 };
 
 /// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes no
-/// part of the file, hf_layout.hpp); tensors follow it end to end.
+/// part of it, hf_layout.hpp); tensors follow it end to end.
 struct DataFile {
   std::string name;
   std::string section;

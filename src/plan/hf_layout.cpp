@@ -203,6 +203,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
   const std::uint32_t end_file = is_last ? files() : sections_[section + 1].first_file;
   if (end_file - source.first_file < 2) return {};
   std::vector<std::size_t> name_begins;
+  name_begins.reserve(end - source.first_tensor + 1);
   std::string names;  // end to end
   format::IndexTotals totals;
   for (PackedCatalog::Cursor at(catalog_, source.first_tensor); at.next() && at.number() < end;) {
@@ -218,6 +219,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
     totals.size_bytes = base::add(totals.size_bytes, files_[f].data_bytes, "total size of a section");
   }
   std::vector<format::IndexEntry> entries;
+  entries.reserve(name_begins.size());
   for (std::size_t i = 0; i + 1 < name_begins.size(); ++i) {
     const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
     entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});

@@ -29,8 +29,9 @@ class HfLayout {
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
   /// By file: the number of its section, for plan::Deal.
   [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
-  /// Requires: a file has tensors; it does.
-  [[nodiscard]] std::uint32_t last_tensor_of(std::uint32_t file) const { return files_[file].tensors.back(); }
+  /// Ascending, and never none.
+  [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
+  [[nodiscard]] std::uint64_t data_bytes_of(std::uint32_t file) const { return files_[file].data_bytes; }
   /// Bytes of all tensors.
   [[nodiscard]] std::uint64_t tensor_bytes() const { return tensor_bytes_; }
 
