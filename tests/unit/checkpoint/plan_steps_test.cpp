@@ -101,13 +101,14 @@ TEST(CatalogSteps, AnyNumberOfRanksComesToTheCatalog) {
 }
 
 TEST(CatalogSteps, NoRankGetsTheWholeCatalogToSort) {
-  constexpr std::size_t kRanks = 64;
-  std::vector<std::vector<Source>> state_of(kRanks);
-  std::size_t next = 0;
-  for (const plan::CatalogTensor& tensor : experts(50, 40)) state_of[next++ % kRanks].push_back(source_of(tensor));
-  const Merged merged = merge(state_of);
-  EXPECT_EQ(merged.catalog.size(), 4000U);
-  EXPECT_LT(merged.largest_stretch_bytes, merged.catalog.packed_bytes() / 8);
+  for (const std::size_t ranks : {64U, 1500U}) {  // many samples of each home, and one of every second
+    std::vector<std::vector<Source>> state_of(ranks);
+    std::size_t next = 0;
+    for (const plan::CatalogTensor& tensor : experts(50, 150)) state_of[next++ % ranks].push_back(source_of(tensor));
+    const Merged merged = merge(state_of);
+    EXPECT_EQ(merged.catalog.size(), 15'000U);
+    EXPECT_LT(merged.largest_stretch_bytes, merged.catalog.packed_bytes() / 8) << ranks;
+  }
 }
 
 TEST(CatalogSteps, NothingAtAll) {
