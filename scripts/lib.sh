@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # What a build needs, and what the tests need on top.
 build_packages=(g++ cmake ninja-build pkg-config git ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev
   libfmt-dev libspdlog-dev libisal-dev libgtest-dev libgmock-dev libbenchmark-dev libhdf5-openmpi-dev liburing-dev)
-test_packages=(python3 python3-venv clang clang-format clang-tidy mpich libmpich-dev)
+test_packages=(python3 python3-venv clang clang-format clang-tidy mpich libmpich-dev slurm-wlm hdf5-tools)
 
 jobs=$(nproc)
 

@@ -89,6 +89,7 @@ void add_bench(CLI::App& app, Command& chosen, const std::string& command_line) 
   add_workload(*command, options);
   add_ranks(*command, options);
   add_engine(*command, options->checkpointer.engine);
+  add_aggregators(*command, options->checkpointer.aggregators_per_node);
   add_memory(*command, options->checkpointer.memory_budget_bytes);
   add_size(*command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
   command->add_option("--hint", options->hints, "A hint for MPI-IO, as key=value; may be repeated")

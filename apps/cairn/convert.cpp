@@ -8,11 +8,15 @@
 namespace cairn::app {
 
 void add_convert(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("convert", "Rewrite a checkpoint as Hugging Face files or as shards");
+  CLI::App* command =
+      app.add_subcommand("convert", "Rewrite a checkpoint as Hugging Face files, as shards or as one HDF5 file");
   const auto options = std::make_shared<cli::ConvertCommand>();
-  command->add_option("source", options->source, "A checkpoint of any dialect, or a root of checkpoints (its newest)")
+  command
+      ->add_option("source", options->source,
+                   "A checkpoint of any dialect, a staging file, or a root of checkpoints (its newest)")
       ->required();
-  command->add_option("destination", options->destination, "A directory that does not exist")->required();
+  command->add_option("destination", options->destination, "A directory that does not exist, or a new file called *.h5")
+      ->required();
   command->add_option("--to", options->to, "hf: Hugging Face files; shards: sharded safetensors of torch DCP [hf]")
       ->check(CLI::IsMember({"hf", "shards"}))
       ->type_name("FORM");
@@ -34,7 +38,8 @@ void add_convert(CLI::App& app, Command& chosen) {
       "Examples:\n"
       "  cairn convert runs/a/checkpoint-1000 export\n"
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
-      "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2");
+      "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
+      "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5");
   command->callback([options, &chosen] {
     chosen = [options](cli::Context& context) { return cli::run_convert(context, *options); };
   });

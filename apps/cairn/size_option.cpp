@@ -41,8 +41,8 @@ CLI::Option* add_wish(CLI::App& command, const std::string& name, std::uint64_t&
 }
 
 void add_engine(CLI::App& command, std::string& engine) {
-  command.add_option("--engine", engine, "How bytes reach storage: auto, direct, mpiio or posix [auto]")
-      ->check(CLI::IsMember({"auto", "direct", "mpiio", "posix"}))
+  command.add_option("--engine", engine, "How bytes reach storage: auto, direct, mpiio, posix or hdf5 [auto]")
+      ->check(CLI::IsMember({"auto", "direct", "mpiio", "posix", "hdf5"}))
       ->type_name("ENGINE");
 }
 

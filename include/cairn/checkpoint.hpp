@@ -49,7 +49,7 @@ struct Target : Shard {
 };
 
 struct Options {
-  std::string engine = "auto";                       ///< "auto", "direct", "mpiio" or "posix"
+  std::string engine = "auto";                       ///< "auto", "direct", "mpiio", "posix" or "hdf5"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
   std::uint64_t align_bytes = 4096;                  ///< data sections begin on multiples of this
   std::uint64_t block_bytes = 4ULL << 20;            ///< checksum unit

@@ -82,7 +82,7 @@ std::string operation_table(const Run& run) {
         "<tr><td class=\"left\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
         "<td>{} <span class=\"note\">({} – {})</span></td><td>{}</td></tr>\n",
         xml_text(title_of(*operation)), xml_text(operation->engine), spread(seconds_of(*operation), 1, 3),
-        spread(first_seconds_of(*operation), 1, 3), spread(rate_of(*operation), kGiB, 2),
+        fmt::format("{:.3f}", first_seconds_of(*operation).median), spread(rate_of(*operation), kGiB, 2),
         spread(ceiling_of(*operation), kGiB, 2), percent(share.median), percent(share.min), percent(share.max),
         operation->kind == Kind::kSave ? "fsynced" : xml_text(operation->cache));
   }
@@ -124,8 +124,8 @@ std::string phase_plot(const Run& run) {
 }
 
 std::string repeat_plot(const Operation& operation) {
-  Series own{std::string(name_of(operation.kind)), kSaveColour, {}, true};
-  Series ceiling{"raw ceiling, before and after", kCeilingColour, {}, true};
+  Series own{std::string(name_of(operation.kind)), kSaveColour, {}, Stroke::kSolid};
+  Series ceiling{"raw ceiling, before and after", kCeilingColour, {}, Stroke::kDashed};
   Axes axes{"repeat", "GiB/s", false, {}};
   for (std::size_t r = 0; r < operation.samples.size(); ++r) {
     const Sample& sample = operation.samples[r];
@@ -139,28 +139,29 @@ std::string repeat_plot(const Operation& operation) {
 }
 
 std::string sweep_plot(const Record& record) {
-  const std::size_t kinds = 1 + record.runs.front().loads.size();
-  std::vector<Series> series(2 * kinds);
+  const auto first = operations_of(record.runs.front());
+  std::vector<Series> rates(first.size());
+  std::vector<Series> ceilings(first.size());
   std::vector<std::pair<std::string, int>> names;
   Axes axes{"size of the checkpoint", "GiB/s", true, {}};
+  for (std::size_t k = 0; k < first.size(); ++k) {
+    rates[k] = {title_of(*first[k]), static_cast<int>(k), {}, Stroke::kSolid};
+    ceilings[k] = {"raw ceiling of " + rates[k].name, static_cast<int>(k), {}, Stroke::kDashed};
+    names.emplace_back(rates[k].name, rates[k].colour);
+  }
   for (const Run& run : record.runs) {
     const auto size = static_cast<double>(run.save.bytes);
     axes.x_ticks.emplace_back(size, base::format_size(run.save.bytes));
     const auto operations = operations_of(run);
-    for (std::size_t k = 0; k < kinds; ++k) {
-      series[2 * k].points.emplace_back(size, rate_of(*operations[k]).median / kGiB);
-      series[2 * k + 1].points.emplace_back(size, ceiling_of(*operations[k]).median / kGiB);
+    for (std::size_t k = 0; k < first.size(); ++k) {
+      rates[k].points.emplace_back(size, rate_of(*operations[k]).median / kGiB);
+      ceilings[k].points.emplace_back(size, ceiling_of(*operations[k]).median / kGiB);
     }
   }
-  for (std::size_t k = 0; k < kinds; ++k) {
-    series[2 * k].name = title_of(*operations_of(record.runs.front())[k]);
-    series[2 * k + 1].name = "raw ceiling of: " + series[2 * k].name;
-    for (const std::size_t s : {2 * k, 2 * k + 1}) {
-      series[s].colour = static_cast<int>(s);
-      names.emplace_back(series[s].name, series[s].colour);
-    }
-  }
-  return "<h2>Size sweep</h2>\n" + legend(names) + line_plot(series, axes);
+  std::vector<Series> all = std::move(ceilings);
+  all.insert(all.end(), rates.begin(), rates.end());
+  return "<h2>Size sweep</h2>\n" + legend(names) + line_plot(all, axes) +
+         "<p class=\"note\">Medians. Dashed in the same colour: the raw ceiling of the same ranks.</p>\n";
 }
 
 std::string run_section(const Run& run) {
@@ -173,13 +174,15 @@ std::string run_section(const Run& run) {
       "repeat's rate over the mean of the raw ceilings right before and after it.</p>\n";
   out += "<h3>Phases</h3>\n" + phase_plot(run);
   out +=
-      "<p class=\"note\">Each phase with the seconds of its slowest rank; the mark is the whole. Phases of different "
+      "<p class=\"note\">Each phase with the seconds of its slowest rank; the mark is the whole, a gap before it is in "
+      "no phase. Phases of different "
       "slowest ranks, and phases that overlap, add up to more than the whole.</p>\n";
   for (const Operation* operation : operations_of(run)) {
     out += fmt::format("<h3>{}</h3>\n{}{}", xml_text(title_of(*operation)), repeat_plot(*operation),
                        phase_table(*operation));
-    out += fmt::format("<p class=\"note\">Verified: {}, {}.</p>\n", xml_text(operation->verified_by),
-                       base::format_size(operation->verified_bytes));
+    out += fmt::format("<p class=\"note\">Verified: {}, {}. Engine {}: {}.</p>\n", xml_text(operation->verified_by),
+                       base::format_size(operation->verified_bytes), xml_text(operation->engine),
+                       xml_text(operation->engine_reason));
   }
   return out;
 }

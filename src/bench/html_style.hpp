@@ -11,18 +11,18 @@ inline constexpr const char* kReportStyle = R"(
 @media (prefers-color-scheme: dark) { :root { --page: #14181c; --ink: #e6eaee; --soft: #9aa5af; --grid: #333b43; --card: #1d2329;
   --c0: #4aa8e0; --c1: #f0b429; --c2: #2fc79a; --c3: #e39cc4; --c4: #8fd0f5; --c5: #f08a4b; --c6: #a9b0b7; --c7: #d8cb3c;
   --c8: #9488e8; --c9: #d873a8; } }
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem; background: var(--page); color: var(--ink);
-  font: 15px/1.5 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; background: var(--page); color: var(--ink);
+  font: 14px/1.5 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
 p.note, td.note { color: var(--soft); }
 div.wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: 0.25rem 0.7rem; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
+th, td { padding: 0.25rem 0.6rem; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; } th.left, td.left { text-align: left; } td.wrap { white-space: normal; }
 svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
 .grid { stroke: var(--grid); stroke-width: 1; } .ink { stroke: var(--ink); stroke-width: 2; }
 p.legend span { margin-right: 1rem; white-space: nowrap; } p.legend svg { width: 0.8em; height: 0.8em; }
-polyline { fill: none; stroke-width: 2; }
+polyline { fill: none; stroke-width: 2; } polyline.dashed { stroke-dasharray: 6 4; }
 )";
 
 }  // namespace cairn::bench

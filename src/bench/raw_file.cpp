@@ -84,7 +84,7 @@ RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiec
   }
   memory_ = base::AlignedBuffer(bytes);
   // Touched before the clock, with bytes that no page of a pattern has.
-  std::memset(memory_.span().data(), 0, memory_.size());
+  if (bytes != 0) std::memset(memory_.span().data(), 0, memory_.size());
 }
 
 void RawReader::read() {

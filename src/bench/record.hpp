@@ -76,6 +76,7 @@ struct Record {
   std::uint64_t repeats = 0;
   std::uint64_t warm_up = 0;
   std::string engine_asked;
+  std::uint64_t aggregators_per_node = 0;  ///< 0: by the file system
   std::uint64_t memory_budget_bytes = 0;
   std::uint64_t max_file_bytes = 0;
   RawOptions raw;

@@ -49,6 +49,7 @@ Json options_json(const Record& record) {
   return {{"repeats", record.repeats},
           {"warm_up", record.warm_up},
           {"engine", record.engine_asked},
+          {"aggregators_per_node", record.aggregators_per_node},
           {"memory_bytes", record.memory_budget_bytes},
           {"max_file_bytes", record.max_file_bytes},
           {"raw_method", std::string(name_of(record.raw.method))},

@@ -25,9 +25,9 @@ shard::ShardMap Bench::map_of(const Placement& placement) const {
   return {shard::Layout::from_text(placement.layout), state.model, state.sections, state.tensors};
 }
 
-void describe(const Report& report, const std::string& engine_asked, Operation& operation) {
+void describe(const Report& report, Operation& operation) {
   operation.engine = report.engine;
-  operation.engine_reason = engine_asked == "auto" ? "chosen by auto" : "asked for";
+  operation.engine_reason = report.engine_reason;
   operation.tensors = report.tensors;
   operation.files = report.files;
   for (const std::string& warning : report.warnings) base::warn_once(warning);

@@ -93,7 +93,7 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, con
   sample.seconds_first = rate.seconds_first;
   sample.phases = report.phases;
   operation.delivered_bytes = report.bytes;
-  describe(report, bench.options.checkpointer.engine, operation);
+  describe(report, operation);
   if (os::check_fault("bench.load", bench.root()) && held->bytes() != 0) held->memory_of(0)[0] ^= std::byte{1};
   compare(bench, group, *held, operation);
 }

@@ -54,6 +54,6 @@ std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
 }
 
 /// What save and load say alike of themselves.
-void describe(const Report& report, const std::string& engine_asked, Operation& operation);
+void describe(const Report& report, Operation& operation);
 
 }  // namespace cairn::bench::internal

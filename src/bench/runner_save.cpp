@@ -66,7 +66,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   sample.seconds_first = rate.seconds_first;
   sample.phases = report.phases;
   operation.plan_reused = report.plan_reused;
-  describe(report, bench.options.checkpointer.engine, operation);
+  describe(report, operation);
   if (bench.options.reuse_plan) bench.saver = std::move(saver);
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "format/utf8.hpp"
+
 namespace cairn::bench {
 namespace {
 
@@ -18,6 +20,7 @@ constexpr double kLineLeft = 56;
 constexpr double kLineHeight = 260;
 constexpr double kLineBottom = 46;
 constexpr double kTop = 12;
+constexpr double kTitleHeight = 18;  // of the y axis, above its highest tick
 
 // About five round numbers from 0 to `most`.
 std::vector<double> ticks_to(double most) {
@@ -59,6 +62,7 @@ double length_of(const Bar& bar) {
 }  // namespace
 
 std::string xml_text(std::string_view text) {
+  const bool is_utf8 = format::is_utf8(text);
   std::string out;
   for (const char c : text) {
     switch (c) {
@@ -67,7 +71,11 @@ std::string xml_text(std::string_view text) {
       case '>': out += "&gt;"; break;
       case '"': out += "&quot;"; break;
       default:
-        if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) out.push_back(c);
+        if (static_cast<unsigned char>(c) >= 0x80 && !is_utf8) {
+          out.push_back('?');
+        } else if (static_cast<unsigned char>(c) >= 0x20 && c != 0x7f) {
+          out.push_back(c);
+        }
     }
   }
   return out;
@@ -117,7 +125,8 @@ std::string line_plot(const std::vector<Series>& series, const Axes& axes) {
   if (first > last) first = last = 0;
   const double margin = first == last ? 1 : (last - first) * 0.04;
   const std::vector<double> ticks = ticks_to(most);
-  const double bottom = kTop + kLineHeight;
+  const double top = kTop + kTitleHeight;
+  const double bottom = top + kLineHeight;
   const auto x_of = [&](double x) {
     return kLineLeft + (place(x) - first + margin) / (last - first + 2 * margin) * (kWidth - kLineLeft - kRight);
   };
@@ -134,8 +143,9 @@ std::string line_plot(const std::vector<Series>& series, const Axes& axes) {
     const int colour = one.colour % kPlotColours;
     std::string path;
     for (const auto& [x, y] : one.points) path += fmt::format("{:.1f},{:.1f} ", x_of(x), y_of(y));
-    if (one.has_line && one.points.size() > 1) {
-      out += fmt::format("<polyline class=\"l{}\" points=\"{}\"/>\n", colour, path);
+    if (one.points.size() > 1) {
+      out += fmt::format("<polyline class=\"l{}{}\" points=\"{}\"/>\n", colour,
+                         one.stroke == Stroke::kDashed ? " dashed" : "", path);
     }
     for (const auto& [x, y] : one.points) {
       out += fmt::format("<circle class=\"c{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>{}: {}</title></circle>\n",

@@ -11,7 +11,8 @@ namespace cairn::bench {
 
 inline constexpr int kPlotColours = 10;
 
-/// The text with &, <, > and quotes as XML wants them; control characters are left out.
+/// The text with &, <, > and quotes as XML wants them; control characters are left out. Bytes above
+/// 127 become question marks where the text is no UTF-8.
 std::string xml_text(std::string_view text);
 
 struct BarPart {
@@ -30,11 +31,13 @@ struct Bar {
 /// Horizontal stacked bars over a common axis from 0.
 std::string stacked_bars(const std::vector<Bar>& bars, const std::string& unit);
 
+enum class Stroke { kSolid, kDashed };
+
 struct Series {
   std::string name;
   int colour = 0;
   std::vector<std::pair<double, double>> points;
-  bool has_line = true;
+  Stroke stroke = Stroke::kSolid;
 };
 
 struct Axes {
@@ -44,7 +47,7 @@ struct Axes {
   std::vector<std::pair<double, std::string>> x_ticks;
 };
 
-/// Points, joined by lines where asked, over axes of which y begins at 0. Series without points are left out.
+/// Points joined by lines, over axes of which y begins at 0. Series without points are left out.
 std::string line_plot(const std::vector<Series>& series, const Axes& axes);
 
 /// Coloured squares with names.

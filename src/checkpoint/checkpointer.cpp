@@ -11,6 +11,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
+#include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
@@ -21,43 +22,9 @@ namespace cairn {
 namespace {
 
 using checkpoint::OpenCheckpoint;
+using checkpoint::tensor_numbers;
 
 constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
-
-std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
-    numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
-  }
-  return numbers;
-}
-
-/// The targets' boxes as wanted boxes. Throws kNotFound or kState where the checkpoint has something else.
-std::vector<checkpoint::WantedBox> wanted_boxes(const OpenCheckpoint& opened, std::span<const Target> targets) {
-  const auto numbers = tensor_numbers(opened);
-  const std::string shown = base::printable(opened.directory.string());
-  std::vector<std::uint32_t> number_of_target;
-  for (const Target& target : targets) {
-    const auto at = numbers.find({target.section, target.name});
-    if (at == numbers.end()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no tensor '{}' in section {}", shown,
-                                                    base::printable(target.name), base::printable(target.section)));
-    }
-    const auto& stored = opened.stored.tensors[at->second];
-    if (stored.dtype != target.dtype || stored.shape != target.shape) {
-      throw Error(ErrorKind::kState,
-                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], wanted is {} [{}]", shown,
-                              base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
-                              fmt::join(stored.shape, ", "), name_of(target.dtype), fmt::join(target.shape, ", ")));
-    }
-    number_of_target.push_back(at->second);
-  }
-  std::vector<checkpoint::WantedBox> wanted;
-  for (checkpoint::LocalBox& local : checkpoint::local_boxes(targets)) {
-    wanted.push_back({number_of_target[local.shard], std::move(local.box), {local.data, local.bytes}});
-  }
-  return wanted;
-}
 
 }  // namespace
 
@@ -66,7 +33,7 @@ struct Checkpointer::State {
       : communicator(comm::duplicate_mpi(given)),
         root(std::move(root_path)),
         options(std::move(given_options)),
-        saver(*communicator, options) {}
+        saver(*communicator, options, windows) {}
 
   [[nodiscard]] checkpoint::ReadOptions read_options() const {
     return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
@@ -78,6 +45,7 @@ struct Checkpointer::State {
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
   Options options;
+  io::WindowStore windows;
   checkpoint::Saver saver;
 };
 
@@ -114,9 +82,9 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   checkpoint::PhaseClock whole;
   comm::Communicator& communicator = *state_->communicator;
   const OpenCheckpoint opened = state_->open(step);
-  checkpoint::Loader loader(communicator, opened, state_->read_options());
+  checkpoint::Loader loader(communicator, opened, state_->read_options(), state_->windows);
   std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(communicator, "describe what to load", [&] { wanted = wanted_boxes(opened, targets); });
+  comm::agree(communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   loader.load(wanted);
 
   Report report;
@@ -174,7 +142,7 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
     const std::uint32_t number = numbers.at({std::string(checkpoint::kRankSection), name});
     wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
   }
-  checkpoint::Loader(communicator, opened, state_->read_options()).load(wanted);
+  checkpoint::Loader(communicator, opened, state_->read_options(), state_->windows).load(wanted);
   return extras;
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
-
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -18,13 +16,6 @@ namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// One numbered step: every rank passes its fault point, then rank 0 works. Two agreements, so that the work never
-/// begins when some rank has already failed.
-void step(comm::Communicator& communicator, const char* name, const fs::path& path, const std::function<void()>& work) {
-  comm::agree(communicator, name, [&] { os::fault_point(name, path); });
-  comm::agree_on_root(communicator, name, 0, work);
-}
 
 /// Where the old directory waits while a file system without an atomic exchange replaces it.
 fs::path replaced_directory(const fs::path& directory) { return directory.string() + ".replaced"; }
@@ -70,6 +61,13 @@ void add_files(CommitContent& content) {
 
 }  // namespace
 
+// Two agreements, so that the work never begins when some rank has already failed.
+void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path,
+                 const std::function<void()>& work) {
+  comm::agree(communicator, name, [&] { os::fault_point(name, path); });
+  comm::agree_on_root(communicator, name, 0, work);
+}
+
 CommitContent make_content(const plan::FileLayout& layout) {
   CommitContent content;
   for (const auto& file : layout.files) content.section_of_file[file.name] = file.section;
@@ -78,7 +76,7 @@ CommitContent make_content(const plan::FileLayout& layout) {
 }
 
 void begin_commit(comm::Communicator& communicator, const CommitTarget& target) {
-  step(communicator, "commit.begin", target.directory, [&] {
+  commit_step(communicator, "commit.begin", target.directory, [&] {
     if (target.directory.has_parent_path()) os::make_directory(target.directory.parent_path());
     remove_stale(target);
     if (os::exists(target.directory) && !target.overwrite) {
@@ -93,27 +91,27 @@ void begin_commit(comm::Communicator& communicator, const CommitTarget& target) 
 void finish_commit(comm::Communicator& communicator, const CommitTarget& target, CommitContent content) {
   const fs::path partial = partial_directory(target.directory);
   const fs::path parent = target.directory.has_parent_path() ? target.directory.parent_path() : fs::path(".");
-  step(communicator, "commit.carry", partial, [&] {
+  commit_step(communicator, "commit.carry", partial, [&] {
     for (const auto& [name, bytes] : content.carried) os::write_new_file(partial / name, bytes);
   });
-  step(communicator, "commit.blocks", partial, [&] {
+  commit_step(communicator, "commit.blocks", partial, [&] {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
     content.manifest.blocks_crc32c = format::crc32c(encoded);
     content.manifest.block_bytes = content.blocks.block_bytes;
     os::write_new_file(partial / kBlocksFile, encoded);
   });
-  step(communicator, "commit.manifest", partial, [&] {
+  commit_step(communicator, "commit.manifest", partial, [&] {
     add_files(content);
     const std::string text = format::encode_manifest(content.manifest);
     os::write_new_file(partial / kManifestFile, base::as_bytes(text));
   });
-  step(communicator, "commit.sync", partial, [&] { os::sync_directory(partial); });
-  step(communicator, "commit.rename", partial, [&] { make_visible(target); });
+  commit_step(communicator, "commit.sync", partial, [&] { os::sync_directory(partial); });
+  commit_step(communicator, "commit.rename", partial, [&] { make_visible(target); });
 
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
   const auto after_rename = [&](const char* name, const std::function<void()>& work) {
     try {
-      step(communicator, name, target.directory, work);
+      commit_step(communicator, name, target.directory, work);
     } catch (const Error& error) {
       throw Error(error.kind(), fmt::format("'{}' is complete, but it may not survive a power failure: {}",
                                             base::printable(target.directory.string()), error.what()));

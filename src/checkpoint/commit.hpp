@@ -16,6 +16,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -48,6 +49,10 @@ struct CommitContent {
 CommitContent make_content(const plan::FileLayout& layout);
 
 void finish_commit(comm::Communicator& communicator, const CommitTarget& target, CommitContent content);
+
+/// Collective: one named step of a protocol. Every rank passes its fault point; when none has failed, rank 0 works.
+void commit_step(comm::Communicator& communicator, const char* name, const std::filesystem::path& path,
+                 const std::function<void()>& work);
 
 /// Rank-local, rank 0: removes the partial directory as well as it can; never throws.
 void abandon(const CommitTarget& target) noexcept;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <memory>
 
 #include "base/units.hpp"
@@ -13,13 +11,15 @@
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/root.hpp"
+#include "checkpoint/stage.hpp"
+#include "checkpoint/stage_reader.hpp"
+#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/watched_call.hpp"
+#include "checkpoint/window_filler.hpp"
 #include "checkpoint/window_io.hpp"
-#include "checkpoint/window_regions.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
-#include "shard/box_math.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::checkpoint {
@@ -37,8 +37,10 @@ plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
 }
 
 shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& notes) {
-  const fs::path config = source.directory / "config.json";
-  if (os::exists(config)) return shard::model_from_config(os::read_text(config, kMaxCarriedBytes));
+  const auto& carried = source.carried;
+  const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
+                                           : os::exists(source.directory / "config.json");
+  if (has_config) return shard::model_from_config(read_carried(source, "config.json", kMaxCarriedBytes));
   notes.push_back("no config.json beside the checkpoint: the model family is unknown");
   return {};
 }
@@ -62,63 +64,6 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
   }
   return held;
 }
-
-/// Source tensor number of each destination tensor.
-std::vector<std::uint32_t> source_numbers(const plan::FileLayout& layout, const format::StoredCheckpoint& source) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < source.tensors.size(); ++i) {
-    numbers[{source.tensors[i].section, source.tensors[i].name}] = i;
-  }
-  std::vector<std::uint32_t> result;
-  for (const auto& tensor : layout.stored.tensors) result.push_back(numbers.at({tensor.section, tensor.name}));
-  return result;
-}
-
-/// Collective: loads what a window holds. Regions of cut sub-byte groups go through memory of their own.
-class WindowFiller {
- public:
-  WindowFiller(const plan::FileLayout& layout, const OpenCheckpoint& source, Loader& loader)
-      : index_(layout), numbers_(source_numbers(layout, source.stored)), source_(source), loader_(loader) {}
-
-  std::uint64_t fill(const io::WindowBuffer& window) {
-    std::vector<WindowRegion> regions = index_.regions(window);
-    std::vector<std::unique_ptr<std::vector<std::byte>>> scratch(regions.size());
-    std::vector<WantedBox> wanted;
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < regions.size(); ++i) {
-      std::span<std::byte> memory = regions[i].memory;
-      if (regions[i].loaded_bytes != memory.size()) {
-        scratch[i] = std::make_unique<std::vector<std::byte>>(regions[i].loaded_bytes);
-        memory = *scratch[i];
-      }
-      append(wanted, regions[i], memory);
-      bytes += regions[i].memory.size();
-    }
-    loader_.load(wanted);
-    for (std::size_t i = 0; i < regions.size(); ++i) {
-      if (!scratch[i]) continue;
-      std::memcpy(regions[i].memory.data(), scratch[i]->data() + regions[i].skip_bytes, regions[i].memory.size());
-    }
-    return bytes;
-  }
-
- private:
-  void append(std::vector<WantedBox>& wanted, const WindowRegion& region, std::span<std::byte> memory) const {
-    const std::uint32_t tensor = numbers_[region.tensor];
-    const DType dtype = source_.stored.tensors[tensor].dtype;
-    std::uint64_t at = 0;
-    for (const Box& box : region.boxes) {
-      const std::uint64_t bytes = shard::elements_of(box) * bits_of(dtype) / 8;
-      wanted.push_back({tensor, box, memory.subspan(at, bytes)});
-      at += bytes;
-    }
-  }
-
-  WindowIndex index_;
-  std::vector<std::uint32_t> numbers_;
-  const OpenCheckpoint& source_;
-  Loader& loader_;
-};
 
 /// The largest number of windows of any worker, known to all without a message.
 std::uint64_t round_count(const plan::ExtentMap& extents, std::uint64_t window_bytes) {
@@ -146,9 +91,9 @@ CommitContent content_of(const OpenCheckpoint& source, const plan::FileLayout& l
   return content;
 }
 
-void read_carried(const OpenCheckpoint& source, const plan::FileLayout& layout, CommitContent& content) {
+void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layout, CommitContent& content) {
   for (const std::string& name : source.carried) {
-    const std::string text = os::read_text(source.directory / name, kMaxCarriedBytes);
+    const std::string text = read_carried(source, name, kMaxCarriedBytes);
     const auto bytes = base::as_bytes(text);
     content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
   }
@@ -175,6 +120,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const WatchedCall watched(communicator, clock);
   clock.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path);
+  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
   ConvertReport result;
   result.notes = source.warnings;
   plan::FileLayout layout;
@@ -193,12 +139,13 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, layout, options);
-  comm::agree_on_root(communicator, "read the files to carry along", 0, [&] { read_carried(source, layout, content); });
+  comm::agree_on_root(communicator, "read the files to carry along", 0,
+                      [&] { read_all_carried(source, layout, content); });
 
   ReadOptions read = options.read;
   read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 4 * format::kDefaultBlockBytes);
-  Loader loader(communicator, source, read);
-  WindowFiller filler(layout, source, loader);
+  const auto reader = make_reader(communicator, source, read);
+  WindowFiller filler(layout, source, *reader);
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);

@@ -1,4 +1,4 @@
-// Rewrites a checkpoint of any dialect as a Hugging Face file set or as sharded safetensors, streaming: memory is bounded
+// Rewrites a checkpoint of any dialect as a Hugging Face file set, as sharded safetensors or as a staging file, streaming: memory is bounded
 // by the budget, never by the checkpoint.
 #pragma once
 
@@ -25,7 +25,7 @@ struct ConvertReport {
 };
 
 /// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks, and
-/// files carried along. The family comes from the source's config.json. The ranks at work have nothing to do with the
+/// files carried along. A destination called x.h5 or x.hdf5 is one staging file (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do with the
 /// layout's ranks.
 ConvertReport convert(comm::Communicator& communicator, const std::filesystem::path& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);

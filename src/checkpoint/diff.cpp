@@ -11,6 +11,7 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/values.hpp"
 #include "comm/agree.hpp"
 #include "plan/catalog.hpp"
@@ -157,7 +158,7 @@ void compare_groups(DType dtype, std::span<const std::byte> a, std::span<const s
 /// Reads the same pieces of both and compares; collective through the loaders.
 class PieceComparer {
  public:
-  PieceComparer(const OpenCheckpoint& a, const OpenCheckpoint& b, Loader& load_a, Loader& load_b)
+  PieceComparer(const OpenCheckpoint& a, const OpenCheckpoint& b, TensorReader& load_a, TensorReader& load_b)
       : a_(a), b_(b), load_a_(load_a), load_b_(load_b) {}
 
   std::uint64_t compare(std::span<const Piece> pieces, Tally& tally) {
@@ -181,7 +182,7 @@ class PieceComparer {
 
  private:
   static std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const OpenCheckpoint& checkpoint,
-                                                  Loader& loader, std::uint32_t Pair::*number) {
+                                                  TensorReader& loader, std::uint32_t Pair::*number) {
     std::vector<std::vector<std::byte>> memory(pieces.size());
     std::vector<WantedBox> wanted;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -201,8 +202,8 @@ class PieceComparer {
 
   const OpenCheckpoint& a_;
   const OpenCheckpoint& b_;
-  Loader& load_a_;
-  Loader& load_b_;
+  TensorReader& load_a_;
+  TensorReader& load_b_;
 };
 
 }  // namespace
@@ -218,9 +219,9 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
   const OpenCheckpoint b = open_checkpoint(communicator, path_b);
   DiffResult result;
   const std::vector<Pair> pairs = pair_up(a, b, result);
-  Loader load_a(communicator, a, options);
-  Loader load_b(communicator, b, options);
-  PieceComparer comparer(a, b, load_a, load_b);
+  const auto load_a = make_reader(communicator, a, options);
+  const auto load_b = make_reader(communicator, b, options);
+  PieceComparer comparer(a, b, *load_a, *load_b);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
   const std::uint64_t round_elements = std::max<std::uint64_t>(options.memory_budget_bytes / 64 / 8 * 8, 8);

@@ -123,10 +123,15 @@ void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::File
 }  // namespace
 
 Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
+    : Loader(communicator, checkpoint, std::move(options), own_store_) {}
+
+Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options,
+               io::WindowStore& store)
     : communicator_(communicator),
       checkpoint_(checkpoint),
       options_(std::move(options)),
-      engine_(choose_engine(communicator, {options_.engine, options_.aggregators_per_node}, checkpoint.directory)) {}
+      engine_(choose_engine(communicator, {options_.engine, options_.aggregators_per_node}, checkpoint.directory)),
+      store_(store) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
@@ -155,13 +160,9 @@ void Loader::load(std::span<const WantedBox> wanted) {
   comm::agree(communicator_, "plan the load",
               [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
   const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
-  const std::uint64_t buffer_bytes = communicator_.max(largest_buffer(windows));
-  if (!buffers_ || buffers_->bytes() < buffer_bytes) {
-    buffers_.reset();
-    buffers_ = std::make_unique<io::WindowPool>(communicator_, buffer_bytes);
-  }
-  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers_,
-                        std::move(transfers), {budget.exchange_bytes});
+  const auto buffers = store_.get(communicator_, largest_buffer(windows));
+  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
+                        {budget.exchange_bytes});
 
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});

@@ -35,6 +35,9 @@ struct WantedBox {
 class Loader {
  public:
   Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options);
+  /// As above, with the windows of `store`, which must outlive it too.
+  Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options,
+         io::WindowStore& store);
 
   /// Collective over the communicator; a rank may want nothing. Boxes of one rank may overlap.
   void load(std::span<const WantedBox> wanted);
@@ -48,7 +51,8 @@ class Loader {
   const OpenCheckpoint& checkpoint_;
   ReadOptions options_;
   EngineChoice engine_;
-  std::unique_ptr<io::WindowPool> buffers_;  ///< kept for the next load
+  io::WindowStore own_store_;
+  io::WindowStore& store_;
   PhaseClock clock_;
 };
 

@@ -9,7 +9,9 @@
 #include "cairn/error.hpp"
 #include "checkpoint/open_wire.hpp"
 #include "checkpoint/root.hpp"
+#include "checkpoint/stage_reader.hpp"
 #include "comm/agree.hpp"
+#include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
 
@@ -111,8 +113,9 @@ OpenCheckpoint open_here(const fs::path& given) {
   const fs::path path = given.has_filename() ? given : given.parent_path();
   const std::string shown = base::printable(path.string());
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
-  OpenCheckpoint checkpoint;
   const bool is_directory = fs::is_directory(path);
+  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) return open_stage(path);
+  OpenCheckpoint checkpoint;
   checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
   if (is_directory && path.string().ends_with(kPartialSuffix)) {
     throw Error(ErrorKind::kNotFound,
@@ -137,7 +140,11 @@ OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path&
   comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
     const OpenCheckpoint opened = open_here(path);
     OpenedTexts texts;
-    if (opened.manifest) texts = read_texts(opened.directory);
+    if (is_stage(opened)) {
+      texts.manifest = format::encode_manifest(*opened.manifest);
+    } else if (opened.manifest) {
+      texts = read_texts(opened.directory);
+    }
     bytes = encode_open(opened, texts);
   });
   communicator.share(bytes, 0);

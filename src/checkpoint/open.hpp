@@ -21,12 +21,13 @@ struct OpenCheckpoint {
   std::vector<std::string> carried;  ///< small files that belong to it
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
-  std::optional<format::BlockTable> blocks;
+  std::optional<format::BlockTable> blocks;  ///< nothing for a staging file, though it has a manifest
 };
 
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not exist
 /// or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial" directory is
-/// refused. `path` may also be a single safetensors file.
+/// refused. `path` may also be a single safetensors file, or a
+/// staging file (.h5), which StageReader reads.
 OpenCheckpoint open_here(const std::filesystem::path& path);
 
 /// Collective: open_here on rank 0, shared.

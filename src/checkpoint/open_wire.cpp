@@ -100,6 +100,7 @@ void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
   if (texts.manifest.empty()) return;
   const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
   checkpoint.manifest = format::parse_manifest(texts.manifest, (checkpoint.directory / kManifestFile).string());
+  if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {
     throw Error(ErrorKind::kIntegrity,

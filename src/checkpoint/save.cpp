@@ -74,8 +74,8 @@ std::vector<Source> with_blob(comm::Communicator& communicator, std::span<const 
 
 }  // namespace
 
-Saver::Saver(comm::Communicator& communicator, Options options)
-    : communicator_(communicator), options_(std::move(options)) {}
+Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
+    : communicator_(communicator), options_(std::move(options)), store_(store) {}
 
 Saver::~Saver() = default;
 
@@ -99,7 +99,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   report.plan_reused = communicator_.max(changed) == 0;
   if (!report.plan_reused) {
     plan_.reset();
-    plan_ = make_save_plan(communicator_, state, boxes, {options_, *choice_});
+    plan_ = make_save_plan(communicator_, state, boxes, {options_, *choice_, store_});
   }
   CommitContent content = make_content(plan_->layout);
   comm::agree_on_root(communicator_, "read the files to carry along", 0,

@@ -9,6 +9,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
+#include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
 
@@ -18,8 +19,8 @@ struct SavePlan;
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
 class Saver {
  public:
-  /// `communicator` must outlive the object.
-  Saver(comm::Communicator& communicator, Options options);
+  /// `communicator` and `store`, which has the windows, must outlive the object.
+  Saver(comm::Communicator& communicator, Options options, io::WindowStore& store);
   ~Saver();
 
   /// Collective. Writes `directory` + ".partial" and commits it as `directory`; `step` is recorded. With `update_latest`
@@ -30,6 +31,7 @@ class Saver {
  private:
   comm::Communicator& communicator_;
   Options options_;
+  io::WindowStore& store_;
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<EngineChoice> choice_;  ///< of the first save
 };

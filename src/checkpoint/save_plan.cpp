@@ -42,7 +42,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   });
   const auto windows =
       plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
-  made->buffers = std::make_unique<io::WindowPool>(communicator, largest_buffer(windows));
+  made->buffers = how.store.get(communicator, largest_buffer(windows));
   made->exchange =
       std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
                                      *made->buffers, std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});

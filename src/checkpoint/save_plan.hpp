@@ -18,7 +18,7 @@ struct SavePlan {
   base::Bytes description;  ///< of this rank, for the comparison with the next save
   plan::FileLayout layout;  ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
   std::unique_ptr<plan::ExtentMap> extents;
-  std::unique_ptr<io::WindowPool> buffers;
+  std::shared_ptr<io::WindowPool> buffers;
   std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;  ///< of all tensors
@@ -27,6 +27,7 @@ struct SavePlan {
 struct SavePlanOptions {
   const Options& options;
   const EngineChoice& choice;
+  io::WindowStore& store;
 };
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and

@@ -77,6 +77,7 @@ bench::Record new_record(const BenchOptions& options, const Context& context) {
   record.repeats = options.repeats;
   record.warm_up = options.warm_up;
   record.engine_asked = options.checkpointer.engine;
+  record.aggregators_per_node = options.checkpointer.aggregators_per_node;
   record.memory_budget_bytes = options.checkpointer.memory_budget_bytes;
   record.max_file_bytes = options.checkpointer.max_file_bytes;
   return record;

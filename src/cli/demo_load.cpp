@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
@@ -63,6 +64,15 @@ std::vector<Target> targets_of(const DemoState& state, HeldState& held) {
     targets.push_back(std::move(target));
   }
   return targets;
+}
+
+// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory is not
+// part of a load.
+void overwrite(HeldState& held) {
+  for (std::size_t h = 0; h < held.held().size(); ++h) {
+    const std::span<std::byte> memory = held.memory_of(h);
+    std::memset(memory.data(), 0xa5, memory.size());
+  }
 }
 
 Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mine, std::size_t tensors) {
@@ -161,7 +171,10 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   const DemoState state = state_to_load(context, options, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<HeldState> held;
-  comm::agree(context.communicator, "reserve memory", [&] { held.emplace(state, map, context.communicator.rank()); });
+  comm::agree(context.communicator, "reserve memory", [&] {
+    held.emplace(state, map, context.communicator.rank());
+    overwrite(*held);
+  });
   Report report;
   {
     const ProgressLine progress(context.output);

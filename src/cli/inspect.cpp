@@ -18,7 +18,9 @@ std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
   std::vector<InspectFile> out;
   for (const format::StoredFile& stored : opened.stored.files) {
     InspectFile file{stored.name, stored.size_bytes, 0, {}};
-    file.metadata = checkpoint::read_header(opened.directory / stored.name).metadata;
+    if (opened.dialect != interop::Dialect::kHdf5) {
+      file.metadata = checkpoint::read_header(opened.directory / stored.name).metadata;
+    }
     out.push_back(std::move(file));
   }
   return out;

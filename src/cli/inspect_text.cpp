@@ -24,6 +24,7 @@ void print_heading(Output& output, const Inspection& inspection) {
     if (!manifest.layout.empty()) kind += fmt::format(", layout {}", base::printable(manifest.layout));
     if (manifest.ranks != 0) kind += fmt::format(" on {} ranks", manifest.ranks);
     if (!manifest.run_id.empty()) kind += fmt::format(", run {}", base::printable(manifest.run_id));
+    if (!opened.blocks) kind += ", no checksums: nothing to verify against";
   } else {
     kind += ", no cairn.json: nothing to verify against";
   }

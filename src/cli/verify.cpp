@@ -28,10 +28,10 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
     output.line(
         fmt::format("bad: {} {} in {}", result.faults.size(), result.faults.size() == 1 ? "fault" : "faults", path));
   } else if (!result.has_checksums) {
-    output.line(
-        fmt::format("structure good: {} tensors in {} files of {}; there is no cairn.json, so there is nothing to "
-                    "verify the bytes against",
-                    group_digits(result.tensors), result.files, path));
+    output.line(fmt::format(
+        "structure good: {} tensors in {} files of {}; it has no checksums of Cairn's, so there is nothing to "
+        "verify the bytes against",
+        group_digits(result.tensors), result.files, path));
   } else {
     output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks checked in {:.2f} s ({} GiB/s)",
                             group_digits(result.tensors), result.files, path, base::format_size(result.bytes),

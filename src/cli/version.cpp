@@ -6,12 +6,14 @@
 #include "checkpoint/version.hpp"
 #include "cli/output.hpp"
 #include "comm/mpi.hpp"
+#include "hdf5/library.hpp"
 
 namespace cairn::cli {
 
 std::string version_text() {
-  return fmt::format("{}\nMPI library: {}\nbuild: {}, compiler {}", checkpoint::tool_version(),
-                     one_line(comm::mpi_library()), CAIRN_BUILD_TYPE, __VERSION__);
+  const std::string hdf5 = hdf5::is_available() ? hdf5::version() : "none in this build";
+  return fmt::format("{}\nMPI library: {}\nHDF5: {}\nbuild: {}, compiler {}", checkpoint::tool_version(),
+                     one_line(comm::mpi_library()), hdf5, CAIRN_BUILD_TYPE, __VERSION__);
 }
 
 }  // namespace cairn::cli

@@ -24,9 +24,10 @@ struct Directory {
   bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
 };
 
-enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle };
+/// kHdf5 is a staging file, which is no directory: recognise() never says so.
+enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle, kHdf5 };
 
-/// "Hugging Face", "torch DCP safetensors", "PaddlePaddle".
+/// "Hugging Face", "torch DCP safetensors", "PaddlePaddle", "HDF5 staging file".
 const char* name_of(Dialect dialect);
 
 struct Recognised {

@@ -179,6 +179,7 @@ const char* name_of(Dialect dialect) {
     case Dialect::kHuggingFace: return "Hugging Face";
     case Dialect::kDcpSafetensors: return "torch DCP safetensors";
     case Dialect::kPaddle: return "PaddlePaddle";
+    case Dialect::kHdf5: return "HDF5 staging file";
   }
   return "unknown";
 }

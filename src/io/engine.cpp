@@ -4,6 +4,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "io/direct_engine.hpp"
+#include "io/hdf5_engine.hpp"
 #include "io/memory_engine.hpp"
 #include "io/mpiio_engine.hpp"
 #include "io/posix_engine.hpp"
@@ -14,9 +15,10 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
   if (name == "direct") return std::make_unique<DirectEngine>(communicator, options);
   if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
+  if (name == "hdf5") return std::make_unique<Hdf5Engine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
   throw Error(ErrorKind::kUsage,
-              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix' and 'memory'");
+              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix', 'hdf5' and 'memory'");
 }
 
 }  // namespace cairn::io

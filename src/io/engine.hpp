@@ -83,7 +83,8 @@ struct EngineOptions {
   std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
 };
 
-/// "direct"; "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one rank). Throws
+/// "direct"; "mpiio"; "posix"; "hdf5" (Error(kUsage) in a build without HDF5); or "memory" (tests: files live in this
+/// process and need a simulated communicator or one rank). Throws
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 

@@ -39,6 +39,15 @@ std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
   return all;
 }
 
+std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes) {
+  const std::uint64_t largest = communicator.max(bytes);
+  if (!pool || pool->bytes() < largest) {
+    pool.reset();
+    pool = std::make_shared<WindowPool>(communicator, largest);
+  }
+  return pool;
+}
+
 std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
   // Zeroed pages hold counters of zero; the first page of each part is theirs.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.of(rank).data());

@@ -65,4 +65,13 @@ class WindowPool {
   comm::SharedMemory memory_;  ///< a page of counters, then the buffers
 };
 
+/// Where saves and loads of one communicator keep the pool for each other: making one costs page faults.
+struct WindowStore {
+  std::shared_ptr<WindowPool> pool;
+
+  /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one, which
+  /// is kept instead. A pool lives as long as somebody holds it.
+  std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes);
+};
+
 }  // namespace cairn::io

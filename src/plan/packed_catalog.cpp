@@ -163,6 +163,13 @@ CatalogTensor PackedCatalog::at(std::uint32_t number) const {
   return cursor.tensor();
 }
 
+Catalog PackedCatalog::unpacked() const {
+  Catalog catalog;
+  catalog.tensors.reserve(size_);
+  for (Cursor cursor(*this, 0); cursor.next();) catalog.tensors.push_back(cursor.tensor());
+  return catalog;
+}
+
 PackedCatalog::Cursor::Cursor(const PackedCatalog& catalog, std::uint32_t number) : catalog_(catalog) {
   if (number >= catalog.size_) {
     next_ = catalog.size_;

@@ -54,6 +54,8 @@ class PackedCatalog {
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view section, std::string_view name) const;
   /// Tensor by number. Requires: number < size().
   [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
+  /// All tensors, for who needs all of them as they are.
+  [[nodiscard]] Catalog unpacked() const;
 
   /// Walks the tensors; the catalog must outlive it. The views are good until the next call.
   class Cursor {

@@ -122,6 +122,19 @@ class Demo(CairnTest):
         text = self.good("demo", "load", "--dir", self.root, ranks=2).out
         self.assertIn(f"80 tensors, {size:,} bytes equal bit for bit\n", text)
 
+    def test_save_on_eight_ranks_and_load_on_three(self):
+        root = self.folder / "root"
+        saved = self.save_at(root, "--layout", "tp=2,pp=2,dp=2", "--json", ranks=8)
+        self.assertEqual(saved.code, 0, saved.err)
+        self.assertEqual(saved.json()["layout"], "tp=2,pp=2,dp=2")
+        document = self.good("demo", "load", "--dir", root, "--layout", "fsdp=3", "--json", ranks=3).json()
+        self.assertTrue(document["equal"])
+        self.assertEqual(document["size_bytes_compared"], saved.json()["size_bytes"])
+        four, eight = ({path.name: path.read_bytes() for path in (at / "checkpoint-100").glob("*.safetensors")
+                        if not path.name.startswith(BLOBS)} for at in (self.root, root))
+        self.assertGreater(len(four), 3)
+        self.assertEqual(eight, four, "the data files depend on the state alone")
+
     def test_load_with_wrong_arguments(self):
         self.bad(2, "demo", "load", "--dir", self.root, "--layout", "tp=2,pp=2", ranks=3,
                  says=["4 ranks", "3 run", "mpirun -n 4"])

@@ -5,6 +5,7 @@
 
 #include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
+#include "hdf5/library.hpp"
 #include "posix_access.hpp"
 #include "shared_temp_dir.hpp"
 
@@ -15,6 +16,7 @@ class FileEngineConformance : public testing::TestWithParam<std::tuple<const cha
 
 TEST_P(FileEngineConformance, Holds) {
   const auto [engine, number] = GetParam();
+  if (std::string_view(engine) == "hdf5" && !hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
   const SharedTempDir directory;
   const PosixAccess files;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
@@ -22,7 +24,7 @@ TEST_P(FileEngineConformance, Holds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
-                         testing::Combine(testing::Values("direct", "mpiio", "posix"),
+                         testing::Combine(testing::Values("direct", "mpiio", "posix", "hdf5"),
                                           testing::Range(std::size_t{0}, engine_tests().size())),
                          [](const auto& param) {
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;

@@ -170,6 +170,14 @@ std::uint64_t RankState::matching_bytes(int version) const {
   return matching;
 }
 
+std::uint64_t RankState::equal_bytes(const RankState& other) const {
+  std::uint64_t equal = 0;
+  for (std::size_t i = 0; i < memory_.size(); ++i) {
+    for (std::size_t b = 0; b < memory_[i].size(); ++b) equal += memory_[i][b] == other.memory_.at(i).at(b) ? 1 : 0;
+  }
+  return equal;
+}
+
 std::uint64_t RankState::bytes() const {
   std::uint64_t bytes = 0;
   for (const auto& memory : memory_) bytes += memory.size();

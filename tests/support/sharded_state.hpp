@@ -49,6 +49,8 @@ class RankState {
   /// Number of bytes that equal the content of `version`; the test compares it with bytes().
   [[nodiscard]] std::uint64_t matching_bytes(int version) const;
   [[nodiscard]] std::uint64_t bytes() const;
+  /// Number of bytes that equal those of another state of the same tensors and cut.
+  [[nodiscard]] std::uint64_t equal_bytes(const RankState& other) const;
 
   std::vector<Source> sources();
   std::vector<Target> targets();

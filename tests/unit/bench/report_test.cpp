@@ -71,10 +71,14 @@ TEST(Report, OverlappingPhasesStayInsideTheFrame) {
 TEST(Report, PlotsOfNothingAreFrames) {
   EXPECT_EQ(first_unbalanced(stacked_bars({}, "s")), "");
   EXPECT_EQ(first_unbalanced(line_plot({}, {})), "");
-  EXPECT_EQ(line_plot({{"one", 0, {{5, 0}}, true}}, {}).find("nan"), std::string::npos);
+  EXPECT_EQ(line_plot({{"one", 0, {{5, 0}}, Stroke::kSolid}}, {}).find("nan"), std::string::npos);
 }
 
-TEST(Report, XmlTextLeavesOutControlCharacters) { EXPECT_EQ(xml_text("a\x01<b>\"&\n"), "a&lt;b&gt;&quot;&amp;"); }
+TEST(Report, XmlTextIsTextOfXmlWhateverComes) {
+  EXPECT_EQ(xml_text("a\x01<b>\"&\n"), "a&lt;b&gt;&quot;&amp;");
+  EXPECT_EQ(xml_text("M\xc3\xbcller"), "M\xc3\xbcller");
+  EXPECT_EQ(xml_text("M\xfcller"), "M?ller");
+}
 
 }  // namespace
 }  // namespace cairn::bench

@@ -44,7 +44,8 @@ TEST(Root, CarriedFilesAndMetadataAreKept) {
     RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
     state.fill(1);
     const auto sources = state.sources();
-    checkpoint::Saver saver(communicator, small_options());
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, small_options(), store);
     saver.save(root / "out", 1, sources, extras, false);
   });
   EXPECT_EQ(read_file(root / "out" / "tokenizer.json"), "{\"a\": 1}");
@@ -65,7 +66,8 @@ TEST(Root, WhatCannotBeCarriedIsRefusedBeforeAnythingIsWritten) {
                                      [&](comm::Communicator& communicator) {
                                        RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
                                        const auto sources = state.sources();
-                                       checkpoint::Saver saver(communicator, small_options());
+                                       io::WindowStore store;
+                                       checkpoint::Saver saver(communicator, small_options(), store);
                                        saver.save(root / "out", 1, sources, extras, false);
                                      }),
                  Error)

@@ -43,7 +43,8 @@ TEST(RoundTrip, FilesDependOnTheStateAlone) {
 TEST(RoundTrip, UnchangedStateReusesItsPlan) {
   const TempDir root;
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
-    checkpoint::Saver saver(communicator, small_options());
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, small_options(), store);
     RankState state(small_state(), Cut::kMixed, communicator.rank(), 3);
     for (int version = 1; version <= 3; ++version) {
       state.fill(version);
@@ -81,7 +82,8 @@ std::string message_when(const std::filesystem::path& root, Spoil spoil) {
     state.fill(1);
     auto sources = state.sources();
     if (communicator.rank() == 2) spoil(sources);
-    checkpoint::Saver saver(communicator, small_options());
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, small_options(), store);
     try {
       saver.save(root / "checkpoint-1", 1, sources, {}, true);
     } catch (const Error& error) {

@@ -35,7 +35,8 @@ inline void save_simulated(const std::filesystem::path& root, std::uint64_t step
     os::set_fault_rank(communicator.rank());
     RankState state(small_state(), cut, communicator.rank(), ranks);
     state.fill(static_cast<int>(step));
-    checkpoint::Saver saver(communicator, options);
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, options, store);
     const auto sources = state.sources();
     saver.save(checkpoint::checkpoint_directory(root, step), step, sources, {}, true);
   });

@@ -62,6 +62,7 @@ TEST(PackedCatalog, GivesBackEveryTensorInOrder) {
       }
     }
     EXPECT_EQ(compared, count);
+    EXPECT_EQ(packed.unpacked().tensors, catalog.tensors);
   }
 }
 

@@ -1,0 +1,21 @@
+// Parallel HDF5 as its manual has it: one file, a contiguous dataset per tensor, every rank transfers its hyperslabs.
+#pragma once
+
+#include <filesystem>
+
+#include "peer_clock.hpp"
+#include "peer_state.hpp"
+
+namespace cairn::peers {
+
+struct Hdf5Options {
+  std::filesystem::path directory;
+  bool is_collective = false;  ///< H5FD_MPIO_COLLECTIVE, else independent
+};
+
+/// Collective. Throws std::runtime_error; the job then ends.
+Seconds hdf5_save(const Hdf5Options& options, const PeerState& state);
+/// Collective. Into the memory of `state`.
+Seconds hdf5_load(const Hdf5Options& options, const PeerState& state);
+
+}  // namespace cairn::peers

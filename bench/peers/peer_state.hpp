@@ -1,0 +1,43 @@
+// One rank's part of the training state, made and checked by the functions of `cairn demo`: the bytes that all have.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/demo_state.hpp"
+#include "cairn/box.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::peers {
+
+class PeerState {
+ public:
+  /// Rank-local. `config` is a file with the model's config.json.
+  PeerState(const std::filesystem::path& config, const std::string& layout, int rank);
+
+  struct Piece {
+    std::size_t tensor = 0;  ///< of state().tensors
+    Box box;
+    std::byte* memory = nullptr;
+    bool is_first_holder = true;  ///< no lower rank holds the same box: of replicas, one writes
+  };
+
+  [[nodiscard]] const bench::DemoState& state() const { return state_; }
+  [[nodiscard]] const std::vector<Piece>& pieces() const { return pieces_; }
+  void fill() { held_->fill(); }
+  /// Other bytes than the state's, everywhere: before a load, so that stale bytes cannot pass for loaded ones and the
+  /// kernel has given all the memory before the clock starts.
+  void overwrite();
+  /// Whether every byte is what fill() writes.
+  [[nodiscard]] bool is_equal() const { return !held_->compare().first; }
+  [[nodiscard]] std::uint64_t bytes() const { return held_->bytes(); }
+
+ private:
+  bench::DemoState state_;
+  std::unique_ptr<bench::HeldState> held_;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace cairn::peers

@@ -1,0 +1,163 @@
+"""Compares Cairn with what people use today; started by bench/peers/run, which says how. Exits with 1 when a system's
+bytes were wrong, or, with --check, when a target was missed.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import sys
+
+import machine
+import report
+import storage
+import workload
+from cairn_program import Cairn
+from measure import Bench, say
+from programs import Hdf5, Launcher, Raw
+from safetensors_files import Gathered, Shards
+from system import LOAD_LAYOUTS, SAVE_LAYOUT, Workload
+from torch_dcp import Dcp, DcpAsync, DcpHuggingFace, DcpHuggingFaceOnAllRanks
+
+UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+LARGEST_FILE = 500_000_000
+
+
+def size(text):
+    number = text.rstrip("KMGiB")
+    unit = text[len(number):]
+    if unit not in UNITS:
+        raise ValueError(f"no such unit: {unit}")
+    return int(float(number) * UNITS[unit])
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="bench/peers/run", description="Compares Cairn with its peers.")
+    parser.add_argument("--directory", action="append", help="where to write; may be given again [build]")
+    parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the state, e.g. 512MiB [2GiB]")
+    parser.add_argument("--repeats", type=int, help="rounds [3; 5 with --results]")
+    parser.add_argument("--systems", help="comma-separated; Cairn is always one of them [all]")
+    parser.add_argument("--engine", help="Cairn's engine [its own choice]")
+    parser.add_argument("--no-trials", action="store_true", help="give each system its first setting, not its best one")
+    parser.add_argument("--output", type=pathlib.Path, help="write the report as JSON to this file")
+    parser.add_argument("--results", action="store_true", help="write bench/results/peers-<date>.json and .md")
+    parser.add_argument("--profile", action="store_true", help="print Cairn's phases beside the peers")
+    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
+    parser.add_argument("--bin", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--mpirun", required=True, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.size < workload.SMALLEST_SIZE:
+        parser.error(f"--size must be at least {workload.SMALLEST_SIZE} bytes, not {options.size}")
+    if options.repeats is not None and options.repeats < 1:
+        parser.error(f"--repeats must be at least 1, not {options.repeats}")
+    options.repeats = options.repeats or (5 if options.results else 3)
+    options.directory = [pathlib.Path(name) for name in options.directory or [machine.ROOT / "build"]]
+    return options
+
+
+def systems_of(options, launcher):
+    every = [Cairn(launcher, options.engine), Dcp(), DcpAsync(), DcpHuggingFace(), DcpHuggingFaceOnAllRanks(),
+             Gathered(), Shards(), Hdf5(launcher), Raw(launcher, is_direct=True), Raw(launcher, is_direct=False)]
+    if options.systems is None:
+        return every
+    wanted = {"cairn", *options.systems.split(",")}
+    unknown = wanted - {system.name for system in every}
+    if unknown:
+        raise SystemExit(f"--systems: no {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in every)}")
+    return [system for system in every if system.name in wanted]
+
+
+def work_folder(parent, number, size_bytes):
+    """A folder of this run, known to bench/peers/run before it exists: it removes what is left, however this ends."""
+    parent.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(parent).free
+    if free < 3 * size_bytes:
+        raise SystemExit(f"{parent}: {free:,} bytes are free and {3 * size_bytes:,} are needed; "
+                         "take another --directory or --size")
+    folder = parent.resolve() / f"cairn-peers-{os.getpid()}-{number}"
+    with open(os.environ["CAIRN_PEERS_FOLDERS"], "a", encoding="utf-8") as folders:
+        folders.write(f"{folder}\n")
+    folder.mkdir()
+    return folder
+
+
+def measure(options, systems, load, folders):
+    benches = [Bench(folder, systems, load) for folder in folders]
+    if not options.no_trials:
+        for bench in benches:
+            say(f"trying settings in {bench.directory.parent}")
+            bench.try_settings(attempts=2 if options.repeats >= 3 else 1)
+    for number in range(options.repeats):
+        for bench in benches:
+            say(f"round {number + 1} of {options.repeats} in {bench.directory.parent}")
+            bench.round(number)
+    return benches
+
+
+def document_of(options, systems, benches, load):
+    tensors = workload.tensors_of(load.config)
+    directories = [report.directory_document(bench) for bench in benches]
+    return {
+        "cairn_peers_json": report.VERSION,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "command": shlex.join(["bench/peers/run", *options.given]),
+        "workload": {"size_bytes": load.size_bytes, "tensors": len(tensors), "config": load.config,
+                     "max_file_bytes": load.max_file_bytes, "save_layout": SAVE_LAYOUT,
+                     "load_layouts": list(LOAD_LAYOUTS.values())},
+        "repeats": options.repeats,
+        "systems": {system.name: system.title for system in systems},
+        "directories": directories,
+        "targets": report.targets_of(directories),
+    }
+
+
+def write(options, document):
+    outputs = [options.output] if options.output else []
+    if options.results:
+        outputs.append(machine.ROOT / "bench/results" / f"peers-{document['date']}.json")
+    for path in outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document, indent=1) + "\n")
+        path.with_suffix(".md").write_text(report.markdown_of(document))
+        say(f"wrote {path} and {path.with_suffix('.md')}")
+
+
+def main():
+    given = sys.argv[1:]
+    options = parse(given)
+    options.given = given[4:]  # after --bin and --mpirun, which bench/peers/run puts in front
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    launcher = Launcher(options.mpirun, options.bin)
+    systems = systems_of(options, launcher)
+    facts = machine.describe(launcher)
+    config = workload.config_of_size(options.size)
+    size_bytes = workload.total_bytes(workload.tensors_of(config))
+    folders = []
+    try:
+        for number, directory in enumerate(options.directory):
+            folders.append(work_folder(directory, number, size_bytes))
+        config_path = folders[0] / "config.json"
+        config_path.write_text(json.dumps(config))
+        load = Workload(config, config_path, size_bytes, min(LARGEST_FILE, max(size_bytes // 4, 1 << 20)))
+        benches = measure(options, systems, load, folders)
+        document = {**document_of(options, systems, benches, load), "machine": facts}
+    finally:
+        for folder in folders:
+            storage.remove(folder)
+    print(report.text_of(document))
+    if options.profile:
+        print(report.profile_of(document))
+    write(options, document)
+    is_right = all(row["verified"] for directory in document["directories"] for row in directory["rows"])
+    missed = options.check and not all(target["met"] for target in document["targets"])
+    sys.exit(0 if is_right and not missed else 1)
+
+
+if __name__ == "__main__":
+    main()

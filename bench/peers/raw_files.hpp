@@ -1,0 +1,27 @@
+// The raw pattern of IOR: one file, every rank writes and reads one contiguous share of it, in whole large transfers.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+
+#include "peer_clock.hpp"
+
+namespace cairn::peers {
+
+struct RawOptions {
+  std::filesystem::path directory;
+  std::uint64_t size_bytes = 0;  ///< of all ranks
+  bool is_direct = false;        ///< O_DIRECT
+};
+
+/// Collective. Throws std::system_error; the job then ends.
+Seconds raw_save(const RawOptions& options);
+
+struct RawLoaded {
+  Seconds seconds;
+  bool is_equal = false;
+};
+/// Collective. Each of the ranks, as many as there are, reads an equal share of what raw_save wrote, and checks it.
+RawLoaded raw_load(const RawOptions& options);
+
+}  // namespace cairn::peers

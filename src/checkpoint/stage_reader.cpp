@@ -1,0 +1,146 @@
+#include "checkpoint/stage_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/box_pieces.hpp"
+#include "checkpoint/progress.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/watched_call.hpp"
+#include "comm/agree.hpp"
+#include "format/hf_index.hpp"
+#include "format/manifest.hpp"
+#include "plan/runs.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
+constexpr std::uint64_t kMinPieceBytes = 64 << 10;
+
+fs::path stage_path(const OpenCheckpoint& checkpoint) {
+  return checkpoint.directory / checkpoint.stored.files.at(0).name;
+}
+
+/// Names of carried files become names in a directory one day.
+void check_carried_name(const std::string& name, const std::string& where) {
+  format::check_relative_path(name, where);
+  if (name.find('/') != std::string::npos || name == kManifestFile || name == kBlocksFile ||
+      name.ends_with(".safetensors")) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("{}: '{}' cannot be a file that was carried along", where, base::printable(name)));
+  }
+}
+
+void check_wanted(const WantedBox& want, const format::StoredTensor& tensor) {
+  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
+  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.memory.size()) return;
+  throw Error(ErrorKind::kInternal,
+              fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
+                          base::printable(tensor.name), want.memory.size()));
+}
+
+}  // namespace
+
+bool is_stage_name(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
+
+bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.dialect == interop::Dialect::kHdf5; }
+
+OpenCheckpoint open_stage(const fs::path& path) {
+  const std::string shown = base::printable(path.string());
+  if (!hdf5::looks_like_hdf5(path)) {
+    throw Error(ErrorKind::kFormat, fmt::format("'{}' does not begin as an HDF5 file does", shown));
+  }
+  hdf5::StageDescription description = hdf5::describe_stage(path);
+  OpenCheckpoint checkpoint;
+  checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  checkpoint.dialect = interop::Dialect::kHdf5;
+  checkpoint.stored = std::move(description.stored);
+  checkpoint.manifest = format::parse_manifest(description.manifest, path.string() + ":/cairn/manifest");
+  for (const auto& [name, bytes] : description.carried) {
+    check_carried_name(name, shown);
+    checkpoint.carried.push_back(name);
+  }
+  return checkpoint;
+}
+
+std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::string& name,
+                                  std::uint64_t limit_bytes) {
+  const fs::path path = stage_path(checkpoint);
+  const base::Bytes bytes = hdf5::StageFile(path, checkpoint.stored.files.at(0).size_bytes).read_carried(name);
+  if (bytes.size() > limit_bytes) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}': '{}' has {} bytes, but at most {} are expected", base::printable(path.string()),
+                            base::printable(name), bytes.size(), limit_bytes));
+  }
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
+    : communicator_(communicator),
+      checkpoint_(checkpoint),
+      piece_bytes_(std::clamp(options.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
+
+void StageReader::load(std::span<const WantedBox> wanted) {
+  const WatchedCall watched(communicator_, clock_);
+  clock_.begin("read");
+  comm::agree(communicator_, "read the staging file", [&] {
+    std::uint64_t total = 0;
+    for (const WantedBox& want : wanted) {
+      check_wanted(want, checkpoint_.stored.tensors.at(want.tensor));
+      total += want.memory.size();
+    }
+    if (total == 0) return;
+    if (!file_) {
+      file_ = std::make_unique<hdf5::StageFile>(stage_path(checkpoint_), checkpoint_.stored.files.at(0).size_bytes);
+    }
+    std::uint64_t done = 0;
+    for (const WantedBox& want : wanted) {
+      report_progress("reading", done, total);
+      if (bits_of(checkpoint_.stored.tensors[want.tensor].dtype) < 8) {
+        read_packed(want);
+      } else {
+        read(want);
+      }
+      done += want.memory.size();
+    }
+  });
+  clock_.stop();
+}
+
+void StageReader::read(const WantedBox& want) {
+  const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
+  const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
+  std::uint64_t at = 0;
+  for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes_ / element_bytes, 1), [&](const Box& piece) {
+    clock_.begin("read");  // a sign of life
+    const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
+    file_->read_box(tensor, piece, want.memory.subspan(at, bytes));
+    clock_.add_bytes(bytes);
+    at += bytes;
+  });
+}
+
+/// Packed bytes are a row in the file: the runs of the box are what is read.
+void StageReader::read_packed(const WantedBox& want) {
+  const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
+  const plan::RunSpace space{tensor.dtype, shard::whole(tensor.shape), 0, want.box, want.box};
+  plan::for_each_run(space, 0, std::numeric_limits<std::uint64_t>::max(), [&](const plan::Run& run) {
+    for (std::uint64_t done = 0; done < run.length_bytes;) {
+      const std::uint64_t bytes = std::min(run.length_bytes - done, piece_bytes_);
+      file_->read_packed(tensor, run.file_offset + done, want.memory.subspan(run.memory_offset + done, bytes));
+      clock_.add_bytes(bytes);
+      done += bytes;
+    }
+  });
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,217 @@
+#include "checkpoint/stage_writer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/open_wire.hpp"
+#include "checkpoint/progress.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+#include "format/safetensors.hpp"
+#include "os/file.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Without its first bytes, the signature among them, no reader takes a file for HDF5.
+constexpr std::uint64_t kHeadBytes = 4096;
+
+std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
+  std::vector<format::StoredTensor> tensors;
+  for (const auto& tensor : catalog.tensors)
+    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, {}});
+  return tensors;
+}
+
+/// The parts of a window as operations, without the head of the file.
+std::vector<io::WriteOp> body_ops(const io::WindowBuffer& window) {
+  std::vector<io::WriteOp> ops;
+  for (const io::ReadOp& part : read_ops(window)) {
+    const std::uint64_t skip =
+        part.offset < kHeadBytes ? std::min<std::uint64_t>(kHeadBytes - part.offset, part.data.size()) : 0;
+    if (skip < part.data.size()) ops.push_back({part.file, part.offset + skip, part.data.subspan(skip)});
+  }
+  return ops;
+}
+
+}  // namespace
+
+StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file, const plan::Catalog& catalog,
+                         hdf5::StageContent content, const Options& options, PhaseClock& clock)
+    : communicator_(communicator),
+      file_(file),
+      options_(options),
+      clock_(clock),
+      engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)),
+      leftovers_{{file, options.overwrite, false}} {
+  comm::agree(communicator_, "plan the staging file",
+              [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
+  clock_.begin("commit");
+  begin_commit(communicator_, leftovers_.target);
+  leftovers_.is_mine = communicator_.rank() == 0;
+  make_skeleton(catalog, std::move(content));
+  clock_.begin("plan");
+  extents_ = std::make_unique<plan::ExtentMap>(deal_extents(communicator_, plan::section_groups(layout_.stored),
+                                                            plan::whole_files(file_sizes(layout_.stored)),
+                                                            options_.block_bytes, engine_));
+  comm::agree(communicator_, "plan the staging file", [&] {
+    windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
+    find_gaps();
+  });
+  pool_ = std::make_unique<io::WindowPool>(communicator_, largest_buffer(windows_));
+}
+
+StageWriter::~StageWriter() = default;
+
+/// The skeleton lies beside the file to be written, under a name of its own.
+void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
+  const fs::path partial = partial_directory(file_);
+  base::Bytes bytes;
+  commit_step(communicator_, "stage.skeleton", partial, [&] {
+    content.tensors = tensors_of(catalog);
+    content.align_bytes = options_.align_bytes;
+    OpenCheckpoint placed;
+    placed.stored = hdf5::write_skeleton(skeleton_path(), content);
+    placed.stored.files.at(0).name = file_.filename().string();
+    bytes = encode_open(placed, {});
+  });
+  communicator_.share(bytes, 0);
+  comm::agree(communicator_, "plan the staging file", [&] {
+    layout_.stored = decode_open(bytes).stored;
+    layout_.files = {{layout_.stored.files.at(0).name, "", "", layout_.stored.files.at(0).size_bytes}};
+  });
+}
+
+fs::path StageWriter::skeleton_path() const { return partial_directory(file_) / "skeleton"; }
+
+void StageWriter::find_gaps() {
+  std::vector<plan::ByteRange> covered;
+  for (const auto& tensor : layout_.stored.tensors) {
+    const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+    const std::uint64_t begin = tensor.boxes.at(0).offset_bytes;
+    if (bytes != 0) covered.push_back({begin, begin + bytes});
+  }
+  std::sort(covered.begin(), covered.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
+  std::uint64_t at = 0;
+  for (const plan::ByteRange& range : covered) {
+    if (range.begin < at) throw Error(ErrorKind::kInternal, "HDF5 placed two tensors on the same bytes");
+    if (range.begin > at) gaps_.push_back({at, range.begin});
+    at = range.end;
+  }
+  const std::uint64_t size = layout_.files.at(0).size_bytes;
+  if (at < size) gaps_.push_back({at, size});
+}
+
+/// Rank-local: metadata between the tensors, from the skeleton; `arrived` must be all the rest of the window.
+void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const {
+  os::File skeleton;
+  std::uint64_t copied = 0;
+  for (const io::ReadOp& part : read_ops(window)) {
+    const std::uint64_t part_end = part.offset + part.data.size();
+    auto gap = std::upper_bound(gaps_.begin(), gaps_.end(), part.offset,
+                                [](std::uint64_t offset, const plan::ByteRange& range) { return offset < range.end; });
+    for (; gap != gaps_.end() && gap->begin < part_end; ++gap) {
+      const std::uint64_t begin = std::max(gap->begin, part.offset);
+      const std::uint64_t end = std::min(gap->end, part_end);
+      if (!skeleton.is_open()) skeleton = os::File(skeleton_path(), os::OpenMode::kRead);
+      skeleton.read_at(part.data.subspan(begin - part.offset, end - begin), begin);
+      copied += end - begin;
+    }
+  }
+  const std::uint64_t expected = window.window == nullptr ? 0 : window.window->bytes;
+  if (arrived + copied == expected) return;
+  throw Error(ErrorKind::kInternal,
+              fmt::format("{} bytes of tensors and {} others arrived for a window of {}", arrived, copied, expected));
+}
+
+void StageWriter::write_data(const FillWindow& fill) {
+  clock_.begin("open");
+  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
+  engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
+  const std::uint64_t rounds = communicator_.max(windows_.size());
+  const std::uint64_t total = extents_->total_bytes();
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    report_progress("writing", total * round / rounds, total);
+    const io::WindowBuffer window = pool_->of(windows_, round);
+    clock_.begin("write");
+    engine->finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
+    clock_.begin("exchange");
+    const std::uint64_t arrived = fill(round, window);
+    clock_.add_bytes(arrived);
+    comm::agree(communicator_, "fill the window", [&] { fill_gaps(window, arrived); });
+    clock_.begin("write");
+    const std::vector<io::WriteOp> ops = body_ops(window);
+    engine->begin_write(ops);
+    for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
+  }
+  engine->finish_rounds(0);
+  write_head(*engine);
+  clock_.begin("fsync");
+  report_progress("fsync", total, total);
+  engine->sync();
+  engine->close();
+}
+
+/// This rank's share of the file's first bytes.
+void StageWriter::write_head(io::Engine& engine) const {
+  std::vector<std::byte> head;
+  std::vector<io::WriteOp> ops;
+  comm::agree(communicator_, "read the skeleton", [&] {
+    const std::vector<plan::Extent> mine = extents_->of(communicator_.rank());
+    if (mine.empty() || mine.front().begin >= kHeadBytes) return;
+    head.resize(std::min(mine.front().end, kHeadBytes) - mine.front().begin);
+    os::File(skeleton_path(), os::OpenMode::kRead).read_at(head, mine.front().begin);
+    ops.push_back({0, mine.front().begin, head});
+  });
+  engine.write_round(ops);
+}
+
+void StageWriter::publish() {
+  clock_.begin("commit");
+  const fs::path parent = file_.has_parent_path() ? file_.parent_path() : fs::path(".");
+  commit_step(communicator_, "stage.rename", file_, [&] {
+    if (os::exists(file_) && !options_.overwrite) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("'{}' has come into being meanwhile", base::printable(file_.string())));
+    }
+    os::rename(partial_directory(file_) / file_.filename(), file_);
+  });
+  try {
+    commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("'{}' is complete, but it may not survive a power failure: {}",
+                                          base::printable(file_.string()), error.what()));
+  }
+}
+
+void StageWriter::write(const FillWindow& fill) {
+  write_data(fill);
+  publish();
+  clock_.stop();
+}
+
+Report StageWriter::report() const {
+  Report report;
+  report.directory = file_;
+  report.engine = engine_.name;
+  report.engine_reason = engine_.reason;
+  report.tensors = layout_.stored.tensors.size();
+  report.files = 1;
+  for (const auto& tensor : layout_.stored.tensors) {
+    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+  }
+  report.phases = clock_.reduce(communicator_);
+  double seconds[] = {clock_.seconds()};
+  communicator_.all_reduce(seconds, comm::ReduceOp::kMax);
+  report.seconds = seconds[0];
+  return report;
+}
+
+}  // namespace cairn::checkpoint

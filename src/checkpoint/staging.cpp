@@ -1,0 +1,63 @@
+// The public functions of cairn/staging.hpp.
+#include "cairn/staging.hpp"
+
+#include <memory>
+
+#include "base/log.hpp"
+#include "checkpoint/open.hpp"
+#include "checkpoint/stage.hpp"
+#include "checkpoint/targets.hpp"
+#include "checkpoint/tensor_reader.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+#include "os/fault.hpp"
+
+namespace cairn {
+namespace {
+
+std::unique_ptr<comm::Communicator> communicator_on(MPI_Comm given) {
+  comm::prefer_romio();
+  auto communicator = comm::duplicate_mpi(given);
+  os::set_fault_rank(communicator->rank());
+  base::set_log_rank(communicator->rank(), communicator->size());
+  return communicator;
+}
+
+}  // namespace
+
+Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,
+             const std::map<std::string, std::string>& metadata) {
+  const auto communicator = communicator_on(given);
+  return checkpoint::stage_state(*communicator, file, state, options, metadata);
+}
+
+Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
+                 const Options& options) {
+  checkpoint::PhaseClock whole;
+  const auto communicator = communicator_on(given);
+  const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
+  const auto reader = checkpoint::make_reader(
+      *communicator, opened,
+      {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
+  std::vector<checkpoint::WantedBox> wanted;
+  comm::agree(*communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
+  reader->load(wanted);
+
+  Report report;
+  report.directory = path;
+  report.engine = reader->engine().name;
+  report.engine_reason = reader->engine().reason;
+  report.files = opened.stored.files.size();
+  report.tensors = communicator->max(targets.size());
+  std::uint64_t bytes = 0;
+  for (const auto& box : wanted) bytes += box.memory.size();
+  report.bytes = communicator->sum(bytes);
+  report.phases = reader->clock().reduce(*communicator);
+  report.warnings = opened.warnings;
+  double seconds[] = {whole.seconds()};
+  communicator->all_reduce(seconds, comm::ReduceOp::kMax);
+  report.seconds = seconds[0];
+  return report;
+}
+
+}  // namespace cairn

@@ -1,0 +1,23 @@
+// From a caller's targets to boxes of an open checkpoint.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/load.hpp"
+#include "checkpoint/open.hpp"
+
+namespace cairn::checkpoint {
+
+/// Index into stored.tensors by (section, name).
+std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened);
+
+/// Rank-local: the targets' boxes as wanted boxes. Throws kNotFound or kState where the checkpoint has something else.
+std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, std::span<const Target> targets);
+
+}  // namespace cairn::checkpoint

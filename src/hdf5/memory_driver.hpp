@@ -1,0 +1,42 @@
+// A driver under HDF5 that keeps what HDF5 writes in memory: the bytes written, and none of the holes between them.
+// Includes hdf5.h: for this folder only.
+//
+// Why: HDF5 1.10 cannot live with a disk that fails. When the close of a file fails (no space left), the file stays in
+// HDF5's tables, and the end of the program crashes on it. Its own memory driver takes the memory of the whole file, holes
+// too. So HDF5 writes here, where nothing can fail, and Cairn writes the bytes to disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <vector>
+
+#include "hdf5/handle.hpp"
+
+namespace cairn::hdf5 {
+
+/// A file in memory: zeros, but for the pages that were written.
+class SparseImage {
+ public:
+  void write(std::uint64_t offset, std::span<const std::byte> data);
+  void read(std::uint64_t offset, std::span<std::byte> data) const;
+  [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
+  void set_size(std::uint64_t bytes) { size_bytes_ = bytes; }
+  /// Whether memory ran out in a call of HDF5, which was not told.
+  bool is_incomplete = false;
+
+  /// The pages that were written, ascending, cut at the end of the file.
+  void for_each_page(const std::function<void(std::uint64_t offset, std::span<const std::byte> data)>& visit) const;
+
+ private:
+  static constexpr std::uint64_t kPageBytes = 16 << 10;
+  std::map<std::uint64_t, std::vector<std::byte>> pages_;  // by number
+  std::uint64_t size_bytes_ = 0;
+};
+
+/// Makes files of this access list live in `image`, which must outlive them. One file per image. Throws the checker's error.
+void use_image(hid_t access, SparseImage& image, const Checker& check);
+
+}  // namespace cairn::hdf5

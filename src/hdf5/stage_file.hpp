@@ -1,0 +1,55 @@
+// Reading a staging file (STAGING.md) through HDF5: what is in it, and boxes of its tensors as hyperslabs.
+//
+// Every rank opens the file for itself, read-only and without locks; nothing here is collective. What does not have the
+// form that Cairn writes - links to elsewhere, data in other files, chunks, other types - is refused, never followed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/bytes.hpp"
+#include "cairn/box.hpp"
+#include "format/stored_checkpoint.hpp"
+
+namespace cairn::hdf5 {
+
+/// Whether the file begins as HDF5 files do. False when it cannot be read.
+bool looks_like_hdf5(const std::filesystem::path& path);
+
+struct StageDescription {
+  format::StoredCheckpoint stored;               ///< one file, one box per tensor
+  std::string manifest;                          ///< JSON text
+  std::map<std::string, std::uint64_t> carried;  ///< file name -> size
+};
+
+/// Rank-local. Throws Error(kFormat), in one line, for a file that is not HDF5, is damaged, or is not Cairn's.
+StageDescription describe_stage(const std::filesystem::path& path);
+
+/// An open staging file.
+class StageFile {
+ public:
+  /// Throws Error(kIo) when it cannot be opened, Error(kIntegrity) when it has not `size_bytes`.
+  StageFile(const std::filesystem::path& path, std::uint64_t size_bytes);
+  ~StageFile();
+  StageFile(const StageFile&) = delete;
+  StageFile& operator=(const StageFile&) = delete;
+
+  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires: `memory` has the
+  /// box's bytes, and the dtype is no sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that tensor.
+  void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
+  /// The same for a sub-byte tensor: some of its packed bytes.
+  void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);
+  /// A carried file.
+  base::Bytes read_carried(const std::string& name);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace cairn::hdf5

@@ -1,0 +1,192 @@
+#include "hdf5/stage_skeleton.hpp"
+
+#include <fmt/format.h>
+
+#include <new>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "format/safetensors.hpp"
+#include "hdf5/attributes.hpp"
+#include "hdf5/handle.hpp"
+#include "hdf5/link_names.hpp"
+#include "hdf5/memory_driver.hpp"
+#include "hdf5/stage_types.hpp"
+#include "os/file.hpp"
+
+namespace cairn::hdf5 {
+namespace {
+
+constexpr std::uint64_t kAlignedFromUnits = 16;
+constexpr hsize_t kMetadataBlockBytes = 64 << 10;
+
+/// Metadata of HDF5 1.8: readable everywhere, and under checksums, which that of 1.6 is not.
+Handle file_access(const StageContent& content, SparseImage& image, const Checker& check) {
+  Handle access = check.handle(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "file access list of");
+  check.done(H5Pset_libver_bounds(access.get(), H5F_LIBVER_V18, H5F_LIBVER_V18), "choosing the version of");
+  check.done(H5Pset_alignment(access.get(), kAlignedFromUnits * content.align_bytes, content.align_bytes),
+             "setting the alignment of");
+  check.done(H5Pset_meta_block_size(access.get(), kMetadataBlockBytes), "setting the metadata blocks of");
+  use_image(access.get(), image, check);
+  return access;
+}
+
+Handle creation_list(hid_t list_class, const Checker& check) {
+  Handle creation = check.handle(H5Pcreate(list_class), H5Pclose, "creation list of");
+  check.done(H5Pset_obj_track_times(creation.get(), false), "switching off times in");  // the same bytes every time
+  return creation;
+}
+
+Handle dataset_creation(const Checker& check) {
+  Handle creation = creation_list(H5P_DATASET_CREATE, check);
+  check.done(H5Pset_layout(creation.get(), H5D_CONTIGUOUS), "setting the layout of");
+  check.done(H5Pset_alloc_time(creation.get(), H5D_ALLOC_TIME_EARLY), "setting the allocation of");
+  check.done(H5Pset_fill_time(creation.get(), H5D_FILL_TIME_NEVER), "setting the fill time of");
+  return creation;
+}
+
+Handle utf8_links(const Checker& check) {
+  Handle links = check.handle(H5Pcreate(H5P_LINK_CREATE), H5Pclose, "link creation list of");
+  check.done(H5Pset_char_encoding(links.get(), H5T_CSET_UTF8), "link creation list of");
+  return links;
+}
+
+class SkeletonWriter {
+ public:
+  SkeletonWriter(const std::filesystem::path& path, const StageContent& content, SparseImage& image)
+      : check_(ErrorKind::kIo, path), content_(content) {
+    const Handle creation = creation_list(H5P_FILE_CREATE, check_);
+    file_ =
+        check_.handle(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), file_access(content, image, check_).get()),
+                      H5Fclose, "making");
+    group_creation_ = creation_list(H5P_GROUP_CREATE, check_);
+    dataset_creation_ = dataset_creation(check_);
+    links_ = utf8_links(check_);
+  }
+
+  void put_own() {
+    put_number(file_.get(), "cairn_format_version", kStageVersion, check_);
+    put_text(file_.get(), "tool", content_.tool, check_);
+    put_text(file_.get(), "run_id", content_.run_id, check_);
+    put_text(file_.get(), "layout", content_.layout, check_);
+    if (content_.step) put_number(file_.get(), "step", *content_.step, check_);
+    const Handle own = make_group(file_.get(), kOwnGroup);
+    put_text_dataset(own.get(), "manifest", content_.manifest, dataset_creation_.get(), check_);
+    const Handle files = make_group(own.get(), "files");
+    for (const auto& [name, bytes] : content_.carried) {
+      const Handle dataset =
+          put_bytes_dataset(files.get(), link_name(name).c_str(), bytes, dataset_creation_.get(), check_);
+      index_ += std::string(kOwnGroup) + "/files/" + link_name(name) + "\n";
+      put_text(dataset.get(), "name", name, check_);
+    }
+  }
+
+  /// Returns where the tensor's bytes begin.
+  std::uint64_t put_tensor(const format::StoredTensor& tensor) {
+    const Handle type = stage_type(tensor.dtype, check_);
+    const Handle space = make_space(tensor);
+    const Handle dataset =
+        check_.handle(H5Dcreate2(group_of(tensor.section), link_name(tensor.name).c_str(), type.get(), space.get(),
+                                 links_.get(), dataset_creation_.get(), H5P_DEFAULT),
+                      H5Dclose, fmt::format("making the dataset of '{}' in", base::printable(tensor.name)));
+    index_ += section_link_name(tensor.section) + "/" + link_name(tensor.name) + "\n";
+    put_text(dataset.get(), "name", tensor.name, check_);
+    put_text(dataset.get(), "section", tensor.section, check_);
+    put_text(dataset.get(), "dtype", std::string(name_of(tensor.dtype)), check_);
+    if (is_packed(tensor.dtype)) put_numbers(dataset.get(), "shape", tensor.shape, check_);
+    if (format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name) == 0) return 0;
+    const haddr_t offset = H5Dget_offset(dataset.get());
+    check_.done(offset == HADDR_UNDEF ? -1 : 0, "asking for the place of a dataset in");
+    return offset;
+  }
+
+  /// Last of all: what was put before.
+  void put_index() {
+    const Handle own = check_.handle(H5Gopen2(file_.get(), kOwnGroup, H5P_DEFAULT), H5Gclose, "opening groups of");
+    put_text_dataset(own.get(), "index", index_, dataset_creation_.get(), check_);
+  }
+
+  void close() {
+    for (auto& [name, group] : groups_) check_.done(group.reset() ? 0 : -1, "closing");
+    check_.done(file_.reset() ? 0 : -1, "closing");
+  }
+
+ private:
+  Handle make_group(hid_t parent, const std::string& name) {
+    return check_.handle(H5Gcreate2(parent, name.c_str(), links_.get(), group_creation_.get(), H5P_DEFAULT), H5Gclose,
+                         "making a group in");
+  }
+
+  hid_t group_of(const std::string& section) {
+    auto at = groups_.find(section);
+    if (at == groups_.end()) {
+      at = groups_.emplace(section, make_group(file_.get(), section_link_name(section))).first;
+      put_text(at->second.get(), "name", section, check_);
+    }
+    return at->second.get();
+  }
+
+  Handle make_space(const format::StoredTensor& tensor) {
+    const std::vector<hsize_t> dimensions = stage_dimensions(tensor);
+    if (dimensions.size() > H5S_MAX_RANK) {
+      throw Error(ErrorKind::kUsage, fmt::format("tensor '{}' has {} dimensions, HDF5 holds at most {}",
+                                                 base::printable(tensor.name), dimensions.size(), H5S_MAX_RANK));
+    }
+    if (dimensions.empty()) return check_.handle(H5Screate(H5S_SCALAR), H5Sclose, "data space of");
+    return check_.handle(H5Screate_simple(static_cast<int>(dimensions.size()), dimensions.data(), nullptr), H5Sclose,
+                         "data space of");
+  }
+
+  Checker check_;
+  const StageContent& content_;
+  Handle file_;
+  Handle group_creation_;
+  Handle dataset_creation_;
+  Handle links_;
+  std::string index_;                     // a path per line
+  std::map<std::string, Handle> groups_;  // by section
+};
+
+format::StoredCheckpoint place_tensors(const std::filesystem::path& path, const StageContent& content,
+                                       SparseImage& image) {
+  const LibraryLock lock;
+  format::StoredCheckpoint stored;
+  stored.tensors = content.tensors;
+  SkeletonWriter writer(path, content, image);
+  writer.put_own();
+  for (format::StoredTensor& tensor : stored.tensors) {
+    const std::uint64_t offset = writer.put_tensor(tensor);
+    tensor.boxes = {{0, offset, {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}}};
+  }
+  writer.put_index();
+  writer.close();
+  if (image.is_incomplete) throw std::bad_alloc();
+  stored.files = {{path.filename().string(), image.size_bytes()}};
+  return stored;
+}
+
+void check_places(const format::StoredCheckpoint& stored) {
+  for (const format::StoredTensor& tensor : stored.tensors) {
+    const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+    const auto end = base::try_add(tensor.boxes.front().offset_bytes, bytes);
+    if (end && *end <= stored.files.front().size_bytes) continue;
+    throw Error(ErrorKind::kInternal,
+                fmt::format("HDF5 placed '{}' behind the end of the file", base::printable(tensor.name)));
+  }
+}
+
+}  // namespace
+
+format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content) {
+  SparseImage image;
+  format::StoredCheckpoint stored = place_tensors(path, content, image);
+  check_places(stored);
+  os::File file(path, os::OpenMode::kCreateNew);
+  file.set_size(image.size_bytes());
+  image.for_each_page([&](std::uint64_t offset, std::span<const std::byte> data) { file.write_at(data, offset); });
+  file.close();
+  return stored;
+}
+
+}  // namespace cairn::hdf5

@@ -1,0 +1,182 @@
+// A state several times larger than the memory budget: staged, reloaded by another number of ranks in another layout,
+// compared; and streamed from a checkpoint into a staging file and back in bounded memory.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "cairn/staging.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/diff.hpp"
+#include "comm/mpi.hpp"
+#include "hdf5/library.hpp"
+#include "shared_temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+constexpr std::uint64_t kBudgetBytes = 32 << 20;
+constexpr std::uint64_t kRows = 4096;
+constexpr std::uint64_t kColumns = 2048;
+constexpr int kTensors = 5;  // of 32 MiB each
+
+/// Element e of tensor number `tensor`.
+std::uint32_t value_of(int tensor, std::uint64_t element) {
+  const std::uint64_t x =
+      (element + 1) * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(tensor) * 0xBF58476D1CE4E5B9ULL;
+  return static_cast<std::uint32_t>(x >> 32 ^ x);
+}
+
+/// One rank's part of the state: rows of every tensor, or columns.
+class Part {
+ public:
+  enum class Cut { kByRows, kByColumns };
+
+  Part(MPI_Comm comm, Cut cut) {
+    int rank = 0;
+    int ranks = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    const auto r = static_cast<std::uint64_t>(rank);
+    const auto n = static_cast<std::uint64_t>(ranks);
+    const std::uint64_t length = cut == Cut::kByRows ? kRows : kColumns;
+    const std::uint64_t first = length * r / n;
+    const std::uint64_t count = length * (r + 1) / n - first;
+    box_ = cut == Cut::kByRows ? Box{{first, 0}, {count, kColumns}} : Box{{0, first}, {kRows, count}};
+    for (auto& memory : memory_) memory.resize(box_.shape[0] * box_.shape[1]);
+  }
+
+  void fill() {
+    visit(
+        [this](int tensor, std::size_t at, std::uint64_t element) { memory_[tensor][at] = value_of(tensor, element); });
+  }
+  [[nodiscard]] std::uint64_t right_elements() {
+    std::uint64_t right = 0;
+    visit([&](int tensor, std::size_t at, std::uint64_t element) {
+      right += memory_[tensor][at] == value_of(tensor, element) ? 1 : 0;
+    });
+    return right;
+  }
+  [[nodiscard]] std::uint64_t elements() const { return kTensors * memory_[0].size(); }
+
+  std::vector<Source> sources() {
+    std::vector<Source> sources;
+    for (int i = 0; i < kTensors; ++i) sources.push_back({shard(i), memory_[i].data()});
+    return sources;
+  }
+  std::vector<Target> targets() {
+    std::vector<Target> targets;
+    for (int i = 0; i < kTensors; ++i) targets.push_back({shard(i), memory_[i].data()});
+    return targets;
+  }
+
+ private:
+  [[nodiscard]] Shard shard(int i) const {
+    return {"model", "layer." + std::to_string(i), DType::kU32, {kRows, kColumns}, {box_}};
+  }
+  template <class Visit>
+  void visit(Visit visit) {
+    for (int tensor = 0; tensor < kTensors; ++tensor) {
+      std::size_t at = 0;
+      for (std::uint64_t row = 0; row < box_.shape[0]; ++row) {
+        for (std::uint64_t column = 0; column < box_.shape[1]; ++column) {
+          visit(tensor, at++, (box_.offset[0] + row) * kColumns + box_.offset[1] + column);
+        }
+      }
+    }
+  }
+
+  Box box_;
+  std::vector<std::uint32_t> memory_[kTensors];
+};
+
+/// A line of /proc/self/status, in bytes.
+std::uint64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  }
+  ADD_FAILURE() << "no " << key;
+  return 0;
+}
+
+/// By how much the process grows, at most, while `work` runs.
+template <class Work>
+std::uint64_t growth_bytes(Work work) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const std::uint64_t before = status_bytes("VmRSS");
+  EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
+  work();
+  return status_bytes("VmHWM") - before;
+}
+
+class LargeStaging : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
+    options_.memory_budget_bytes = kBudgetBytes;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  }
+
+  SharedTempDir directory_;
+  Options options_;
+  int rank_ = 0;
+  int ranks_ = 0;
+};
+
+TEST_F(LargeStaging, IsReloadedByAnotherNumberOfRanksInAnotherLayout) {
+  const std::filesystem::path file = directory_ / "state.h5";
+  {
+    Part part(MPI_COMM_WORLD, Part::Cut::kByColumns);
+    part.fill();
+    const Report report = stage(MPI_COMM_WORLD, file, part.sources(), options_);
+    EXPECT_EQ(report.bytes, kTensors * kRows * kColumns * 4);
+    EXPECT_GT(report.bytes, 4 * kBudgetBytes);
+  }
+  MPI_Comm fewer = MPI_COMM_NULL;
+  const int readers = ranks_ == 1 ? 1 : ranks_ - 1;
+  MPI_Comm_split(MPI_COMM_WORLD, rank_ < readers ? 0 : MPI_UNDEFINED, rank_, &fewer);
+  if (fewer != MPI_COMM_NULL) {
+    Part part(fewer, Part::Cut::kByRows);
+    load_from(fewer, file, part.targets(), options_);
+    EXPECT_EQ(part.right_elements(), part.elements());
+    MPI_Comm_free(&fewer);
+  }
+  Part columns(MPI_COMM_WORLD, Part::Cut::kByColumns);  // hyperslabs of many short rows
+  load_from(MPI_COMM_WORLD, file, columns.targets(), options_);
+  EXPECT_EQ(columns.right_elements(), columns.elements());
+}
+
+TEST_F(LargeStaging, StreamsFromACheckpointAndBackInBoundedMemory) {
+  {
+    Part part(MPI_COMM_WORLD, Part::Cut::kByRows);
+    part.fill();
+    Checkpointer(MPI_COMM_WORLD, directory_ / "root", options_).save(1, part.sources());
+  }
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  checkpoint::ConvertOptions convert;
+  convert.write = options_;
+  convert.read = {options_.engine, options_.memory_budget_bytes, {}};
+  const auto checkpoint = directory_ / "root" / "checkpoint-1";
+  const std::uint64_t writing =
+      growth_bytes([&] { checkpoint::convert(*communicator, checkpoint, directory_ / "state.h5", convert); });
+  const std::uint64_t reading =
+      growth_bytes([&] { checkpoint::convert(*communicator, directory_ / "state.h5", directory_ / "back", convert); });
+  if (ranks_ == 1) {  // more ranks see each other's windows, which count for all of them
+    EXPECT_LT(writing, 2 * kBudgetBytes);
+    EXPECT_LT(reading, 2 * kBudgetBytes);
+    std::printf("[cairn] grew by %lu bytes writing, %lu reading\n", writing, reading);
+  }
+  const auto diff = checkpoint::diff(*communicator, checkpoint, directory_ / "back", convert.read);
+  EXPECT_TRUE(diff.equal());
+  EXPECT_EQ(diff.bytes_compared, kTensors * kRows * kColumns * 4);
+  const auto against_h5 = checkpoint::diff(*communicator, directory_ / "state.h5", directory_ / "back", convert.read);
+  EXPECT_TRUE(against_h5.equal());
+  EXPECT_EQ(against_h5.bytes_compared, kTensors * kRows * kColumns * 4);
+}
+
+}  // namespace
+}  // namespace cairn::test

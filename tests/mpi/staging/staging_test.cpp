@@ -1,0 +1,218 @@
+// Staging files of many ranks: every cut in, every cut out, other numbers of ranks, and a witness for checkpoints.
+#include "cairn/staging.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include "comm/mpi.hpp"
+#include "environment.hpp"
+#include "hdf5/library.hpp"
+#include "os/fault.hpp"
+#include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Cut kCuts[] = {Cut::kReplicated, Cut::kRows,    Cut::kColumns, Cut::kFlat,
+                         Cut::kGrid,       Cut::kOneRank, Cut::kMixed};
+
+/// The first `ranks` of the world; MPI_COMM_NULL on the others.
+class FirstRanks {
+ public:
+  explicit FirstRanks(int ranks) {
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_split(MPI_COMM_WORLD, rank < ranks ? 0 : MPI_UNDEFINED, rank, &comm_);
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
+  }
+  ~FirstRanks() {
+    if (comm_ != MPI_COMM_NULL) MPI_Comm_free(&comm_);
+  }
+  FirstRanks(const FirstRanks&) = delete;
+  FirstRanks& operator=(const FirstRanks&) = delete;
+  [[nodiscard]] bool has_me() const { return comm_ != MPI_COMM_NULL; }
+  [[nodiscard]] MPI_Comm get() const { return comm_; }
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+};
+
+class Staging : public testing::Test {
+ protected:
+  Staging() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+    options_.block_bytes = 4096;
+    options_.memory_budget_bytes = 64 << 10;
+    options_.max_file_bytes = 60'000;
+  }
+  void SetUp() override {
+    if (!hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
+  }
+
+  Report stage_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
+    RankState state = state_of(cut, comm);
+    state.fill(version);
+    return stage(comm, file_, state.sources(), options_, {{"purpose", "reference"}});
+  }
+  /// Loads the file in that cut and compares every byte with the truth.
+  void expect_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
+    RankState state = state_of(cut, comm);
+    state.clear();
+    const Report report = load_from(comm, file_, state.targets(), options_);
+    EXPECT_EQ(report.engine, "hdf5");
+    EXPECT_EQ(state.matching_bytes(version), state.bytes());
+    EXPECT_GT(report.bytes, 500'000U);
+  }
+  static RankState state_of(Cut cut, MPI_Comm comm) {
+    int rank = 0;
+    int ranks = 0;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    return {small_state(), cut, rank, ranks};
+  }
+
+  int rank_ = 0;
+  int ranks_ = 0;
+  SharedTempDir directory_;
+  std::filesystem::path file_ = directory_ / "state.h5";
+  Options options_;
+};
+
+TEST_F(Staging, EveryCutInAndEveryCutOut) {
+  options_.overwrite = true;
+  int version = 0;
+  for (const Cut in : kCuts) {
+    const Report report = stage_in(in, ++version);
+    EXPECT_EQ(report.tensors, small_state().size());
+    EXPECT_EQ(report.files, 1U);
+    expect_in(kCuts[static_cast<std::size_t>(version) % 7], version);
+    expect_in(kCuts[static_cast<std::size_t>(version + 3) % 7], version);
+  }
+}
+
+TEST_F(Staging, OtherNumbersOfRanksReadIt) {
+  const FirstRanks some((ranks_ + 1) / 2);
+  stage_in(Cut::kMixed, 1);
+  if (some.has_me()) expect_in(Cut::kColumns, 1, some.get());
+  MPI_Barrier(MPI_COMM_WORLD);
+  options_.overwrite = true;
+  if (some.has_me()) stage_in(Cut::kFlat, 2, some.get());
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect_in(Cut::kMixed, 2);
+}
+
+TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
+  stage_in(Cut::kMixed, 1);
+  const std::string by_all = read_file(file_);
+  const FirstRanks one(1);
+  for (const char* engine : {"posix", "direct", "hdf5"}) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    options_.engine = engine;
+    options_.overwrite = true;
+    RankState state = state_of(Cut::kReplicated, MPI_COMM_WORLD);
+    state.fill(1);
+    // The layout of the ranks is in the manifest only, as their number; it is 1 in one file and more in the other.
+    if (one.has_me()) stage(one.get(), directory_ / "one.h5", state.sources(), options_, {{"purpose", "reference"}});
+    stage_in(Cut::kColumns, 1);
+    EXPECT_TRUE(read_file(file_) == by_all) << engine;
+    if (one.has_me()) {
+      EXPECT_EQ(read_file(directory_ / "one.h5").size(), by_all.size());
+    }
+  }
+}
+
+// What Checkpointer saved and loads, against what HDF5 reads of the reference: two paths that share no code for the data.
+TEST_F(Staging, IsAWitnessForACheckpoint) {
+  stage_in(Cut::kRows, 5);
+  RankState saved = state_of(Cut::kMixed, MPI_COMM_WORLD);
+  saved.fill(5);
+  Checkpointer checkpointer(MPI_COMM_WORLD, directory_ / "root", options_);
+  checkpointer.save(1, saved.sources());
+  for (const Cut cut : kCuts) {
+    RankState loaded = state_of(cut, MPI_COMM_WORLD);
+    RankState reference = state_of(cut, MPI_COMM_WORLD);
+    checkpointer.load(1, loaded.targets());
+    load_from(MPI_COMM_WORLD, file_, reference.targets(), options_);
+    EXPECT_EQ(loaded.equal_bytes(reference), loaded.bytes());
+  }
+  saved.fill(6);  // and a state that is another one is seen
+  checkpointer.save(2, saved.sources());
+  RankState loaded = state_of(Cut::kReplicated, MPI_COMM_WORLD);
+  RankState reference = state_of(Cut::kReplicated, MPI_COMM_WORLD);
+  checkpointer.load(2, loaded.targets());
+  load_from(MPI_COMM_WORLD, file_, reference.targets(), options_);
+  EXPECT_LT(loaded.equal_bytes(reference), loaded.bytes() / 10);
+}
+
+TEST_F(Staging, LoadsFromDirectoriesAsWell) {
+  RankState state = state_of(Cut::kMixed, MPI_COMM_WORLD);
+  state.fill(3);
+  Checkpointer(MPI_COMM_WORLD, directory_ / "root", options_).save(7, state.sources());
+  RankState loaded = state_of(Cut::kFlat, MPI_COMM_WORLD);
+  load_from(MPI_COMM_WORLD, directory_ / "root" / "checkpoint-7", loaded.targets(), options_);
+  EXPECT_EQ(loaded.matching_bytes(3), loaded.bytes());
+}
+
+TEST_F(Staging, SaysWhatIsWrong) {
+  const auto error_of = [&](ErrorKind kind, const std::function<void()>& work) -> std::string {
+    try {
+      work();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      return error.what();
+    }
+    ADD_FAILURE() << "no error on rank " << rank_;
+    return "";
+  };
+  stage_in(Cut::kRows, 1);
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 2); }), HasSubstr("exists already"));
+  expect_in(Cut::kRows, 1);
+  file_ = directory_ / "state.bin";
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 2); }), HasSubstr("ends in .h5 or .hdf5"));
+  file_ = directory_ / "missing.h5";
+  EXPECT_THAT(error_of(ErrorKind::kNotFound, [&] { expect_in(Cut::kRows, 1); }), HasSubstr("does not exist"));
+  file_ = directory_ / "state.h5";
+  std::vector<float> memory(10);
+  const Shard other{"model", "scale", DType::kF32, {10}, {{{0}, {10}}}};
+  EXPECT_THAT(error_of(ErrorKind::kState,
+                       [&] {
+                         load_from(MPI_COMM_WORLD, file_, std::vector<Target>{{other, memory.data()}});
+                       }),
+              HasSubstr("tensor 'scale' (section model) is F32 [], wanted is F32 [10]"));
+  const Shard unknown{"model", "unknown", DType::kF32, {10}, {{{0}, {10}}}};
+  EXPECT_THAT(error_of(ErrorKind::kNotFound,
+                       [&] {
+                         load_from(MPI_COMM_WORLD, file_, std::vector<Target>{{unknown, memory.data()}});
+                       }),
+              HasSubstr("no tensor 'unknown'"));
+}
+
+TEST(StagingWithoutHdf5, IsRefused) {
+  if (hdf5::is_available()) GTEST_SKIP() << "this build has HDF5";
+  const SharedTempDir directory;
+  const auto expect_refusal = [](const std::function<void()>& work) {
+    try {
+      work();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_THAT(error.what(), HasSubstr("this build of Cairn has no HDF5"));
+    }
+  };
+  expect_refusal([&] { stage(MPI_COMM_WORLD, directory / "x.h5", {}); });
+  Options options;
+  options.engine = "hdf5";
+  expect_refusal([&] {
+    const float value = 1;
+    Checkpointer(MPI_COMM_WORLD, directory / "root", options)
+        .save(1, std::vector<Source>{{{"model", "a", DType::kF32, {}, {{{}, {}}}}, &value}});
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,84 @@
+"""What the Slurm tests share: steps whose every task leaves a record of the node it ran on, and waiting.
+
+A test that means two nodes and gets one proves nothing, so each step says on which nodes its tasks must have run, and
+the record is compared.
+"""
+
+import collections
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
+CAIRN = BIN / "cairn"
+LIMIT_S = 60
+# Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
+TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
+        "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "max_position_embeddings": 128}
+RECORDED = 'echo "$SLURM_NODEID $(hostname)" >"$0/$SLURM_PROCID"; exec "$@"'
+
+
+def environment(**extra):
+    """Between two nodes Open MPI talks TCP, and the nodes have nothing but the loopback device in common."""
+    names = {name: value for name, value in os.environ.items() if name != "CAIRN_FAULT"}
+    return {**names, "OMPI_MCA_btl_tcp_if_include": "lo", **extra}
+
+
+def output_of(*command, **extra):
+    """Standard output of a command that must succeed."""
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
+                          timeout=LIMIT_S, env=environment(**extra), stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} ended with {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def wait_for(what, condition):
+    """Until the condition holds; what it gives."""
+    deadline = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {LIMIT_S} s: {what}")
+        time.sleep(0.2)
+    return found
+
+
+class SlurmTest(unittest.TestCase):
+    longMessage = True
+
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-")).resolve()
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.root = self.folder / "root"
+        self.model = self.folder / "tiny.json"
+        self.model.write_text(json.dumps(TINY))
+
+    def step(self, placement, *command, nodes):
+        """Standard output of `srun PLACEMENT COMMAND`, after its tasks are known to have run so: {node: tasks}."""
+        record = pathlib.Path(tempfile.mkdtemp(prefix="record-", dir=self.folder))
+        printed = output_of("srun", "--mpi=pmix", "--kill-on-bad-exit=1", *placement, "sh", "-c", RECORDED, record,
+                            *command)
+        found = [path.read_text().split() for path in record.iterdir()]
+        self.assertEqual(dict(collections.Counter(name for _, name in found)), nodes, "the tasks' own host names")
+        numbers = {name: {number for number, host in found if host == name} for name in nodes}
+        self.assertEqual([len(seen) for seen in numbers.values()], [1] * len(nodes), "one SLURM_NODEID per host name")
+        self.assertEqual(len(set.union(*numbers.values())), len(nodes), "a SLURM_NODEID of its own for each node")
+        return printed
+
+    def cairn(self, placement, *arguments, nodes):
+        document = json.loads(self.step(placement, CAIRN, *arguments, "--json", nodes=nodes))
+        self.assertEqual(document["cairn_json"], 1)
+        return document
+
+
+def main():
+    program = unittest.main(module="__main__", verbosity=2, exit=False)
+    if program.result.testsRun == 0 or program.result.skipped:
+        raise SystemExit("no test ran")
+    raise SystemExit(0 if program.result.wasSuccessful() else 1)
