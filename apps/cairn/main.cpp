@@ -49,6 +49,7 @@ void set_up(CLI::App& app, cairn::app::Command& chosen, const Arguments& argumen
   cairn::app::add_list(app, chosen);
   cairn::app::add_demo(app, chosen);
   cairn::app::add_bench(app, chosen, command_line(arguments));
+  cairn::app::add_plan(app, chosen);
   cairn::app::add_doctor(app, chosen, arguments.user_mpi_io);
 }
 

@@ -27,6 +27,19 @@ CLI::Option* add_size(CLI::App& command, const std::string& name, std::uint64_t&
       ->type_name("SIZE");
 }
 
+CLI::Option* add_wish(CLI::App& command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
+  const auto parse = [&bytes, name](const std::string& text) {
+    const std::string size = text.ends_with("/s") ? text.substr(0, text.size() - 2) : text;
+    try {
+      bytes = base::parse_size(size);
+    } catch (const Error& error) {
+      throw CLI::ValidationError(name, error.what());
+    }
+    if (bytes == 0) throw CLI::ValidationError(name, "is 0; give a size of at least one byte");
+  };
+  return command.add_option_function<std::string>(name, parse, help)->type_name("SIZE");
+}
+
 void add_engine(CLI::App& command, std::string& engine) {
   command.add_option("--engine", engine, "How bytes reach storage: auto, direct, mpiio, posix or hdf5 [auto]")
       ->check(CLI::IsMember({"auto", "direct", "mpiio", "posix", "hdf5"}))

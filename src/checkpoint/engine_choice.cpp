@@ -82,11 +82,11 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
   return choice;
 }
 
-plan::ExtentMap deal_extents(comm::Communicator& communicator, const format::StoredCheckpoint& stored,
+plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                              std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
                              const EngineChoice& choice) {
   plan::Deal deal;
-  deal.group_of_file = plan::section_groups(stored);
+  deal.group_of_file = std::move(group_of_file);
   if (choice.aggregators_per_node == 0) return {std::move(ranges), communicator.size(), grain_bytes, std::move(deal)};
   const auto node = communicator.node();
   const auto place = static_cast<std::uint64_t>(node->rank());

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {
@@ -40,8 +39,9 @@ struct EngineWish {
 /// as it is; make_engine throws Error(kUsage) for one that does not exist.
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish, const std::filesystem::path& path);
 
-/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section.
-plan::ExtentMap deal_extents(comm::Communicator& communicator, const format::StoredCheckpoint& stored,
+/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says which
+/// (plan::Deal).
+plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                              std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
                              const EngineChoice& choice);
 

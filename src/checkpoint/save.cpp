@@ -136,7 +136,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   clock.stop();
   report.directory = directory;
   report.bytes = plan_->tensor_bytes;
-  report.tensors = plan_->catalog.tensors.size();
+  report.tensors = plan_->tensors;
   report.files = plan_->layout.files.size();
   report.phases = clock.reduce(communicator_);
   double seconds[] = {clock.seconds()};

@@ -1,9 +1,9 @@
 #include "checkpoint/save_plan.hpp"
 
 #include "checkpoint/catalog_exchange.hpp"
+#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "format/safetensors.hpp"
 #include "plan/transfer.hpp"
 
 namespace cairn::checkpoint {
@@ -12,22 +12,32 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
                                          std::span<const LocalBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;
   auto made = std::make_unique<SavePlan>();
-  made->catalog = exchange_catalog(communicator, state);
+  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
+  std::unique_ptr<plan::HfLayout> files;
+  std::vector<std::uint32_t> tensor_of_shard;
+  comm::agree(communicator, "deal the tensors to files", [&] {
+    tensor_of_shard = number_tensors(catalog, state);
+    files = std::make_unique<plan::HfLayout>(
+        std::move(catalog), plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
+  });
+  const auto header_bytes = exchange_header_sizes(communicator, *files);
+  auto indexes = exchange_indexes(communicator, *files);
   MemorySplit budget;
   comm::agree(communicator, "lay out the files", [&] {
-    made->layout =
-        plan::lay_out_hf(made->catalog, {options.max_file_bytes, options.align_bytes, options.file_metadata});
+    made->layout = files->without_content(header_bytes);
+    made->layout.index_files = std::move(indexes);
     budget = split_budget(options.memory_budget_bytes, options.block_bytes);
-    for (const auto& tensor : made->catalog.tensors) {
-      made->tensor_bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-    }
+    made->tensors = files->catalog().size();
+    made->tensor_bytes = files->tensor_bytes();
   });
-  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, made->layout.stored,
+  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, files->section_of_files(),
                                                                  plan::whole_files(file_sizes(made->layout.stored)),
                                                                  options.block_bytes, how.choice));
-  const auto parts = exchange_claims(communicator, made->catalog, state, boxes);
+  const auto parts = exchange_claims(communicator, files->catalog(), {boxes, tensor_of_shard});
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {
+    add_needed_content(made->layout, *files, made->extents->of(communicator.rank()), parts);
+    files.reset();
     transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents);
   });
   const auto windows =

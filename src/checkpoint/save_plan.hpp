@@ -16,12 +16,12 @@ namespace cairn::checkpoint {
 
 struct SavePlan {
   base::Bytes description;  ///< of this rank, for the comparison with the next save
-  plan::Catalog catalog;
-  plan::FileLayout layout;
+  plan::FileLayout layout;  ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
   std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers
-  std::uint64_t tensor_bytes = 0;          ///< of all tensors
+  std::uint64_t tensors = 0;
+  std::uint64_t tensor_bytes = 0;  ///< of all tensors
 };
 
 struct SavePlanOptions {

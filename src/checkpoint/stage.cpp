@@ -115,8 +115,14 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     manifest.user_metadata = metadata;
     content = content_of(manifest);
   });
-  const plan::Catalog catalog = exchange_catalog(communicator, state);
-  const auto parts = exchange_claims(communicator, catalog, state, boxes);
+  const plan::PackedCatalog packed = exchange_catalog(communicator, state);
+  plan::Catalog catalog;
+  std::vector<std::uint32_t> tensor_of_shard;
+  comm::agree(communicator, "number the tensors", [&] {
+    catalog = packed.unpacked();
+    tensor_of_shard = number_tensors(packed, state);
+  });
+  const auto parts = exchange_claims(communicator, packed, {boxes, tensor_of_shard});
   StageWriter writer(communicator, file, catalog, std::move(content), options, clock);
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {

@@ -1,4 +1,4 @@
-// The index as a table of file names: read strictly, written as Python writes it.
+// The index as a table of file names: read strictly (hf_index_encode.cpp writes it).
 // Every file name is checked here, so that a caller may join it to the directory.
 #include "format/hf_index.hpp"
 
@@ -10,7 +10,6 @@
 #include "cairn/error.hpp"
 #include "format/json_text.hpp"
 #include "format/message.hpp"
-#include "format/utf8.hpp"
 
 namespace cairn::format {
 namespace {
@@ -30,13 +29,6 @@ std::map<std::string, std::string> read_weight_map(const json& map, std::string_
     out.emplace_hint(out.end(), name, file_name);
   }
   return out;
-}
-
-void check_utf8(const std::string& text, const char* what) {
-  if (!is_utf8(text)) {
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{} '{}' is not UTF-8, so no index can hold it", what, base::printable(text)));
-  }
 }
 
 }  // namespace
@@ -60,20 +52,6 @@ HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   }
   index.extra = std::move(document);
   return index;
-}
-
-std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
-                            std::uint64_t total_parameters) {
-  for (const auto& [name, file] : weight_map) {
-    check_utf8(name, "tensor name");
-    check_utf8(file, "file name");
-  }
-  json metadata = {{"total_size", total_size}};
-  if (total_parameters != 0) metadata["total_parameters"] = total_parameters;
-  json document = json::object();
-  document["metadata"] = std::move(metadata);
-  document["weight_map"] = weight_map.empty() ? json::object() : json(weight_map);
-  return dump_json(document);
 }
 
 }  // namespace cairn::format

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,6 +25,20 @@ HfIndex parse_hf_index(std::string_view json, std::string_view path);
 /// metadata gets "total_size"; `total_parameters` too when not 0.
 std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
                             std::uint64_t total_parameters);
+
+/// A tensor of an index, and the number of its file.
+struct IndexEntry {
+  std::string_view name;
+  std::uint32_t file = 0;
+};
+struct IndexTotals {
+  std::uint64_t size_bytes = 0;
+  std::uint64_t parameters = 0;
+};
+
+/// The same of a list in any order. Requires: names are different, entries' files are numbers of `files`.
+std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
+                            const IndexTotals& totals);
 
 /// A file name taken from an index or manifest may be joined to a directory only if this passes: relative, no "." or
 /// ".." part, no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.

@@ -58,6 +58,16 @@ struct EncodedHeader {
   std::uint64_t data_bytes = 0;
 };
 
+/// Which of two tensors of a file comes first in it: dtype descending, then name ascending by bytes.
+struct StoredOrder {
+  DType dtype = DType::kF32;
+  std::string_view name;
+
+  friend bool operator<(const StoredOrder& a, const StoredOrder& b) {
+    return a.dtype != b.dtype ? a.dtype > b.dtype : a.name < b.name;
+  }
+};
+
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
 /// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
 /// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes,

@@ -18,7 +18,8 @@ struct LayoutOptions {
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file
 };
 
-/// One data file to be written: `header` is the 8-byte length, the JSON and its padding; tensors follow it end to end.
+/// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes no
+/// part of it, hf_layout.hpp); tensors follow it end to end.
 struct DataFile {
   std::string name;
   std::string section;
@@ -26,7 +27,8 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
 };
 
-/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`.
+/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. Of a tensor that this
+/// rank has no use for it has no name and no boxes, and it may end behind the last one that it has use for.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;

@@ -7,7 +7,7 @@ import subprocess
 import small_files
 from program import CAIRN, CairnTest, cairn, exit_codes, main, run_command
 
-COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "demo", "bench", "doctor")
+COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "demo", "bench", "plan", "doctor")
 
 
 class Help(CairnTest):

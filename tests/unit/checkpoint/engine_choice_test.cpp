@@ -56,7 +56,7 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
       [&](comm::Communicator& communicator) {
         for (const auto& [per_node, expected] : cases) {
           const EngineChoice choice{"direct", "", per_node};
-          const plan::ExtentMap extents = deal_extents(communicator, {{{"f", 1000}}, {}}, {{0, 0, 1000}}, 1, choice);
+          const plan::ExtentMap extents = deal_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice);
           std::vector<int> owners;
           for (int rank = 0; rank < 12; ++rank) {
             if (!extents.of(rank).empty()) owners.push_back(rank);

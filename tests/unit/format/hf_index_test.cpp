@@ -26,6 +26,22 @@ TEST(HfIndex, IsByteEqualToPython) {
   EXPECT_EQ(encode_hf_index(index.weight_map, 18446744073709551615ULL, 8030261248), text);
 }
 
+TEST(HfIndex, SortsNamesByBytesWhateverTheirOrder) {
+  std::vector<std::string> names = {"", "a", std::string("a\0", 2), std::string("a\0b", 3), "abcdefgh", "abcdefghi"};
+  for (const char* prefix : {"model.layers.", "model.layers.1", "\u4e2d\u6587", "x\"y\\"}) {
+    for (int i = 0; i < 120; ++i) names.push_back(fmt::format("{}{}.experts.{}.weight", prefix, i * 7 % 120, i % 13));
+  }
+  const std::vector<std::string> files = {"one.safetensors", "two.safetensors"};
+  json expected = {{"metadata", {{"total_size", 7}, {"total_parameters", 9}}}, {"weight_map", json::object()}};
+  std::vector<IndexEntry> entries;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    entries.push_back({names[i], static_cast<std::uint32_t>(i % 2)});
+    expected["weight_map"][names[i]] = files[i % 2];
+  }
+  ASSERT_EQ(expected["weight_map"].size(), names.size());
+  EXPECT_EQ(encode_hf_index(entries, files, {7, 9}), expected.dump(2, ' ', true) + "\n");
+}
+
 TEST(HfIndex, EncodesWithoutParametersAndWithoutTensors) {
   EXPECT_EQ(
       encode_hf_index({{"a", "m.safetensors"}}, 4, 0),

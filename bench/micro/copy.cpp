@@ -1,0 +1,61 @@
+// The copy loop of the exchange: a region of a stored tensor gathered from a memory box, run by run.
+//
+// "column" benchmarks copy a column shard: a memory box of a few columns into the rows of the whole tensor.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "check.hpp"
+#include "io/copy_runs.hpp"
+#include "io/run_geometry.hpp"
+
+namespace cairn::micro {
+namespace {
+
+constexpr std::uint64_t kBytes = 16ULL << 20;  // more than a core's cache
+constexpr std::uint64_t kShards = 8;           // a row of the tensor is eight runs long
+
+std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 31 + column * 7); }
+
+void copy_all(const io::RunGeometry& geometry, std::byte* file, const std::byte* memory) {
+  io::RunCursor cursor(geometry, 0, geometry.bytes());
+  while (!cursor.done()) {
+    const io::RunBatch batch = cursor.next();
+    io::copy_runs({file + batch.file_offset, batch.file_stride}, {memory + batch.memory_offset, batch.memory_stride},
+                  batch.length_bytes, batch.count);
+  }
+}
+
+/// Runs of `run_bytes` into a tensor of bytes with `shards` such runs in a row, of which this is the second to last.
+void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t shards) {
+  const std::uint64_t rows = kBytes / run_bytes;
+  const std::uint64_t first = shards == 1 ? 0 : (shards - 2) * run_bytes;
+  const Box stored{{0, 0}, {rows, run_bytes * shards}};
+  const Box region{{0, first}, {rows, run_bytes}};
+  const io::RunGeometry geometry({DType::kU8, stored, 0, region, region});
+  std::vector<std::byte> memory(kBytes);
+  for (std::uint64_t i = 0; i < kBytes; ++i) memory[i] = value_at(i / run_bytes, i % run_bytes);
+  std::vector<std::byte> file(kBytes * shards);
+  copy_all(geometry, file.data(), memory.data());
+  for (std::uint64_t row = 0; row < rows; row += 997) {
+    for (std::uint64_t column = 0; column < run_bytes * shards; ++column) {
+      const bool inside = column >= first && column < first + run_bytes;
+      const std::byte expected = inside ? value_at(row, column - first) : std::byte{0};
+      require(file[row * run_bytes * shards + column] == expected, "a byte was copied to the wrong place");
+    }
+  }
+  for (auto _ : state) {
+    copy_all(geometry, file.data(), memory.data());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kBytes));
+}
+
+void copy_rows(benchmark::State& state) { copy_shard(state, 1 << 20, 1); }
+BENCHMARK(copy_rows);
+
+void copy_columns(benchmark::State& state) { copy_shard(state, static_cast<std::uint64_t>(state.range(0)), kShards); }
+BENCHMARK(copy_columns)->ArgName("run_bytes")->Arg(1)->Arg(2)->Arg(4)->Arg(16)->Arg(2048);
+
+}  // namespace
+}  // namespace cairn::micro

@@ -1,0 +1,110 @@
+// One round of the exchange between two ranks that are threads: straight into each other's windows as on one node
+// ("shared"), and by messages as between nodes: cutting, packing, sending, copying out.
+//
+// The tensor lies in one file whose halves the two ranks write. "rows": a rank holds half of the rows, the half that the
+// other one writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row,
+// so that half of its bytes travel, packed, and the rest are copied.
+#include <benchmark/benchmark.h>
+
+#include <chrono>
+#include <vector>
+
+#include "check.hpp"
+#include "comm/simulated.hpp"
+#include "io/exchange.hpp"
+
+namespace cairn::micro {
+namespace {
+
+constexpr std::uint64_t kRowBytes = 8192;
+constexpr std::uint64_t kRows = 4096;
+constexpr std::uint64_t kBytes = kRows * kRowBytes;
+constexpr std::uint64_t kBlock = 1 << 20;
+constexpr int kGathers = 4;
+
+using Reach = comm::SharedMemory::Reach;
+
+std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 131 + column * 7); }
+
+/// What a rank holds: one box of rows, or columns in one box per run.
+std::vector<Box> boxes_of(int rank, std::uint64_t run_bytes) {
+  const auto r = static_cast<std::uint64_t>(rank);
+  if (run_bytes == 0) return {{{(1 - r) * kRows / 2, 0}, {kRows / 2, kRowBytes}}};
+  std::vector<Box> boxes;
+  for (std::uint64_t column = r * run_bytes; column < kRowBytes; column += 2 * run_bytes) {
+    boxes.push_back({{0, column}, {kRows, run_bytes}});
+  }
+  return boxes;
+}
+
+struct RankMemory {
+  std::vector<std::vector<std::byte>> boxes;
+  std::vector<plan::MemoryPart> parts;
+
+  RankMemory(int rank, std::uint64_t run_bytes) {
+    for (const Box& box : boxes_of(rank, run_bytes)) {
+      std::vector<std::byte> bytes;
+      for (std::uint64_t row = 0; row < box.shape[0]; ++row) {
+        for (std::uint64_t column = 0; column < box.shape[1]; ++column) {
+          bytes.push_back(value_at(box.offset[0] + row, box.offset[1] + column));
+        }
+      }
+      parts.push_back({0, static_cast<std::uint32_t>(boxes.size()), box, box});
+      boxes.push_back(std::move(bytes));
+    }
+  }
+};
+
+/// Seconds of kGathers gathers, and a check of what arrived.
+double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reach reach) {
+  const RankMemory memory(communicator.rank(), run_bytes);
+  format::StoredCheckpoint stored;
+  stored.files.push_back({"file", kBytes});
+  stored.tensors.push_back({"model", "t", DType::kU8, {kRows, kRowBytes}, {{0, 0, {{0, 0}, {kRows, kRowBytes}}}}});
+  const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{kBytes}), communicator.size(), kBlock);
+  auto transfers = plan::transfers_of_memory(communicator.rank(), memory.parts, stored, extents);
+  io::WindowPool pool(communicator, kBytes, reach);
+  io::Exchange exchange(communicator, stored, extents, kBytes, pool, std::move(transfers), {});
+  std::vector<std::span<const std::byte>> views(memory.boxes.begin(), memory.boxes.end());
+  const io::WindowBuffer window = exchange.window(0);
+  require(exchange.rounds() == 1 && window.window->parts.size() == 1, "a window has another shape");
+  require(exchange.gather(0, views) == window.window->bytes, "bytes are missing");
+  const std::uint64_t first = window.window->parts[0].begin;
+  for (std::uint64_t i = 0; i < window.window->bytes; i += 61) {
+    const std::uint64_t at = first + i;
+    require(window.buffer[i] == value_at(at / kRowBytes, at % kRowBytes), "a byte arrived at the wrong place");
+  }
+  communicator.barrier();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < kGathers; ++i) exchange.gather(0, views);
+  communicator.barrier();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+void gather_on_two_ranks(benchmark::State& state, std::uint64_t run_bytes, Reach reach) {
+  for (auto _ : state) {
+    double seconds = 0;
+    comm::run_simulated(2, [&](comm::Communicator& communicator) {
+      const double mine = gather_on(communicator, run_bytes, reach);
+      if (communicator.rank() == 0) seconds = mine;
+    });
+    state.SetIterationTime(seconds);
+  }
+  state.SetBytesProcessed(state.iterations() * kGathers * static_cast<std::int64_t>(kBytes));
+}
+
+void exchange_rows(benchmark::State& state, Reach reach) { gather_on_two_ranks(state, 0, reach); }
+BENCHMARK_CAPTURE(exchange_rows, shared, Reach::kNode)->UseManualTime()->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(exchange_rows, messages, Reach::kOwn)->UseManualTime()->Unit(benchmark::kMillisecond);
+
+void exchange_columns(benchmark::State& state, Reach reach) {
+  gather_on_two_ranks(state, static_cast<std::uint64_t>(state.range(0)), reach);
+}
+void runs(benchmark::internal::Benchmark* benchmark) {
+  benchmark->UseManualTime()->Unit(benchmark::kMillisecond)->ArgName("run_bytes")->Arg(64)->Arg(2048);
+}
+BENCHMARK_CAPTURE(exchange_columns, shared, Reach::kNode)->Apply(runs);
+BENCHMARK_CAPTURE(exchange_columns, messages, Reach::kOwn)->Apply(runs);
+
+}  // namespace
+}  // namespace cairn::micro

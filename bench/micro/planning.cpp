@@ -1,0 +1,140 @@
+// What one rank of many does to plan a save, part by part: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048, both
+// with F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "check.hpp"
+#include "checkpoint/claim_steps.hpp"
+#include "checkpoint/layout_steps.hpp"
+#include "checkpoint/window_io.hpp"
+#include "cli/demo_state.hpp"
+#include "cli/plan_world.hpp"
+#include "plan/coverage.hpp"
+#include "shard/shard_map.hpp"
+
+namespace cairn::micro {
+namespace {
+
+/// A model on a layout, and the catalog as ranks receive it.
+struct Job {
+  cli::DemoState state;
+  shard::ShardMap map;
+  Options options;
+  std::vector<base::Bytes> stretches;
+  std::uint64_t files = 0;  ///< how many there must be
+
+  Job(const char* model, const char* layout, std::uint64_t expected_files)
+      : state(cli::demo_state_by_name(model, std::nullopt)),
+        map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors),
+        files(expected_files) {
+    std::vector<plan::CatalogTensor> tensors;
+    for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+      tensors.push_back({state.sections[i], state.tensors[i].name, state.tensors[i].dtype, state.tensors[i].shape});
+    }
+    const plan::Catalog catalog = plan::make_catalog(std::move(tensors));
+    for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {  // as 1,024 ranks have of DeepSeek-V3
+      plan::CatalogPacker packer;
+      const std::size_t last = std::min(first + 225, catalog.tensors.size());
+      for (std::size_t i = first; i < last; ++i) packer.add(catalog.tensors[i]);
+      stretches.push_back(packer.take());
+    }
+  }
+  [[nodiscard]] plan::HfLayout deal() const {
+    return {plan::PackedCatalog(stretches), {options.max_file_bytes, options.align_bytes, options.file_metadata}};
+  }
+  [[nodiscard]] cli::PlanInput input() const { return {state, map, options}; }
+};
+
+const Job& job(std::int64_t number) {
+  static const auto llama =
+      std::make_unique<Job>("llama-3.1-405b", "tp=8,pp=16,dp=128,zero=1,uneven", std::uint64_t{1458});
+  static const auto deepseek =
+      std::make_unique<Job>("deepseek-v3", "pp=16,dp=128,ep=64,zero=1,uneven", std::uint64_t{1789});
+  return number == 405 ? *llama : *deepseek;
+}
+
+void both(benchmark::internal::Benchmark* benchmark) {
+  benchmark->Arg(405)->Arg(671)->ArgName("billions")->Unit(benchmark::kMillisecond);
+}
+
+/// A rank in the middle of the world, its shards and where they are in the catalog.
+struct OneRank {
+  int rank;
+  std::vector<Source> sources;
+  std::vector<checkpoint::LocalBox> boxes;
+  std::vector<std::uint32_t> tensors;
+
+  OneRank(const Job& made, const plan::PackedCatalog& catalog) : rank(made.map.layout().world_size() / 2 + 1) {
+    const auto held = made.map.held_by(rank);
+    sources = cli::sources_of(made.input(), held);
+    boxes = checkpoint::local_boxes(std::span<const Source>(sources));
+    tensors = checkpoint::number_tensors(catalog, sources);
+  }
+};
+
+void plan_describe(benchmark::State& state) {
+  const Job& made = job(state.range(0));
+  const int ranks = made.map.layout().world_size();
+  const OneRank one(made, plan::PackedCatalog(made.stretches));
+  require(one.tensors.size() == one.sources.size() && one.sources.size() > 50, "the rank holds next to nothing");
+  for (auto _ : state) {
+    const auto sources = cli::sources_of(made.input(), made.map.held_by(one.rank));
+    benchmark::DoNotOptimize(checkpoint::local_boxes(std::span<const Source>(sources)));
+    benchmark::DoNotOptimize(checkpoint::describe_to_homes(sources, one.rank, ranks));
+  }
+}
+BENCHMARK(plan_describe)->Apply(both);
+
+void plan_files(benchmark::State& state) {
+  const Job& made = job(state.range(0));
+  const plan::HfLayout once = made.deal();
+  require(once.tensor_bytes() == made.state.bytes && once.files() == made.files, "files do not hold the state");
+  for (auto _ : state) benchmark::DoNotOptimize(made.deal());
+}
+BENCHMARK(plan_files)->Apply(both);
+
+/// The home of a norm or an embedding hears from every data-parallel and tensor-parallel rank of a stage.
+void plan_settle_replicas(benchmark::State& state) {
+  const plan::CatalogTensor tensor{"model", "model.embed_tokens.weight", DType::kBF16, {128'256, 16'384}};
+  std::vector<plan::Claim> claims;
+  for (int rank = 0; rank < 1024; ++rank) {
+    const std::uint64_t rows = tensor.shape[0] / 8;
+    claims.push_back({rank, 0, {{static_cast<std::uint64_t>(rank % 8) * rows, 0}, {rows, tensor.shape[1]}}});
+  }
+  const auto provided = plan::provide(tensor, claims, 256 << 10, 1);
+  std::uint64_t rows = 0;
+  for (const plan::Provision& provision : provided) rows += provision.part.shape[0];
+  require(provided.size() == 1024 && rows == tensor.shape[0], "the replicas do not share the tensor");
+  for (auto _ : state) benchmark::DoNotOptimize(plan::provide(tensor, claims, 256 << 10, 1));
+}
+BENCHMARK(plan_settle_replicas)->Unit(benchmark::kMillisecond);
+
+/// Places and transfers, as if the rank had to provide everything that it holds.
+void plan_places_and_transfers(benchmark::State& state) {
+  const Job& made = job(state.range(0));
+  const int ranks = made.map.layout().world_size();
+  const plan::HfLayout files = made.deal();
+  std::vector<base::Bytes> shares;
+  for (int rank = 0; rank < ranks; ++rank) shares.push_back(checkpoint::header_sizes_of_share(files, rank, ranks));
+  const auto header_bytes = checkpoint::join_header_sizes(files, shares);
+  const OneRank one(made, files.catalog());
+  std::vector<plan::MemoryPart> parts;
+  for (std::uint32_t b = 0; b < one.boxes.size(); ++b) {
+    parts.push_back({one.tensors[one.boxes[b].shard], b, one.boxes[b].box, one.boxes[b].box});
+  }
+  const auto run = [&] {
+    plan::FileLayout layout = files.without_content(header_bytes);
+    const plan::ExtentMap extents(plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks,
+                                  made.options.block_bytes);
+    checkpoint::add_needed_content(layout, files, extents.of(one.rank), parts);
+    return plan::transfers_of_memory(one.rank, parts, layout.stored, extents);
+  };
+  require(run().size() >= parts.size(), "parts without transfers");
+  for (auto _ : state) benchmark::DoNotOptimize(run());
+}
+BENCHMARK(plan_places_and_transfers)->Apply(both);
+
+}  // namespace
+}  // namespace cairn::micro

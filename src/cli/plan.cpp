@@ -1,0 +1,107 @@
+// Reads the arguments of `cairn plan`, plans, prints.
+#include "cli/plan.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <limits>
+#include <set>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "cli/arguments.hpp"
+#include "cli/demo_state.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/plan_figures.hpp"
+#include "comm/agree.hpp"
+#include "format/safetensors.hpp"
+
+namespace cairn::cli {
+namespace {
+
+std::set<std::string> words_of(const std::string& list) {
+  std::set<std::string> words;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    words.insert(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
+}
+
+/// Drops the tensors of other sections.
+void keep_sections(DemoState& state, const std::string& list) {
+  if (list == "all") return;
+  const std::set<std::string> wanted = words_of(list);
+  const std::set<std::string> known(state.sections.begin(), state.sections.end());
+  for (const std::string& section : wanted) {
+    if (known.contains(section)) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("--sections: '{}' is no section; there are {}, and all",
+                                               base::printable(section), fmt::join(known, ", ")));
+  }
+  DemoState kept;
+  for (std::size_t i = 0; i < state.tensors.size(); ++i) {
+    if (!wanted.contains(state.sections[i])) continue;
+    kept.bytes += format::tensor_bytes(state.tensors[i].dtype, state.tensors[i].shape, state.tensors[i].name);
+    kept.sections.push_back(std::move(state.sections[i]));
+    kept.tensors.push_back(std::move(state.tensors[i]));
+  }
+  state.sections = std::move(kept.sections);
+  state.tensors = std::move(kept.tensors);
+  state.bytes = kept.bytes;
+}
+
+std::uint64_t sample_size(const std::string& text) {
+  if (text == "all") return std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status == std::errc() && end == text.data() + text.size() && number != 0) return number;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
+}
+
+/// The quickest of three: what disturbs a process on a busy machine is no cost of planning.
+RankCost cost_of(const PlanWorld& world, int rank) {
+  RankCost best = replay_rank(world, rank);
+  for (int again = 0; again < 2; ++again) {
+    const RankCost cost = replay_rank(world, rank);
+    if (cost.seconds < best.seconds) best = cost;
+  }
+  return best;
+}
+
+void plan_here(Context& context, const PlanOptions& options, const PlanInput& input, std::uint64_t sampled) {
+  PlanWorld world(input);
+  PlanFigures figures;
+  const std::vector<int> sample = choose_sample(world, sampled);
+  world.keep_records(sample);
+  figures = figures_of(world, options);
+  std::vector<RankCost> costs;
+  for (const int rank : sample) costs.push_back(cost_of(world, rank));
+  add_costs(figures, costs);
+  if (options.json) {
+    print_plan_json(context.output, figures, options);
+    return;
+  }
+  for (const std::string& note : input.map.notes()) context.output.line("note: " + one_line(note));
+  print_plan(context.output, figures, options);
+}
+
+}  // namespace
+
+int run_plan(Context& context, const PlanOptions& options) {
+  check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
+  check_positive(options.checkpointer.block_bytes, "--block");
+  check_alignment(options.checkpointer.align_bytes);
+  const std::uint64_t sampled = sample_size(options.ranks_sampled);
+  const std::string layout = layout_text(context.communicator, options.layout);
+  DemoState state = demo_state(context.communicator, options.model, options.layers);
+  keep_sections(state, options.sections);
+  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  comm::agree_on_root(context.communicator, "plan", 0, [&] {
+    plan_here(context, options, {state, map, options.checkpointer}, sampled);
+  });
+  return kExitGood;
+}
+
+}  // namespace cairn::cli

@@ -1,0 +1,32 @@
+// `cairn plan`: what saving a model's training state costs each rank of a layout, before there are any ranks.
+//
+// The planner of a real save runs for every rank in this process (plan_world.hpp); time and memory are measured on a
+// sample of the ranks (plan_replay.hpp). No disk is touched.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "cairn/checkpoint.hpp"
+#include "cli/output.hpp"
+
+namespace cairn::cli {
+
+struct PlanOptions {
+  std::string model;                 ///< a name, or @config.json
+  std::string layout;                ///< a short form, or @file.json
+  std::string sections = "all";      ///< or a list with commas
+  std::string ranks_sampled = "32";  ///< whose planning is measured: a number, or all
+  std::optional<std::uint64_t> layers;
+  std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not asked
+  std::uint64_t bandwidth_bytes_per_second = 0;  ///< of all ranks together; 0: not asked
+  bool json = false;
+  Options checkpointer;
+};
+
+/// Collective, though only rank 0 works. Throws as a save would, and Error(kUsage) for a wrong model, layout, section or
+/// number.
+int run_plan(Context& context, const PlanOptions& options);
+
+}  // namespace cairn::cli

@@ -1,0 +1,100 @@
+// The figures of `cairn plan`, worked out from a planned world.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/plan.hpp"
+#include "cli/plan_replay.hpp"
+
+namespace cairn::cli {
+
+/// Smallest, middle (the upper one of an even number) and largest of some values, and their sum.
+template <class T>
+struct Spread {
+  T min{};
+  T median{};
+  T max{};
+  T sum{};
+};
+
+template <class T>
+Spread<T> spread_of(std::vector<T> values) {
+  Spread<T> out;
+  if (values.empty()) return out;
+  std::sort(values.begin(), values.end());
+  out = {values.front(), values[values.size() / 2], values.back(), T{}};
+  for (const T& value : values) out.sum += value;
+  return out;
+}
+
+using Sizes = Spread<std::uint64_t>;
+
+/// Something that every rank has so much of.
+struct TrafficRow {
+  std::string_view name;  ///< as in JSON
+  bool is_bytes = true;
+  Sizes per_rank;
+};
+
+/// One kind of metadata that ranks send each other while they plan. Messages of a rank to itself do not count.
+struct MetadataRow {
+  std::string_view name;
+  Sizes sent_bytes;
+  Sizes received_bytes;
+};
+
+struct CostRow {
+  std::string_view name;
+  Spread<double> seconds;
+  Sizes peak_bytes;
+};
+
+struct StripeFigures {
+  std::uint64_t stripe_bytes = 0;
+  std::uint64_t stripes = 0;         ///< of all files
+  std::uint64_t stripes_shared = 0;  ///< written by more than one rank
+};
+
+struct PlanFigures {
+  int ranks = 0;
+  std::uint64_t tensors = 0;
+  std::uint64_t tensor_bytes = 0;
+  std::uint64_t files = 0;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t header_bytes = 0;
+  std::uint64_t blocks = 0;
+  std::uint64_t rounds = 0;         ///< of the exchange, of the sampled ranks
+  std::uint64_t catalog_bytes = 0;  ///< packed
+  std::vector<TrafficRow> traffic;
+  double local_share = 0;      ///< of the tensor bytes: written by the rank that holds them
+  double write_balance = 0;    ///< largest over mean of the bytes that ranks write
+  double provide_balance = 0;  ///< the same of the bytes that ranks provide
+  std::vector<MetadataRow> metadata;
+  std::vector<CostRow> costs;  ///< of the sampled ranks
+  CostRow total;
+  Sizes kept_bytes;
+  std::vector<int> sampled;  ///< ascending
+  int slowest_rank = 0;
+  int largest_rank = 0;
+  std::optional<StripeFigures> stripes;
+  std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of it
+};
+
+/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that make indexes or have the
+/// most descriptions and claims to settle, parts to provide, transfers to send and to receive. Ascending.
+std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count);
+
+/// Everything but costs.
+PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options);
+void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs);
+
+/// Rank-local: prints tables (plan_text.cpp) or the JSON document (plan_json.cpp).
+void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options);
+void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options);
+
+}  // namespace cairn::cli

@@ -1,0 +1,248 @@
+// Split by the rule of format/hf_split.hpp in catalog order, then ordered inside a file as the safetensors reference does.
+#include "plan/hf_layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "format/hf_index.hpp"
+#include "format/hf_split.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::plan {
+namespace {
+
+std::string stem_of(const std::string& section) {
+  if (section == "adapter") return "adapter_model";
+  return section;
+}
+
+void check_section_name(const std::string& section) {
+  const bool has_folder = section.find('/') != std::string::npos;
+  if (!has_folder) {
+    try {
+      format::check_relative_path(section, "section name");
+      return;
+    } catch (const Error&) {
+      // The message below says it for sections.
+    }
+  }
+  throw Error(ErrorKind::kUsage, fmt::format("section '{}' cannot name a file; use letters, digits, '_', '-' and '.'",
+                                             base::printable(section)));
+}
+
+}  // namespace
+
+HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
+    : catalog_(std::move(catalog)), options_(std::move(options)), file_of_(catalog_.size()) {
+  std::vector<std::uint64_t> sizes;  // of the open section
+  Section open;
+  for (PackedCatalog::Cursor cursor(catalog_, 0); cursor.next();) {
+    if (cursor.section() != open.name) {
+      add_section(open, sizes);
+      open = {std::string(cursor.section()), cursor.number(), files()};
+      sizes.clear();
+    }
+    const bool known = cursor.same_type() && !sizes.empty();
+    sizes.push_back(known ? sizes.back() : format::tensor_bytes(cursor.dtype(), cursor.shape(), cursor.name()));
+  }
+  add_section(open, sizes);
+  check_names();
+}
+
+void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes) {
+  if (sizes.empty()) return;
+  check_section_name(section.name);
+  std::vector<format::SplitItem> items(sizes.size());
+  std::transform(sizes.begin(), sizes.end(), items.begin(), [](std::uint64_t bytes) {
+    return format::SplitItem{bytes, -1};
+  });
+  const auto groups = format::split_hf(items, options_.max_file_bytes);
+  const std::string stem = stem_of(section.name);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    File file{format::hf_file_name(stem, g, groups.size()), static_cast<std::uint32_t>(sections_.size()), 0, {}};
+    file.tensors.reserve(groups[g].size());
+    for (const std::size_t i : groups[g]) {
+      const auto tensor = static_cast<std::uint32_t>(section.first_tensor + i);
+      file.tensors.push_back(tensor);
+      file.data_bytes = base::add(file.data_bytes, sizes[i], "size of a data file");
+      file_of_[tensor] = base::narrow<std::uint32_t>(files_.size(), "number of files");
+    }
+    tensor_bytes_ = base::add(tensor_bytes_, file.data_bytes, "size of all tensors");
+    files_.push_back(std::move(file));
+  }
+  sections_.push_back(std::move(section));
+}
+
+std::vector<std::uint32_t> HfLayout::section_of_files() const {
+  std::vector<std::uint32_t> sections;
+  sections.reserve(files_.size());
+  for (const File& file : files_) sections.push_back(file.section);
+  return sections;
+}
+
+/// Two sections may ask for one file name: "adapter" and "adapter_model", say.
+void HfLayout::check_names() const {
+  std::set<std::string_view> seen;
+  for (const File& file : files_) {
+    if (seen.insert(file.name).second) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("two sections would both write file '{}' (one of them is '{}'); rename one",
+                            base::printable(file.name), base::printable(sections_[file.section].name)));
+  }
+}
+
+void HfLayout::for_each_tensor(std::uint32_t file,
+                               const std::function<void(const PackedCatalog::Cursor&)>& visit) const {
+  const std::vector<std::uint32_t>& members = files_[file].tensors;
+  PackedCatalog::Cursor cursor(catalog_, members.empty() ? 0 : members.front());
+  for (const std::uint32_t member : members) {
+    // Tensors between two members are too large to share a file, hence few.
+    do cursor.next();
+    while (cursor.number() != member);
+    visit(cursor);
+  }
+}
+
+std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) const {
+  std::vector<format::TensorToStore> tensors;
+  tensors.reserve(files_[file].tensors.size());
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    tensors.push_back({std::string(at.name()), at.dtype(), {at.shape().begin(), at.shape().end()}});
+  });
+  return tensors;
+}
+
+format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
+  return format::encode_header(content_of(file), options_.metadata, options_.align_bytes);
+}
+
+FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes) const {
+  if (header_bytes.size() != files_.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("{} header sizes were given for {} files", header_bytes.size(), files_.size()));
+  }
+  FileLayout layout;
+  layout.files.reserve(files_.size());
+  layout.stored.files.reserve(files_.size());
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    const std::uint64_t size = base::add(header_bytes[f], files_[f].data_bytes, "size of a data file");
+    layout.files.push_back({files_[f].name, sections_[files_[f].section].name, {}, size});
+    layout.stored.files.push_back({files_[f].name, size});
+  }
+  return layout;
+}
+
+void HfLayout::add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
+                         format::StoredBox where) {
+  where.box = shard::whole(described.shape);
+  layout.stored.tensors[tensor] = {
+      described.section, described.name, described.dtype, described.shape, {std::move(where)}};
+}
+
+void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
+  const File& source = files_[file];
+  const std::uint64_t header_bytes = header.bytes.size();
+  if (header_bytes + source.data_bytes != layout.files[file].size_bytes) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
+                    base::printable(source.name), header_bytes, source.data_bytes, layout.files[file].size_bytes));
+  }
+  std::vector<format::TensorToStore> content = content_of(file);
+  const std::string& section = sections_[source.section].name;
+  for (std::size_t m = 0; m < content.size(); ++m) {
+    const CatalogTensor tensor{section, std::move(content[m].name), content[m].dtype, std::move(content[m].shape)};
+    add_place(layout, source.tensors[m], tensor, {file, header_bytes + header.data_offset[m], {}});
+  }
+  layout.files[file].header = std::move(header.bytes);
+}
+
+void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const {
+  if (tensors.empty()) return;
+  const std::uint32_t file = file_of_[tensors.front()];
+  const File& source = files_[file];
+  struct Member {
+    format::StoredOrder order;
+    std::uint64_t bytes = 0;
+    std::size_t wanted = 0;  // number in `tensors`, or their number
+  };
+  std::vector<Member> members;
+  std::vector<CatalogTensor> described;
+  std::deque<std::string> names;  // the views of `members` lead here
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    const bool is_wanted = described.size() < tensors.size() && tensors[described.size()] == at.number();
+    names.emplace_back(at.name());
+    members.push_back({{at.dtype(), names.back()},
+                       format::tensor_bytes(at.dtype(), at.shape(), at.name()),
+                       is_wanted ? described.size() : tensors.size()});
+    if (is_wanted) described.push_back(at.tensor());
+  });
+  if (described.size() != tensors.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("{} of {} tensors are in file number {}", described.size(), tensors.size(), file));
+  }
+  std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
+  std::uint64_t offset = layout.files[file].size_bytes - source.data_bytes;  // behind the header
+  for (const Member& member : members) {
+    if (member.wanted < tensors.size())
+      add_place(layout, tensors[member.wanted], described[member.wanted], {file, offset, {}});
+    offset += member.bytes;
+  }
+}
+
+HfLayout::Index HfLayout::index_of(std::size_t section) const {
+  const Section& source = sections_[section];
+  const bool is_last = section + 1 == sections_.size();
+  const std::uint32_t end = is_last ? catalog_.size() : sections_[section + 1].first_tensor;
+  const std::uint32_t end_file = is_last ? files() : sections_[section + 1].first_file;
+  if (end_file - source.first_file < 2) return {};
+  std::vector<std::size_t> name_begins;
+  name_begins.reserve(end - source.first_tensor + 1);
+  std::string names;  // end to end
+  format::IndexTotals totals;
+  for (PackedCatalog::Cursor at(catalog_, source.first_tensor); at.next() && at.number() < end;) {
+    name_begins.push_back(names.size());
+    names += at.name();
+    if (source.name != "model") continue;
+    totals.parameters = base::add(totals.parameters, shard::elements_of(at.shape()), "number of parameters");
+  }
+  name_begins.push_back(names.size());
+  std::vector<std::string> files;
+  for (std::uint32_t f = source.first_file; f < end_file; ++f) {
+    files.push_back(files_[f].name);
+    totals.size_bytes = base::add(totals.size_bytes, files_[f].data_bytes, "total size of a section");
+  }
+  std::vector<format::IndexEntry> entries;
+  entries.reserve(name_begins.size());
+  for (std::size_t i = 0; i + 1 < name_begins.size(); ++i) {
+    const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
+    entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});
+  }
+  return {stem_of(source.name) + ".safetensors.index.json", format::encode_hf_index(entries, files, totals)};
+}
+
+FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
+  const HfLayout files(PackedCatalog(catalog), options);
+  std::vector<format::EncodedHeader> headers;
+  std::vector<std::uint64_t> header_bytes;
+  for (std::uint32_t f = 0; f < files.files(); ++f) {
+    headers.push_back(files.header_of(f));
+    header_bytes.push_back(headers.back().bytes.size());
+  }
+  FileLayout layout = files.without_content(header_bytes);
+  layout.stored.tensors.resize(files.catalog().size());
+  for (std::uint32_t f = 0; f < files.files(); ++f) files.add_file(layout, f, std::move(headers[f]));
+  for (std::size_t section = 0; section < files.sections(); ++section) {
+    HfLayout::Index index = files.index_of(section);
+    if (!index.name.empty()) layout.index_files.emplace(std::move(index.name), std::move(index.text));
+  }
+  return layout;
+}
+
+}  // namespace cairn::plan

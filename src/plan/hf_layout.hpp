@@ -1,0 +1,85 @@
+// Hugging Face files of a packed catalog, of which a rank makes only what it needs.
+//
+// The rule that deals tensors to files needs sizes alone and is quick. What is long is inside the files: the order of
+// their tensors and the text of their headers. A rank makes the headers of its share of the files, for their sizes,
+// which all ranks are then told; then the headers of files that it writes a part of, and the places of tensors that it
+// holds. Everything is a function of catalog and options, so that all ranks agree.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/safetensors.hpp"
+#include "plan/file_layout.hpp"
+#include "plan/packed_catalog.hpp"
+
+namespace cairn::plan {
+
+class HfLayout {
+ public:
+  /// Deals the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would have
+  /// one name, SafetensorsError for a tensor of 2^64 bytes and more.
+  HfLayout(PackedCatalog catalog, LayoutOptions options);
+
+  [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
+  [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
+  [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
+  /// By file: the number of its section, for plan::Deal.
+  [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
+  /// Ascending, and never none.
+  [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }
+  [[nodiscard]] std::uint64_t data_bytes_of(std::uint32_t file) const { return files_[file].data_bytes; }
+  /// Bytes of all tensors.
+  [[nodiscard]] std::uint64_t tensor_bytes() const { return tensor_bytes_; }
+
+  /// Makes the header of a file. Throws what format::encode_header throws.
+  [[nodiscard]] format::EncodedHeader header_of(std::uint32_t file) const;
+
+  /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes are
+  /// empty.
+  [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
+  /// Adds the header of a file and the places of all its tensors. Requires, as add_places does: layout.stored.tensors is
+  /// long enough for them.
+  void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
+  /// Adds the places of `tensors` (ascending), which are of one file, and no header.
+  void add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const;
+
+  /// File name and text of a section's Hugging Face index; both are empty for a section of one file.
+  struct Index {
+    std::string name;
+    std::string text;
+  };
+  [[nodiscard]] std::size_t sections() const { return sections_.size(); }
+  [[nodiscard]] Index index_of(std::size_t section) const;
+
+ private:
+  struct File {
+    std::string name;
+    std::uint32_t section = 0;
+    std::uint64_t data_bytes = 0;
+    std::vector<std::uint32_t> tensors;  ///< ascending
+  };
+  struct Section {
+    std::string name;
+    std::uint32_t first_tensor = 0;
+    std::uint32_t first_file = 0;
+  };
+  void add_section(Section section, std::span<const std::uint64_t> sizes);
+  void check_names() const;
+  void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
+  [[nodiscard]] std::vector<format::TensorToStore> content_of(std::uint32_t file) const;
+  static void add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
+                        format::StoredBox where);
+
+  PackedCatalog catalog_;
+  LayoutOptions options_;
+  std::vector<Section> sections_;
+  std::vector<File> files_;
+  std::vector<std::uint32_t> file_of_;
+  std::uint64_t tensor_bytes_ = 0;
+};
+
+}  // namespace cairn::plan

@@ -1,0 +1,144 @@
+"""`cairn plan`: figures that add up, the same however many ranks are sampled, and one line for every wrong argument."""
+
+from program import CairnTest, exit_codes, main
+
+MODEL = ("--model", "smollm2-135m", "--layers", "4")
+STEPS = ["shards", "describe", "catalog", "files", "indexes", "claims", "places", "transfers", "exchange"]
+
+
+class Plan(CairnTest):
+    def plan(self, *arguments, **options):
+        return self.good("plan", *MODEL, *arguments, "--json", **options).json()
+
+    def check_sums(self, document):
+        """Every byte of the state is provided, received and written once; what is held may be more."""
+        rank = {name: spread["sum"] for name, spread in document["per_rank"].items()}
+        self.assertEqual(rank["provided_bytes"], document["size_bytes"])
+        self.assertEqual(rank["sent_bytes"] + rank["local_bytes"], document["size_bytes"])
+        self.assertEqual(rank["received_bytes"], rank["sent_bytes"])
+        self.assertEqual(rank["written_bytes"], document["files_size_bytes"])
+        self.assertEqual(document["files_size_bytes"], document["size_bytes"] + document["header_bytes"])
+        self.assertEqual(rank["transfers_in"], rank["transfers_out"])
+        self.assertGreaterEqual(rank["held_bytes"], document["size_bytes"])
+        for row in document["metadata"]:
+            if row["name"] in ("descriptions", "sorting", "claims", "provisions", "transfers", "indexes"):
+                self.assertEqual(row["sent_bytes"]["sum"], row["received_bytes"]["sum"], row["name"])
+        for spread in document["per_rank"].values():
+            self.assertLessEqual(spread["min"], spread["median"])
+            self.assertLessEqual(spread["median"], spread["max"])
+        self.assertAlmostEqual(document["local_share"], rank["local_bytes"] / document["size_bytes"])
+        written = document["per_rank"]["written_bytes"]
+        self.assertAlmostEqual(document["write_balance"], written["max"] * document["ranks"] / written["sum"])
+
+    def test_the_sums_are_the_state(self):
+        for layout in ("tp=3,dp=8,zero=1", "fsdp=5", "tp=2,pp=2", "tp=4,pp=2,uneven"):
+            with self.subTest(layout=layout):
+                document = self.plan("--layout", layout, "--max-file-size", "50MB")
+                self.check_sums(document)
+                self.assertGreaterEqual(document["files"], 10)
+        # weights in BF16, three times F32: 4 layers, the embedding is tied
+        parameters = 49152 * 576 + 576 + 4 * (2 * 576 + 2 * 576 * 576 + 2 * 192 * 576 + 3 * 1536 * 576)
+        self.assertEqual(document["size_bytes"], 14 * parameters)
+
+    def test_one_rank_keeps_everything(self):
+        document = self.plan("--layout", "tp=1")
+        self.check_sums(document)
+        self.assertEqual((document["ranks"], document["local_share"], document["write_balance"]), (1, 1.0, 1.0))
+        self.assertEqual(document["per_rank"]["sent_bytes"]["max"], 0)
+        self.assertEqual(document["planning"]["ranks_sampled"], [0])
+
+    def test_a_sample_gives_the_figures_of_all_ranks(self):
+        layout = ("--layout", "tp=3,dp=8,zero=1", "--max-file-size", "50MB", "--stripe", "1MiB")
+        every = self.plan(*layout, "--ranks-sampled", "all")
+        some = self.plan(*layout, "--ranks-sampled", "2")
+        self.assertEqual(every["planning"]["ranks_sampled"], list(range(24)))
+        self.assertLess(len(some["planning"]["ranks_sampled"]), 15)
+        self.assertIn(0, some["planning"]["ranks_sampled"])
+        self.assertIn(12, some["planning"]["ranks_sampled"])
+        for document in (every, some):
+            planning = document.pop("planning")
+            self.assertEqual([step["name"] for step in planning["steps"]], STEPS)
+            self.assertLess(sum(step["seconds_min"] for step in planning["steps"]), planning["total"]["seconds_max"] * 1.01)
+            self.assertGreater(planning["total"]["seconds_min"], 0)
+            self.assertGreater(planning["total"]["peak_bytes_min"], planning["kept_bytes_max"] // 4)
+            self.assertIn(planning["slowest_rank"], planning["ranks_sampled"])
+        self.assertEqual(every, some)
+
+    def test_more_ranks_than_blocks(self):
+        document = self.plan("--layout", "tp=2,pp=2,dp=64", "--sections", "model")
+        self.check_sums(document)
+        self.assertEqual(document["per_rank"]["extents"]["min"], 0)
+        self.assertEqual(document["tensors"], 38)
+
+    def test_sections(self):
+        sizes = {name: self.plan("--layout", "fsdp=2", "--sections", name)["size_bytes"]
+                 for name in ("all", "model", "optimizer", "master_weights", "model,optimizer")}
+        self.assertEqual(sizes["optimizer"], 4 * sizes["model"])
+        self.assertEqual(sizes["master_weights"], 2 * sizes["model"])
+        self.assertEqual(sizes["model,optimizer"], 5 * sizes["model"])
+        self.assertEqual(sizes["all"], 7 * sizes["model"])
+
+    def test_stripes_and_bandwidth(self):
+        layout = ("--layout", "fsdp=3", "--max-file-size", "100MB")
+        even = self.plan(*layout, "--stripe", "4MiB", "--bandwidth", "1GiB/s")
+        self.assertEqual(even["stripes"]["stripes_shared"], 0)
+        self.assertEqual(even["stripes"]["stripes"], even["blocks"])
+        written = even["per_rank"]["written_bytes"]["max"]
+        self.assertAlmostEqual(even["seconds_at_bandwidth"], written * 3 / 2**30)
+        uneven = self.plan(*layout, "--stripe", "5MB")
+        self.assertIn(uneven["stripes"]["stripes_shared"], range(1, 7))  # 3 sections, cut twice each
+        self.assertIsNone(uneven["seconds_at_bandwidth"])
+
+    def test_memory_decides_the_rounds(self):
+        rounds = [self.plan("--layout", "fsdp=2", "--memory", memory)["rounds"] for memory in ("16MiB", "1GiB")]
+        self.assertGreater(rounds[0], 3 * rounds[1])
+        self.assertGreater(rounds[1], 1)
+
+    def test_a_table_for_people(self):
+        text = self.good("plan", *MODEL, "--layout", "tp=2,pp=2", "--stripe", "1MiB", "--bandwidth", "2GB/s").out
+        for words in ("on 4 ranks in layout tp=2,pp=2", "per rank", "metadata per rank", "planning per rank",
+                      "measured on all ranks", "stripes of 1.00 MiB", "writing at"):
+            self.assertIn(words, text)
+        for step in STEPS:
+            self.assertRegex(text, rf"(?m)^{step} ")
+
+    def test_a_config_file_and_a_layout_file(self):
+        config = self.folder / "config.json"
+        config.write_text('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
+                          '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, '
+                          '"tie_word_embeddings": false, "torch_dtype": "bfloat16"}')
+        layout = self.folder / "layout.json"
+        layout.write_text('{"base": "tp=2,dp=2,zero=1"}')
+        document = self.good("plan", "--model", f"@{config}", "--layout", f"@{layout}", "--json").json()
+        self.check_sums(document)
+        self.assertEqual((document["ranks"], document["tensors"]), (4, 4 * 21))
+
+    def test_wrong_arguments(self):
+        good = [*MODEL, "--layout", "fsdp=2"]
+        cases = [
+            (["--layout", "fsdp=2"], "--model"),
+            ([*MODEL], "--layout"),
+            (["--model", "gpt-9", "--layout", "fsdp=2"], "gpt-9"),
+            (["--model", "gpt2", "--layout", "sideways=2"], "sideways"),
+            (["--model", "llama-3.1-405b", "--layout", "tp=8,pp=16,dp=128"], "126 layers"),
+            ([*good, "--sections", "model,sketches"], "sketches"),
+            ([*good, "--ranks-sampled", "0"], "--ranks-sampled"),
+            ([*good, "--ranks-sampled", "few"], "few"),
+            ([*good, "--stripe", "0"], "--stripe"),
+            ([*good, "--bandwidth", "fast"], "fast"),
+            ([*good, "--max-file-size", "0"], "--max-file-size"),
+            ([*good, "--memory", "1MiB"], "memory"),
+            ([*good, "--layers", "0"], "--layers"),
+        ]
+        for arguments, word in cases:
+            with self.subTest(arguments=arguments):
+                self.bad(2, "plan", *arguments, says=[word])
+        self.bad(1, "plan", "--model", f"@{self.folder}/missing.json", "--layout", "fsdp=2", says=["missing.json"])
+
+    def test_ranks_end_alike_and_rank_0_speaks(self):
+        self.assertEqual(exit_codes("plan", *MODEL, "--layout", "fsdp=2", ranks=2), [0, 0])
+        self.assertEqual(self.plan("--layout", "fsdp=7", ranks=2)["ranks"], 7)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+// The steps between messages, with the messages carried by hand: any number of ranks comes to one catalog, no rank sorts
+// or lays out all of it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "checkpoint/catalog_steps.hpp"
+#include "checkpoint/layout_steps.hpp"
+#include "random.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+using testing::HasSubstr;
+
+/// What every rank sends, to what every rank receives.
+std::vector<Mail> delivered(const std::vector<Mail>& outgoing) {
+  std::vector<Mail> incoming(outgoing.size(), Mail(outgoing.size()));
+  for (std::size_t from = 0; from < outgoing.size(); ++from) {
+    for (std::size_t to = 0; to < outgoing.size(); ++to) incoming[to][from] = outgoing[from][to];
+  }
+  return incoming;
+}
+
+Source source_of(const plan::CatalogTensor& tensor) {
+  Source source;
+  source.section = tensor.section;
+  source.name = tensor.name;
+  source.dtype = tensor.dtype;
+  source.shape = tensor.shape;
+  return source;
+}
+
+struct Merged {
+  plan::PackedCatalog catalog;
+  std::size_t largest_stretch_bytes = 0;
+};
+
+Merged merge(const std::vector<std::vector<Source>>& state_of) {
+  const int ranks = static_cast<int>(state_of.size());
+  std::vector<Mail> out;
+  for (int rank = 0; rank < ranks; ++rank) {
+    out.push_back(describe_to_homes(state_of[static_cast<std::size_t>(rank)], rank, ranks));
+  }
+  std::vector<std::vector<plan::CatalogTensor>> homed;
+  Mail samples;
+  for (const Mail& in : delivered(out)) {
+    homed.push_back(merge_described(in));
+    samples.push_back(sample_names(homed.back(), static_cast<int>(samples.size()), ranks));
+  }
+  out.clear();
+  for (const auto& tensors : homed) out.push_back(spread_in_order(tensors, samples));
+  Merged merged;
+  Mail stretches;
+  for (const Mail& in : delivered(out)) {
+    stretches.push_back(pack_stretch(in));
+    merged.largest_stretch_bytes = std::max(merged.largest_stretch_bytes, stretches.back().size());
+  }
+  merged.catalog = plan::PackedCatalog(stretches);
+  return merged;
+}
+
+std::vector<plan::CatalogTensor> experts(std::uint64_t layers, std::uint64_t per_layer) {
+  std::vector<plan::CatalogTensor> tensors;
+  for (std::uint64_t layer = 0; layer < layers; ++layer) {
+    for (std::uint64_t expert = 0; expert < per_layer; ++expert) {
+      const std::string name = "model.layers." + std::to_string(layer) + ".experts." + std::to_string(expert) + ".w";
+      tensors.push_back({"model", name, DType::kBF16, {8, 8}});
+      tensors.push_back({"optimizer", name + "/moment1_0", DType::kF32, {8, 8}});
+    }
+  }
+  return tensors;
+}
+
+TEST(CatalogSteps, AnyNumberOfRanksComesToTheCatalog) {
+  auto random = test::make_random(1);
+  const std::vector<plan::CatalogTensor> tensors = experts(7, 13);
+  const plan::Catalog expected = plan::make_catalog(tensors);
+  for (const std::size_t ranks : {1U, 2U, 3U, 7U, 64U, 1500U}) {
+    std::vector<std::vector<Source>> state_of(ranks);
+    for (const plan::CatalogTensor& tensor : tensors) {  // one to three holders each
+      for (std::uint64_t i = test::uniform(random, 1, 3); i > 0; --i) {
+        state_of[test::uniform(random, 0, ranks - 1)].push_back(source_of(tensor));
+      }
+    }
+    const plan::PackedCatalog catalog = merge(state_of).catalog;
+    ASSERT_EQ(catalog.size(), expected.tensors.size()) << ranks;
+    for (plan::PackedCatalog::Cursor cursor(catalog, 0); cursor.next();) {
+      ASSERT_EQ(cursor.tensor(), expected.tensors[cursor.number()]) << ranks;
+    }
+    for (const auto& state : state_of) {
+      const auto numbers = number_tensors(catalog, state);
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        ASSERT_EQ(expected.tensors[numbers.at(i)].name, state[i].name);
+        ASSERT_EQ(expected.tensors[numbers.at(i)].section, state[i].section);
+      }
+    }
+  }
+}
+
+TEST(CatalogSteps, NoRankGetsTheWholeCatalogToSort) {
+  for (const std::size_t ranks : {64U, 1024U}) {  // 16 samples of each home, and one
+    std::vector<std::vector<Source>> state_of(ranks);
+    std::size_t next = 0;
+    for (const plan::CatalogTensor& tensor : experts(50, 150)) state_of[next++ % ranks].push_back(source_of(tensor));
+    const Merged merged = merge(state_of);
+    EXPECT_EQ(merged.catalog.size(), 15'000U);
+    EXPECT_LT(merged.largest_stretch_bytes, merged.catalog.packed_bytes() / 8) << ranks;
+  }
+}
+
+TEST(CatalogSteps, NothingAtAll) {
+  EXPECT_EQ(merge({{}, {}, {}}).catalog.size(), 0U);
+  EXPECT_EQ(merge({{}}).catalog.size(), 0U);
+}
+
+TEST(CatalogSteps, ContradictionsNameTheRanks) {
+  const Source a = source_of({"model", "w", DType::kF32, {4}});
+  Source b = a;
+  b.shape = {5};
+  const auto message = [](const std::vector<std::vector<Source>>& state_of) {
+    try {
+      merge(state_of);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_THAT(message({{a}, {a}, {b}}),
+              HasSubstr("tensor 'w' (section model) is F32 [0:4] on rank 0 but F32 [0:5] on rank 2"));
+  EXPECT_THAT(message({{}, {a, b}}), HasSubstr("F32 [0:4] on rank 1 but F32 [0:5] on rank 1"));
+  EXPECT_THAT(message({{a}, {a, a}}), HasSubstr("no error"));
+}
+
+TEST(LayoutSteps, SharesOfAnyNumberOfRanksAreTheWhole) {
+  const plan::Catalog catalog = plan::make_catalog(experts(5, 11));
+  plan::LayoutOptions options;
+  options.max_file_bytes = 1000;
+  const plan::FileLayout whole = plan::lay_out_hf(catalog, options);
+  const plan::HfLayout files(plan::PackedCatalog(catalog), options);
+  ASSERT_GT(whole.files.size(), 20U);
+  ASSERT_EQ(whole.index_files.size(), 2U);
+  for (const int ranks : {1, 2, 3, 5, 100}) {
+    Mail sizes;
+    Mail indexes;
+    for (int rank = 0; rank < ranks; ++rank) {
+      sizes.push_back(header_sizes_of_share(files, rank, ranks));
+      indexes.push_back(indexes_of_share(files, rank, ranks));
+    }
+    if (ranks > 2) {
+      EXPECT_TRUE(indexes[0].empty()) << "rank 0 collects";
+    }
+    EXPECT_EQ(join_indexes(indexes), whole.index_files);
+    const auto header_bytes = join_header_sizes(files, sizes);
+    ASSERT_EQ(header_bytes.size(), whole.files.size());
+    for (std::size_t f = 0; f < header_bytes.size(); ++f) EXPECT_EQ(header_bytes[f], whole.files[f].header.size());
+  }
+}
+
+TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
+  const plan::Catalog catalog = plan::make_catalog(experts(5, 11));
+  plan::LayoutOptions options;
+  options.max_file_bytes = 1000;
+  const plan::FileLayout whole = plan::lay_out_hf(catalog, options);
+  const plan::HfLayout files(plan::PackedCatalog(catalog), options);
+  std::vector<std::uint64_t> header_bytes;
+  for (const auto& file : whole.files) header_bytes.push_back(file.header.size());
+  plan::FileLayout layout = files.without_content(header_bytes);
+  const std::vector<plan::Extent> extents = {{3, 0, 100, 0}, {4, 4000, 4200, 0}, {5, 4096, 4100, 0}};
+  const std::vector<plan::MemoryPart> parts = {{60, 0, {}, {}}, {2, 1, {}, {}}, {60, 0, {}, {}}};
+  add_needed_content(layout, files, extents, parts);
+  std::size_t headers = 0;
+  for (std::size_t f = 0; f < layout.files.size(); ++f) {
+    if (layout.files[f].header.empty()) continue;
+    EXPECT_EQ(layout.files[f].header, whole.files[f].header);
+    ++headers;
+  }
+  EXPECT_EQ(headers, 2U);
+  std::size_t places = 0;
+  for (std::size_t t = 0; t < layout.stored.tensors.size(); ++t) {
+    if (layout.stored.tensors[t].boxes.empty()) continue;
+    EXPECT_EQ(layout.stored.tensors[t].boxes[0].offset_bytes, whole.stored.tensors[t].boxes[0].offset_bytes);
+    ++places;
+  }
+  EXPECT_EQ(layout.stored.tensors.size(), 61U);  // none behind the last that it needs
+  std::size_t in_files = 0;
+  for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) in_files += files.file_of(t) >= 3 && files.file_of(t) <= 5;
+  EXPECT_EQ(places, in_files + 2);
+}
+
+}  // namespace
+}  // namespace cairn::checkpoint

@@ -1,0 +1,163 @@
+// The packed catalog against the catalog that it was made of; broken runs; and files made in part against the whole.
+#include "plan/packed_catalog.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+
+#include "layouts.hpp"
+#include "plan/hf_layout.hpp"
+#include "seeded.hpp"
+
+namespace cairn::plan {
+namespace {
+
+using plan_test::Seeded;
+
+/// Names that are alike, numbers of all lengths, up to four sections.
+Catalog random_catalog(Seeded& random, std::uint64_t count) {
+  static const char* const kSections[] = {"model", "optimizer", "master_weights", "ema"};
+  static const char* const kParts[] = {"model.layers.", "experts.", "", "transformer/h.", "\u4e2d\u6587."};
+  static const DType kTypes[] = {DType::kBF16, DType::kF32, DType::kF8E4M3, DType::kI64};
+  std::set<std::pair<std::string, std::string>> seen;
+  std::vector<CatalogTensor> tensors;
+  while (tensors.size() < count) {
+    std::string name = kParts[random.between(0, 4)] + std::to_string(random.between(0, 300)) + "." +
+                       kParts[random.between(0, 4)] + std::to_string(random.between(0, 12));
+    CatalogTensor tensor{kSections[random.between(0, 3)], std::move(name), kTypes[random.between(0, 3)], {}};
+    if (!random.one_in(3)) tensor.shape = plan_test::random_shape(random, 4, 40);
+    if (seen.emplace(tensor.section, tensor.name).second) tensors.push_back(std::move(tensor));
+  }
+  return make_catalog(std::move(tensors));
+}
+
+/// The catalog in runs of random length, some of them empty.
+std::vector<base::Bytes> runs_of(Seeded& random, const Catalog& catalog) {
+  std::vector<base::Bytes> runs;
+  CatalogPacker packer;
+  for (const CatalogTensor& tensor : catalog.tensors) {
+    while (random.one_in(100)) runs.push_back(packer.take());
+    packer.add(tensor);
+  }
+  runs.push_back(packer.take());
+  return runs;
+}
+
+TEST(PackedCatalog, GivesBackEveryTensorInOrder) {
+  Seeded random("packed order");
+  for (const std::uint64_t count : {0U, 1U, 2U, 63U, 64U, 65U, 1000U}) {
+    const Catalog catalog = random_catalog(random, count);
+    const PackedCatalog packed(runs_of(random, catalog));
+    ASSERT_EQ(packed.size(), count) << Seeded::note();
+    std::size_t compared = 0;
+    for (PackedCatalog::Cursor cursor(packed, 0); cursor.next(); ++compared) {
+      ASSERT_EQ(cursor.number(), compared);
+      ASSERT_EQ(cursor.tensor(), catalog.tensors[compared]) << Seeded::note();
+      if (cursor.same_type()) {
+        ASSERT_EQ(catalog.tensors[compared].dtype, catalog.tensors[compared - 1].dtype);
+        ASSERT_EQ(catalog.tensors[compared].shape, catalog.tensors[compared - 1].shape);
+      }
+    }
+    EXPECT_EQ(compared, count);
+    EXPECT_EQ(packed.unpacked().tensors, catalog.tensors);
+  }
+}
+
+TEST(PackedCatalog, FindsByNameAndByNumber) {
+  Seeded random("packed find");
+  const Catalog catalog = random_catalog(random, 700);
+  const PackedCatalog packed(runs_of(random, catalog));
+  for (std::uint32_t i = 0; i < catalog.tensors.size(); ++i) {
+    const CatalogTensor& tensor = catalog.tensors[i];
+    ASSERT_EQ(packed.find(tensor.section, tensor.name), i) << tensor.name << ' ' << Seeded::note();
+    ASSERT_EQ(packed.at(i), tensor);
+    EXPECT_EQ(packed.find(tensor.section, tensor.name + "x"), std::nullopt);
+    EXPECT_EQ(packed.find("adapter", tensor.name), std::nullopt);
+  }
+  EXPECT_EQ(packed.find("", ""), std::nullopt);
+  EXPECT_EQ(PackedCatalog().find("model", "w"), std::nullopt);
+}
+
+TEST(PackedCatalog, RefusesRunsThatAreBroken) {
+  Seeded random("packed broken");
+  const base::Bytes good = runs_of(random, random_catalog(random, 200)).front();
+  const auto read_all = [](const std::vector<base::Bytes>& runs) {
+    const PackedCatalog packed(runs);
+    std::size_t read = 0;
+    for (PackedCatalog::Cursor cursor(packed, 0); cursor.next();) read += cursor.tensor().name.size();
+    return read;
+  };
+  EXPECT_THROW(read_all({good, good}), Error) << "out of order";
+  for (std::size_t size = 1; size < good.size(); size += 7) {
+    EXPECT_THROW(read_all({base::Bytes(good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size))}), Error)
+        << size;
+  }
+  int refused = 0;
+  for (int i = 0; i < 2000; ++i) {  // any damage is refused or read, and never leads outside
+    base::Bytes damaged = good;
+    damaged[random.between(0, damaged.size() - 1)] = static_cast<std::byte>(random.between(0, 255));
+    try {
+      read_all({damaged});
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 50);
+}
+
+TEST(HfLayout, PartsAreThoseOfTheWhole) {
+  Seeded random("hf parts");
+  int places = 0;
+  for (int round = 0; round < 30; ++round) {
+    const Catalog catalog = random_catalog(random, random.between(1, 300));
+    LayoutOptions options;
+    options.max_file_bytes = random.between(1, 200'000);  // some tensors are larger
+    const FileLayout whole = lay_out_hf(catalog, options);
+    const HfLayout files(PackedCatalog(runs_of(random, catalog)), options);
+    ASSERT_EQ(files.files(), whole.files.size());
+    std::vector<std::uint64_t> header_bytes;
+    for (std::uint32_t f = 0; f < files.files(); ++f) {
+      header_bytes.push_back(files.header_of(f).bytes.size());
+      ASSERT_EQ(files.header_of(f).bytes, whole.files[f].header);
+    }
+    FileLayout part = files.without_content(header_bytes);
+    part.stored.tensors.resize(catalog.tensors.size());
+    for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {
+      if (!random.one_in(3)) continue;
+      files.add_places(part, std::vector<std::uint32_t>{t});
+      const format::StoredTensor& found = part.stored.tensors[t];
+      const format::StoredTensor& expected = whole.stored.tensors[t];
+      ASSERT_EQ(found.name, expected.name);
+      ASSERT_EQ(found.shape, expected.shape);
+      ASSERT_EQ(found.boxes.at(0).file, expected.boxes.at(0).file);
+      ASSERT_EQ(found.boxes.at(0).offset_bytes, expected.boxes.at(0).offset_bytes) << Seeded::note();
+      ASSERT_EQ(found.boxes.at(0).box, expected.boxes.at(0).box);
+      ++places;
+    }
+    for (std::uint32_t f = 0; f < files.files(); ++f) {
+      EXPECT_EQ(part.files[f].name, whole.files[f].name);
+      EXPECT_EQ(part.files[f].size_bytes, whole.files[f].size_bytes);
+      EXPECT_EQ(part.stored.files[f].size_bytes, whole.files[f].size_bytes);
+    }
+  }
+  EXPECT_GT(places, 200);
+}
+
+TEST(HfLayout, RefusesPlacesOfAnotherFileAndOtherHeaderSizes) {
+  const Catalog catalog = make_catalog({{"model", "a", DType::kF32, {4}}, {"model", "b", DType::kF32, {4}}});
+  LayoutOptions options;
+  options.max_file_bytes = 16;
+  const HfLayout files(PackedCatalog(catalog), options);
+  ASSERT_EQ(files.files(), 2U);
+  EXPECT_THROW(files.without_content(std::vector<std::uint64_t>{4096}), Error);
+  FileLayout layout = files.without_content(std::vector<std::uint64_t>{4096, 8192});
+  layout.stored.tensors.resize(2);
+  EXPECT_THROW(files.add_places(layout, std::vector<std::uint32_t>{0, 1}), Error);
+  EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
+}
+
+}  // namespace
+}  // namespace cairn::plan
