@@ -143,7 +143,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
                       [&] { read_all_carried(source, layout, content); });
 
   ReadOptions read = options.read;
-  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 4 * format::kDefaultBlockBytes);
+  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 5 * format::kDefaultBlockBytes);
   const auto reader = make_reader(communicator, source, read);
   WindowFiller filler(layout, source, *reader);
   const CommitTarget target{destination, options.write.overwrite, false};

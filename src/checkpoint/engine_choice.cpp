@@ -9,6 +9,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "io/window_pool.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -107,14 +108,16 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
 }
 
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
-  if (memory_budget_bytes / 4 < block_bytes) {
+  constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
+  if (memory_budget_bytes / (kWindows + 1) < block_bytes) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("a memory budget of {} is too small for blocks of {}: it must hold 4 blocks",
-                            base::format_size(memory_budget_bytes), base::format_size(block_bytes)));
+                fmt::format("a memory budget of {} is too small for blocks of {}: it must hold {} blocks",
+                            base::format_size(memory_budget_bytes), base::format_size(block_bytes), kWindows + 1));
   }
-  const std::uint64_t window = std::min(memory_budget_bytes / 4, std::max(kLargestWindowBytes, block_bytes));
+  const std::uint64_t window =
+      std::min(memory_budget_bytes / (kWindows + 1), std::max(kLargestWindowBytes, block_bytes));
   return {window / block_bytes * block_bytes,
-          std::clamp<std::uint64_t>(memory_budget_bytes / 4, 1ULL << 20, 64ULL << 20)};
+          std::clamp<std::uint64_t>(memory_budget_bytes / (kWindows + 1), 1ULL << 20, 64ULL << 20)};
 }
 
 }  // namespace cairn::checkpoint

@@ -45,12 +45,12 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
                              std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
                              const EngineChoice& choice);
 
-/// How a budget of extra memory is spent: two windows of whole blocks, and buffers of the exchange.
+/// How a budget of extra memory is spent: windows of whole blocks, and buffers of the exchange.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
 };
-/// Throws Error(kUsage) when the budget cannot hold two blocks and as much again for buffers (4 x block_bytes).
+/// Throws Error(kUsage) when the budget cannot hold a block for each window and one for buffers (5 x block_bytes).
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes);
 
 }  // namespace cairn::checkpoint

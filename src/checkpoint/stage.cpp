@@ -88,7 +88,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     }
   });
   ReadOptions read = options.read;
-  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 4 * format::kDefaultBlockBytes);
+  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 5 * format::kDefaultBlockBytes);
   const auto reader = make_reader(communicator, source, read);
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
   WindowFiller filler(writer.layout(), source, *reader);

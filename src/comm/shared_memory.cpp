@@ -43,8 +43,18 @@ std::uint64_t pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPa
               fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(errno)));
 }
 
+/// Maps without touching, and asks for huge pages, which this file gets where the system allows them to shared memory
+/// (transparent_hugepage/shmem_enabled): fewer pages to fault, and for O_DIRECT to pin.
+std::byte* reserve_addresses(int descriptor, std::uint64_t bytes) {
+  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail("creation", bytes);
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (address == MAP_FAILED) fail("mapping", bytes);
+  ::madvise(address, bytes, MADV_HUGEPAGE);
+  return static_cast<std::byte*>(address);
+}
+
 std::byte* map(int descriptor, std::uint64_t bytes) {
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) fail("mapping", bytes);
   return static_cast<std::byte*>(address);
 }
@@ -72,12 +82,13 @@ class SharedMemory::Segment {
   explicit Segment(std::uint64_t bytes)
       : bytes_(bytes), room_(pages(bytes) + kPageBytes), file_(::memfd_create("cairn", MFD_CLOEXEC)) {
     if (file_.get() < 0) fail("creation", room_);
+    data_ = reserve_addresses(file_.get(), room_);
     // Reserves the memory: too little of it is an error here, not a signal when it is touched.
     if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(room_)); error != 0) {
+      ::munmap(data_, room_);
       errno = error;
       fail("reservation", room_);
     }
-    data_ = map(file_.get(), room_);
     std::random_device random;
     for (std::uint64_t& word : cookie_) word = (static_cast<std::uint64_t>(random()) << 32) | random();
     std::memcpy(data_ + room_ - kPageBytes, cookie_.data(), sizeof cookie_);

@@ -12,7 +12,7 @@
 namespace cairn::io {
 namespace {
 
-/// Requests with the kernel at a time, per rank: two windows of 128 MiB in requests of 4 MiB.
+/// Requests with the kernel at a time, per rank: more than all windows have in requests of 4 MiB.
 constexpr unsigned kQueueDepth = 64;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
 

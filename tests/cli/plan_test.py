@@ -90,7 +90,7 @@ class Plan(CairnTest):
         self.assertIsNone(uneven["seconds_at_bandwidth"])
 
     def test_memory_decides_the_rounds(self):
-        rounds = [self.plan("--layout", "fsdp=2", "--memory", memory)["rounds"] for memory in ("16MiB", "1GiB")]
+        rounds = [self.plan("--layout", "fsdp=2", "--memory", memory)["rounds"] for memory in ("20MiB", "1GiB")]
         self.assertGreater(rounds[0], 3 * rounds[1])
         self.assertGreater(rounds[1], 1)
 

@@ -67,18 +67,18 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
       4);
 }
 
-TEST(SplitBudget, IsTwoWindowsOfWholeBlocksAndBuffers) {
+TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
-  for (const std::uint64_t budget : {16 * kMiB, 100 * kMiB, 256 * kMiB, 4096 * kMiB}) {
+  for (const std::uint64_t budget : {20 * kMiB, 100 * kMiB, 256 * kMiB, 4096 * kMiB}) {
     for (const std::uint64_t block : {kMiB / 16, 4 * kMiB}) {
       const MemorySplit split = split_budget(budget, block);
       EXPECT_GE(split.window_bytes, block);
       EXPECT_EQ(split.window_bytes % block, 0U);
-      EXPECT_LE(2 * split.window_bytes + split.exchange_bytes, budget);
+      EXPECT_LE(4 * split.window_bytes + split.exchange_bytes, budget);
     }
   }
-  EXPECT_EQ(split_budget(256 * kMiB, 64 * kMiB).window_bytes, 64 * kMiB) << "a block must fit";
-  EXPECT_THROW(split_budget(16 * kMiB - 1, 4 * kMiB), Error);
+  EXPECT_EQ(split_budget(512 * kMiB, 64 * kMiB).window_bytes, 64 * kMiB) << "a block must fit";
+  EXPECT_THROW(split_budget(20 * kMiB - 1, 4 * kMiB), Error);
 }
 
 }  // namespace
