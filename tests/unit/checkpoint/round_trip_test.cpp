@@ -68,7 +68,7 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
 TEST(RoundTrip, LoadsWithTheSmallestBudget) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 5);
-  expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 3, 16 << 10);
+  expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 3, 20 << 10);
   EXPECT_THROW(expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 3, 8 << 10), Error);
 }
 
