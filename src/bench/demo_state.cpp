@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "bench/demo_values.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
@@ -61,6 +63,8 @@ HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int ran
 std::span<std::byte> HeldState::memory_of(std::size_t held_index) {
   return {memory_.get() + begins_[held_index], begins_[held_index + 1] - begins_[held_index]};
 }
+
+void HeldState::overwrite() { std::memset(memory_.get(), 0xa5, bytes()); }
 
 void HeldState::fill() {
   for (std::size_t h = 0; h < held_.size(); ++h) {

@@ -40,6 +40,10 @@ class HeldState {
 
   void fill();
 
+  /// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory is
+  /// no part of a load.
+  void overwrite();
+
   struct Difference {
     std::uint32_t tensor = 0;
     std::uint64_t element = 0;  ///< flat index in the whole tensor

@@ -1,11 +1,8 @@
 // One measured load, and the comparison of every byte that it brought.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
-#include "base/bytes.hpp"
 #include "base/units.hpp"
+#include "bench/demo_verdict.hpp"
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"
 #include "cairn/error.hpp"
@@ -16,8 +13,6 @@
 
 namespace cairn::bench::internal {
 namespace {
-
-constexpr int kUntouched = 0xa5;  // what target memory holds before a load: stale bytes must not pass for loaded ones
 
 // Collective over the world: every node drops the files' pages. The largest share that is left on a node comes back.
 double drop_cache(Bench& bench, comm::Communicator& world, const std::vector<std::filesystem::path>& files) {
@@ -38,38 +33,17 @@ std::vector<std::filesystem::path> checkpoint_files(comm::Communicator& world, c
   return files;
 }
 
-struct Verdict {
-  std::uint64_t tensors = 0;
-  std::uint64_t bytes = 0;
-  std::uint64_t faulty_ranks = 0;
-};
-
-Verdict reduce(comm::Communicator& group, const HeldState::Comparison& mine, std::size_t tensors) {
-  std::vector<std::uint64_t> seen(tensors, 0);
-  for (const std::uint32_t tensor : mine.tensors) seen[tensor] = 1;
-  group.all_reduce(seen, comm::ReduceOp::kOr);
-  return {static_cast<std::uint64_t>(std::count(seen.begin(), seen.end(), 1U)), group.sum(mine.bytes),
-          group.sum(mine.first ? 1 : 0)};
-}
-
 void compare(Bench& bench, comm::Communicator& group, const HeldState& held, Operation& operation) {
   const DemoState& state = bench.workload.state;
   HeldState::Comparison mine;
   comm::agree(group, "compare", [&] {
     mine = held.compare();
     if (!mine.first) return;
-    throw Error(ErrorKind::kIntegrity,
-                fmt::format("load in layout {}: section {}, tensor '{}', element {}: not the value that was saved",
-                            base::printable(operation.layout), state.sections[mine.first->tensor],
-                            base::printable(state.tensors[mine.first->tensor].name), mine.first->element));
+    throw Error(ErrorKind::kIntegrity, fmt::format("load in layout {}: {}", base::printable(operation.layout),
+                                                   bench::describe(*mine.first, state)));
   });
   const Verdict verdict = reduce(group, mine, state.tensors.size());
-  if (verdict.tensors != state.tensors.size() || verdict.bytes < state.bytes) {
-    throw Error(
-        ErrorKind::kInternal,
-        fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the state on no rank",
-                    verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
-  }
+  check_completeness(verdict, state);
   operation.verified_bytes = verdict.bytes;
   operation.verified_by = "every loaded byte compared";
 }
@@ -80,10 +54,7 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, con
   std::optional<HeldState> held;
   comm::agree(group, "reserve memory", [&] {
     held.emplace(state, bench.map_of(placement), group.rank());
-    for (std::size_t h = 0; h < held->held().size(); ++h) {
-      const auto memory = held->memory_of(h);
-      std::memset(memory.data(), kUntouched, memory.size());
-    }
+    held->overwrite();
   });
   const auto targets = shards_of<Target>(state, *held);
   Checkpointer checkpointer(comm::native_handle(group), bench.root(), bench.options.checkpointer);

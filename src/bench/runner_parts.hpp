@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/runner.hpp"
+#include "bench/shards_of.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::bench::internal {
@@ -33,25 +34,6 @@ void load_once(Bench& bench, std::uint64_t step, const Placement& placement, Cou
 
 /// Collective over the world: raw reads by the first ranks, with the page cache dropped where they go through it.
 Rate raw_read(Bench& bench, int ranks);
-
-/// Sources or targets of what a rank holds; the memory is that of `held`.
-template <class SourceOrTarget>
-std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
-  std::vector<SourceOrTarget> shards;
-  for (std::size_t h = 0; h < held.held().size(); ++h) {
-    const shard::HeldTensor& tensor = held.held()[h];
-    const shard::TensorSpec& spec = state.tensors[tensor.tensor];
-    SourceOrTarget shard;
-    shard.section = state.sections[tensor.tensor];
-    shard.name = spec.name;
-    shard.dtype = spec.dtype;
-    shard.shape = spec.shape;
-    shard.boxes = tensor.boxes;
-    shard.data = held.memory_of(h).data();
-    shards.push_back(std::move(shard));
-  }
-  return shards;
-}
 
 /// What save and load say alike of themselves.
 void describe(const Report& report, Operation& operation);

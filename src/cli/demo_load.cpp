@@ -1,12 +1,10 @@
 // The loading half of the demonstration: every byte of every box against the function that made it.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
-
-#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "bench/demo_verdict.hpp"
+#include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/phases.hpp"
 #include "cli/arguments.hpp"
@@ -24,12 +22,7 @@
 namespace cairn::cli {
 namespace {
 
-// What all ranks together compared.
-struct Verdict {
-  std::uint64_t tensors = 0;
-  std::uint64_t bytes = 0;
-  std::optional<HeldState::Difference> first;
-};
+using bench::Verdict;
 
 DemoState state_to_load(Context& context, const DemoOptions& options, const Checkpointer::LoadedExtras& extras) {
   if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
@@ -47,69 +40,6 @@ void check_blobs(const Checkpointer::LoadedExtras& extras) {
     throw Error(ErrorKind::kIntegrity,
                 fmt::format("blob of saving rank {} of {} is not what the demonstration saved", rank, saved));
   }
-}
-
-std::vector<Target> targets_of(const DemoState& state, HeldState& held) {
-  std::vector<Target> targets;
-  for (std::size_t h = 0; h < held.held().size(); ++h) {
-    const shard::HeldTensor& tensor = held.held()[h];
-    const shard::TensorSpec& spec = state.tensors[tensor.tensor];
-    Target target;
-    target.section = state.sections[tensor.tensor];
-    target.name = spec.name;
-    target.dtype = spec.dtype;
-    target.shape = spec.shape;
-    target.boxes = tensor.boxes;
-    target.data = held.memory_of(h).data();
-    targets.push_back(std::move(target));
-  }
-  return targets;
-}
-
-// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory is not
-// part of a load.
-void overwrite(HeldState& held) {
-  for (std::size_t h = 0; h < held.held().size(); ++h) {
-    const std::span<std::byte> memory = held.memory_of(h);
-    std::memset(memory.data(), 0xa5, memory.size());
-  }
-}
-
-Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mine, std::size_t tensors) {
-  std::vector<std::uint64_t> seen(tensors, 0);
-  for (const std::uint32_t tensor : mine.tensors) seen[tensor] = 1;
-  communicator.all_reduce(seen, comm::ReduceOp::kOr);
-  Verdict out;
-  out.tensors = static_cast<std::uint64_t>(std::count(seen.begin(), seen.end(), 1U));
-  out.bytes = communicator.sum(mine.bytes);
-  base::ByteWriter writer;
-  if (mine.first) {
-    writer.u64(mine.first->tensor);
-    writer.u64(mine.first->element);
-  }
-  for (const base::Bytes& bytes : communicator.all_gather(writer.bytes())) {
-    if (bytes.empty()) continue;
-    base::ByteReader reader(bytes);
-    const std::uint64_t tensor = reader.u64();
-    const HeldState::Difference found{static_cast<std::uint32_t>(tensor), reader.u64()};
-    const auto key = [](const HeldState::Difference& d) { return std::pair(d.tensor, d.element); };
-    if (!out.first || key(found) < key(*out.first)) out.first = found;
-  }
-  return out;
-}
-
-// A comparison that compared less than the whole state proves nothing.
-void check_completeness(const Verdict& verdict, const DemoState& state) {
-  if (verdict.tensors == state.tensors.size() && verdict.bytes >= state.bytes) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
-                          "state on no rank",
-                          verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
-}
-
-std::string describe(const HeldState::Difference& first, const DemoState& state) {
-  return fmt::format("section {}, tensor '{}', element {}: not the value that was saved", state.sections[first.tensor],
-                     base::printable(state.tensors[first.tensor].name), first.element);
 }
 
 void print_document(Output& output, const Report& report, const Verdict& verdict, const DemoState& state) {
@@ -173,12 +103,12 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   std::optional<HeldState> held;
   comm::agree(context.communicator, "reserve memory", [&] {
     held.emplace(state, map, context.communicator.rank());
-    overwrite(*held);
+    held->overwrite();
   });
   Report report;
   {
     const ProgressLine progress(context.output);
-    report = checkpointer.load(step, targets_of(state, *held));
+    report = checkpointer.load(step, bench::shards_of<Target>(state, *held));
   }
   checkpoint::PhaseClock clock;
   clock.begin("compare");

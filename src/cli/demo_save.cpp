@@ -1,9 +1,9 @@
 // The saving half of the demonstration.
 #include <fmt/format.h>
 
-#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/phases.hpp"
 #include "cli/arguments.hpp"
@@ -22,23 +22,6 @@ namespace cairn::cli {
 namespace {
 
 constexpr const char* kDefaultModel = "smollm2-135m";
-
-std::vector<Source> sources_of(const DemoState& state, HeldState& held) {
-  std::vector<Source> sources;
-  for (std::size_t h = 0; h < held.held().size(); ++h) {
-    const shard::HeldTensor& tensor = held.held()[h];
-    const shard::TensorSpec& spec = state.tensors[tensor.tensor];
-    Source source;
-    source.section = state.sections[tensor.tensor];
-    source.name = spec.name;
-    source.dtype = spec.dtype;
-    source.shape = spec.shape;
-    source.boxes = tensor.boxes;
-    source.data = held.memory_of(h).data();
-    sources.push_back(std::move(source));
-  }
-  return sources;
-}
 
 Extras extras_of(const Context& context, const DemoOptions& options, const DemoState& state,
                  const std::string& layout) {
@@ -93,7 +76,7 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   });
   std::vector<Phase> phases = clock.reduce(context.communicator);
   const Extras extras = extras_of(context, options, state, layout);
-  Report report = save(context, options, sources_of(state, *held), extras);
+  Report report = save(context, options, bench::shards_of<Source>(state, *held), extras);
   phases.insert(phases.end(), report.phases.begin(), report.phases.end());
   report.phases = std::move(phases);
   if (options.json) {

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/units.hpp"
+#include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/claim_steps.hpp"
 #include "checkpoint/layout_steps.hpp"
@@ -35,15 +36,8 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
   std::vector<Source> sources;
   sources.reserve(held.size());
   for (const shard::HeldTensor& tensor : held) {
-    const shard::TensorSpec& spec = input.state.tensors[tensor.tensor];
-    Source source;
-    source.section = input.state.sections[tensor.tensor];
-    source.name = spec.name;
-    source.dtype = spec.dtype;
-    source.shape = spec.shape;
-    source.boxes = tensor.boxes;
-    source.data = &nowhere;
-    sources.push_back(std::move(source));
+    sources.push_back(bench::shard_of<Source>(input.state, tensor));
+    sources.back().data = &nowhere;
   }
   return sources;
 }

@@ -1,0 +1,36 @@
+// A rank's part of the made-up state as the library takes it.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "bench/demo_state.hpp"
+#include "cairn/checkpoint.hpp"
+
+namespace cairn::bench {
+
+/// A source or target of a tensor of which a rank holds something, without memory.
+template <class SourceOrTarget>
+SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
+  const shard::TensorSpec& spec = state.tensors[held.tensor];
+  SourceOrTarget shard;
+  shard.section = state.sections[held.tensor];
+  shard.name = spec.name;
+  shard.dtype = spec.dtype;
+  shard.shape = spec.shape;
+  shard.boxes = held.boxes;
+  return shard;
+}
+
+/// Sources or targets of what a rank holds; the memory is that of `held`.
+template <class SourceOrTarget>
+std::vector<SourceOrTarget> shards_of(const DemoState& state, HeldState& held) {
+  std::vector<SourceOrTarget> shards;
+  for (std::size_t h = 0; h < held.held().size(); ++h) {
+    shards.push_back(shard_of<SourceOrTarget>(state, held.held()[h]));
+    shards.back().data = held.memory_of(h).data();
+  }
+  return shards;
+}
+
+}  // namespace cairn::bench
