@@ -13,6 +13,7 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "bench/raw_layout.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 
@@ -58,6 +59,20 @@ void drop_all_pages() {
   if (!out) {
     throw Error(ErrorKind::kUsage, fmt::format("{} cannot be written; --drop-caches needs root", kDropFile));
   }
+}
+
+void touch_free_memory(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(ErrorKind::kIo,
+                fmt::format("mmap of {} bytes failed: {}", bytes, std::generic_category().message(errno)));
+  }
+  ::madvise(memory, bytes,
+            MADV_NOHUGEPAGE);  // the pages that files get: the kernel hands small ones out from other lists
+  auto* const pages = static_cast<volatile std::byte*>(memory);
+  for (std::uint64_t at = 0; at < bytes; at += kRawPageBytes) pages[at] = std::byte{1};
+  ::munmap(memory, bytes);
 }
 
 double cached_share(std::span<const std::filesystem::path> files) {

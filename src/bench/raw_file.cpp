@@ -46,9 +46,10 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       pattern_(pattern),
       descriptor_(create(path, options.method)),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
-  const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
-  if (space > 0 && ::fallocate(descriptor_.get(), 0, 0, space) != 0 && errno != EOPNOTSUPP && errno != ENOSYS) {
+  const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
+  if (options.method != RawMethod::kMemory && space > 0 && ::fallocate(descriptor_.get(), 0, 0, space) != 0 &&
+      errno != EOPNOTSUPP && errno != ENOSYS) {
     fail("reserving space for", path, errno);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));

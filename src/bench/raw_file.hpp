@@ -42,7 +42,8 @@ class RawDescriptor {
 /// Rank-local. `pattern` must outlive the object and have the period of a request.
 class RawWriter {
  public:
-  /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it.
+  /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it. In memory
+  /// that would be half of the work of writing.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern);
   /// Writes every byte and ends with fsync. Throws Error(kIo).

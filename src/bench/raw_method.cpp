@@ -43,8 +43,7 @@ void try_method(RawMethod method, int descriptor) {
 
 RawMethod find_raw_method(const std::filesystem::path& directory) {
   // A file system in memory has nothing to go past, even where the kernel takes the flag.
-  const std::string type = os::file_system_of(directory).type;
-  if (type == "tmpfs" || type == "ramfs") return RawMethod::kBuffered;
+  if (os::file_system_of(directory).lives_in_memory()) return RawMethod::kMemory;
   const std::filesystem::path path = directory / fmt::format("raw-probe-{}", ::getpid());
   std::string last;
   for (const RawMethod method : {RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered}) {

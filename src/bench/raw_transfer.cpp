@@ -166,6 +166,7 @@ std::string_view name_of(RawMethod method) {
     case RawMethod::kUring: return "O_DIRECT, io_uring";
     case RawMethod::kThreads: return "O_DIRECT, threads";
     case RawMethod::kBuffered: return "page cache";
+    case RawMethod::kMemory: return "file system in memory";
   }
   return "unknown";
 }
@@ -177,7 +178,7 @@ std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots)
 }
 
 int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
-  const int direct = method == RawMethod::kBuffered ? 0 : O_DIRECT;
+  const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
   const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
   if (descriptor >= 0) return descriptor;
   throw Error(ErrorKind::kIo, fmt::format("opening '{}'{} failed: {}", base::printable(path.string()),

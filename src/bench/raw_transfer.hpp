@@ -14,12 +14,13 @@
 namespace cairn::bench {
 
 enum class RawMethod {
-  kUring,    ///< O_DIRECT through io_uring
-  kThreads,  ///< O_DIRECT by a thread per request in flight, where io_uring is refused
-  kBuffered  ///< pread and pwrite through the page cache, where O_DIRECT is refused
+  kUring,     ///< O_DIRECT through io_uring
+  kThreads,   ///< O_DIRECT by a thread per request in flight, where io_uring is refused
+  kBuffered,  ///< pread and pwrite through the page cache, where O_DIRECT is refused
+  kMemory     ///< the same on a file system in memory, where writing is allocating
 };
 
-/// "O_DIRECT, io_uring", "O_DIRECT, threads", "page cache".
+/// "O_DIRECT, io_uring", "O_DIRECT, threads", "page cache", "file system in memory".
 std::string_view name_of(RawMethod method);
 
 struct RawRequest {
@@ -50,7 +51,7 @@ std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots)
 /// Error(kIo) when not even the last works.
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
-/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered. The caller closes.
+/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory. The caller closes.
 int open_raw(const std::filesystem::path& path, int flags, RawMethod method);
 
 }  // namespace cairn::bench

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "bench/page_cache.hpp"
@@ -23,6 +24,12 @@ namespace internal {
 shard::ShardMap Bench::map_of(const Placement& placement) const {
   const DemoState& state = workload.state;
   return {shard::Layout::from_text(placement.layout), state.model, state.sections, state.tensors};
+}
+
+void prepare_memory(const Bench& bench, comm::Communicator& group, std::uint64_t bytes) {
+  if (bench.options.raw.method != RawMethod::kMemory) return;
+  comm::agree(group, "touch free memory",
+              [&] { touch_free_memory(base::ceil_div(bytes, static_cast<std::uint64_t>(group.size()))); });
 }
 
 void describe(const Report& report, Operation& operation) {

@@ -60,6 +60,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   if (!saver) {
     saver = std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), bench.options.checkpointer);
   }
+  prepare_memory(bench, group, state.bytes);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
   sample.seconds = rate.seconds;
@@ -70,22 +71,27 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   if (bench.options.reuse_plan) bench.saver = std::move(saver);
 }
 
+// Collective over the world.
+Rate raw_write(Bench& bench) {
+  const std::uint64_t bytes = bench.workload.state.bytes;
+  bench.raw.prepare(bytes, bench.options.save.ranks);
+  Rate rate;
+  bench.groups.run(bench.options.save.ranks, [&](auto& group) {
+    prepare_memory(bench, group, bytes);
+    rate = bench.raw.write(group);
+  });
+  return rate;
+}
+
 }  // namespace
 
 void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation) {
   const RunOptions& options = bench.options;
-  const std::uint64_t bytes = bench.workload.state.bytes;
   const auto directory = checkpoint::checkpoint_directory(bench.root(), step);
   Sample sample;
-  if (counted == Counted::kYes) {
-    bench.raw.prepare(bytes, options.save.ranks);
-    bench.groups.run(options.save.ranks, [&](auto& group) { sample.ceiling_before = bench.raw.write(group); });
-  }
+  if (counted == Counted::kYes) sample.ceiling_before = raw_write(bench);
   bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
-  if (counted == Counted::kYes) {
-    bench.raw.prepare(bytes, options.save.ranks);
-    bench.groups.run(options.save.ranks, [&](auto& group) { sample.ceiling_after = bench.raw.write(group); });
-  }
+  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench);
   bench.groups.run(options.save.ranks, [&](auto& group) {
     comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
     if (options.loads.empty()) verify(group, directory, operation);

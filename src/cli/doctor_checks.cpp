@@ -38,7 +38,7 @@ std::filesystem::path nearest_existing(std::filesystem::path path) {
 
 Check type_check(const os::FileSystemInfo& info, const std::string& where) {
   Check check{"file system", Level::kGood, fmt::format("{} at '{}'", info.type, where), ""};
-  if (info.type == "tmpfs" || info.type == "ramfs") {
+  if (info.lives_in_memory()) {
     check.level = Level::kWarning;
     check.finding += ": memory, gone after a reboot or a job";
     check.remedy = "save to storage that outlives the node";

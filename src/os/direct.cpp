@@ -30,11 +30,6 @@ std::uint64_t stated_alignment(int descriptor) {
   return kUsualAlignment;
 }
 
-bool lives_in_memory(const std::filesystem::path& path) {
-  const std::string type = file_system_of(path).type;
-  return type == "tmpfs" || type == "ramfs";
-}
-
 }  // namespace
 
 DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
@@ -47,7 +42,7 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
     refused(internal::error_text(fault));
     return result;
   }
-  if (lives_in_memory(path)) {
+  if (file_system_of(path).lives_in_memory()) {
     refused("it lives in memory");
     return result;
   }

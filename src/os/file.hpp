@@ -88,6 +88,9 @@ struct FileSystemInfo {
   std::string type;
   std::uint64_t free_bytes = 0;
   std::uint64_t block_bytes = 0;
+
+  /// Files are memory: there is no storage behind the page cache.
+  [[nodiscard]] bool lives_in_memory() const { return type == "tmpfs" || type == "ramfs"; }
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
 

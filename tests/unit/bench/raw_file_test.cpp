@@ -21,7 +21,9 @@ class RawFile : public testing::TestWithParam<RawMethod> {
   void SetUp() override {
     // A method that the file system of the tests refuses cannot be tested there; the page cache works anywhere.
     const RawMethod best = find_raw_method(folder_.path());
-    if (best == RawMethod::kBuffered && GetParam() != best) GTEST_SKIP() << "no O_DIRECT at " << folder_.path();
+    const bool is_direct = GetParam() == RawMethod::kUring || GetParam() == RawMethod::kThreads;
+    if (is_direct && (best == RawMethod::kBuffered || best == RawMethod::kMemory))
+      GTEST_SKIP() << "no O_DIRECT at " << folder_.path();
     if (best == RawMethod::kThreads && GetParam() == RawMethod::kUring) GTEST_SKIP() << "no io_uring here";
     options_ = {GetParam(), kRequestBytes, 3};
   }
@@ -97,10 +99,18 @@ TEST_P(RawFile, WhatIsReadMayBeDamagedOnPurpose) {
 }
 
 std::string method_name(const testing::TestParamInfo<RawMethod>& info) {
-  return info.param == RawMethod::kUring ? "Uring" : info.param == RawMethod::kThreads ? "Threads" : "Buffered";
+  switch (info.param) {
+    case RawMethod::kUring: return "Uring";
+    case RawMethod::kThreads: return "Threads";
+    case RawMethod::kBuffered: return "Buffered";
+    case RawMethod::kMemory: return "Memory";
+  }
+  return "";
 }
 INSTANTIATE_TEST_SUITE_P(Methods, RawFile,
-                         testing::Values(RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered), method_name);
+                         testing::Values(RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered,
+                                         RawMethod::kMemory),
+                         method_name);
 
 TEST(RawMethod, LeavesNothingBehind) {
   const test::TempDir folder;
