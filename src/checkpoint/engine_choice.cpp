@@ -34,9 +34,12 @@ std::filesystem::path nearest_existing(std::filesystem::path path) {
 EngineChoice choose_by_facts(const StorageFacts& facts) {
   const std::string& type = facts.file_system;
   const std::string where = fmt::format("{} on {} {}", type, facts.nodes, facts.nodes == 1 ? "node" : "nodes");
-  if (type == "tmpfs" || type == "ramfs") {
+  if (os::FileSystemInfo{type}.lives_in_memory()) {
     return {"posix",
-            fmt::format("{} lives in memory: plain writes are one copy, and there is no cache to go past", type)};
+            fmt::format("{} lives in memory: plain writes are one copy, and there is no cache to go past; one writer "
+                        "per file, because the kernel locks a file while it copies",
+                        type),
+            0, true};
   }
   if (type == "lustre" || type == "gpfs" || type == "beegfs") {
     if (facts.has_mpi && facts.unsafe_mpi_io_component.empty()) {
@@ -84,10 +87,11 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
 }
 
 plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
-                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
-                             const EngineChoice& choice) {
+                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
+                             Access access) {
   plan::Deal deal;
   deal.group_of_file = std::move(group_of_file);
+  deal.one_worker_per_file = access == Access::kWrite && choice.one_writer_per_file;
   if (choice.aggregators_per_node == 0) return {std::move(ranges), communicator.size(), grain_bytes, std::move(deal)};
   const auto node = communicator.node();
   const auto place = static_cast<std::uint64_t>(node->rank());

@@ -16,6 +16,7 @@ struct EngineChoice {
   std::string reason;  ///< "asked for", or the facts that decided
   /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
   std::uint64_t aggregators_per_node = 0;
+  bool one_writer_per_file = false;
 };
 
 /// Where files will be, or are.
@@ -39,11 +40,13 @@ struct EngineWish {
 /// as it is; make_engine throws Error(kUsage) for one that does not exist.
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish, const std::filesystem::path& path);
 
+enum class Access { kRead, kWrite };
+
 /// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says which
-/// (plan::Deal).
+/// (plan::Deal). For writing, whole files where the choice says so.
 plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
-                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes,
-                             const EngineChoice& choice);
+                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
+                             Access access);
 
 /// How a budget of extra memory is spent: windows of whole blocks, and buffers of the exchange.
 struct MemorySplit {

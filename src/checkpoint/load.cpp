@@ -152,8 +152,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
     }
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
-  const plan::ExtentMap extents =
-      deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(), grain, engine_);
+  const plan::ExtentMap extents = deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(),
+                                               grain, engine_, Access::kRead);
   if (extents.total_bytes() == 0) return clock_.stop();
 
   std::vector<plan::Transfer> transfers;

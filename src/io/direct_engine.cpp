@@ -22,18 +22,38 @@ bool is_aligned(const std::byte* address, std::uint64_t alignment) {
 
 }  // namespace
 
-DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options)
+DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
     : PosixEngine(communicator, options),
+      way_(way),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)) {}
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_write(std::move(files), extents);
-  open_direct(os::OpenMode::kWrite);
+  open_in_memory();
+  if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
 }
 
 void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_read(std::move(files), extents);
-  open_direct(os::OpenMode::kRead);
+  in_memory_.assign(my_files().size(), false);
+  if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
+}
+
+/// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
+/// io_uring it is done at once.
+void DirectEngine::open_in_memory() {
+  comm::agree(communicator(), "open data files", [&] {
+    in_memory_.assign(my_files().size(), false);
+    for (std::size_t place = 0; place < in_memory_.size(); ++place) {
+      in_memory_[place] = os::file_system_of(files()[my_files()[place]].path).lives_in_memory();
+      if (!in_memory_[place] || queue_) continue;
+      try {
+        queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
+      } catch (const Error&) {
+        return;
+      }
+    }
+  });
 }
 
 void DirectEngine::open_direct(os::OpenMode mode) {
@@ -75,7 +95,10 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
       plain.read_at(data, offset);
     }
   };
-  os::DirectFile* direct = queue_ && direct_[place].file.is_open() ? &direct_[place] : nullptr;
+  if constexpr (std::is_same_v<Op, WriteOp>) {
+    if (queue_ && in_memory_[place]) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
+  }
+  os::DirectFile* direct = queue_ && !direct_.empty() && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
   const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
   const std::uint64_t end =

@@ -23,9 +23,12 @@ namespace cairn::io {
 
 class DirectEngine final : public PosixEngine {
  public:
-  DirectEngine(comm::Communicator& communicator, const EngineOptions& options);
+  /// kPageCache is the engine "posix": nothing is direct, and only writes to file systems in memory are queued.
+  enum class Way { kDirect, kPageCache };
 
-  [[nodiscard]] std::string_view name() const override { return "direct"; }
+  DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way);
+
+  [[nodiscard]] std::string_view name() const override { return way_ == Way::kDirect ? "direct" : "posix"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void write_round(std::span<const WriteOp> ops) override;
@@ -46,13 +49,16 @@ class DirectEngine final : public PosixEngine {
   };
   void wait(Round& round);
   void open_direct(os::OpenMode mode);
+  void open_in_memory();
   template <class Op>
   void begin_round(std::span<const Op> ops);
   template <class Op>
   void move(const Op& op, std::uint64_t round);
 
+  Way way_;
   std::uint64_t request_bytes_;
   std::vector<os::DirectFile> direct_;  ///< by place
+  std::vector<bool> in_memory_;         ///< by place, when writing
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::deque<Round> rounds_;            ///< begun and not finished, oldest first
   std::uint64_t rounds_begun_ = 0;

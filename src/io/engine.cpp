@@ -13,8 +13,8 @@ namespace cairn::io {
 
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
-  if (name == "direct") return std::make_unique<DirectEngine>(communicator, options);
-  if (name == "posix") return std::make_unique<PosixEngine>(communicator, options);
+  if (name == "direct") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kDirect);
+  if (name == "posix") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kPageCache);
   if (name == "hdf5") return std::make_unique<Hdf5Engine>(communicator, options);
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
   throw Error(ErrorKind::kUsage,

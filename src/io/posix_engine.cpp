@@ -44,6 +44,22 @@ std::size_t PosixEngine::place_of(std::uint32_t file) const {
   return static_cast<std::size_t>(at - mine_.begin());
 }
 
+/// Where reserving is not supported, the writes tell that there is no space. In memory it would be half of the work of
+/// writing, done by one rank while the others wait: there the free space is compared.
+void PosixEngine::reserve(os::File& created, const EngineFile& file) const {
+  const os::FileSystemInfo storage = os::file_system_of(file.path);
+  if (!storage.lives_in_memory()) {
+    created.reserve(file.size_bytes);
+    return;
+  }
+  std::uint64_t needed = 0;
+  for (const EngineFile& each : files_) needed = base::add(needed, each.size_bytes, "bytes of all files");
+  if (needed <= storage.free_bytes) return;
+  throw Error(ErrorKind::kIo, "cannot write '" + base::printable(file.path.string()) +
+                                  "': No space left on device: " + base::format_size(needed) +
+                                  " are to be written, and " + base::format_size(storage.free_bytes) + " are free");
+}
+
 void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   comm::agree(communicator_, "create data files", [&] {
@@ -51,7 +67,7 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
       const EngineFile& file = files_[number];
       os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
-      if (reserve_space_) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
+      if (reserve_space_) reserve(created, file);
       const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
       if (!is_mine) created.sync();  // nobody will write and sync it
       created.close();

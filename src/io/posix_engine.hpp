@@ -38,6 +38,7 @@ class PosixEngine : public Engine {
 
  private:
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void reserve(os::File& created, const EngineFile& file) const;
 
   comm::Communicator& communicator_;
   bool reserve_space_;

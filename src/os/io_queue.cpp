@@ -129,6 +129,8 @@ void IoQueue::State::start(const Request& request) {
   } else {
     io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
   }
+  // Without O_DIRECT the submission would copy, and return when all is done.
+  if (request.target.direct == request.target.plain) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
   io_uring_sqe_set_data64(entry, slot);
   ++in_flight;
 }

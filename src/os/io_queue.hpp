@@ -24,7 +24,8 @@ class IoQueue {
   IoQueue& operator=(const IoQueue&) = delete;
 
   /// Where a request goes: `direct` is used first; what is left of a short transfer at a place that `direct` cannot
-  /// address goes through `plain`. May be the same descriptor. Both, and the data, must live until the group is finished.
+  /// address goes through `plain`. May be the same descriptor, without O_DIRECT: then a thread of the kernel copies. Both,
+  /// and the data, must live until the group is finished.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;

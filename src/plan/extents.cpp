@@ -12,32 +12,7 @@
 namespace cairn::plan {
 namespace {
 
-/// Worker w has the cells from w * cells / workers on: shares differ by one cell at most, and the larger ones are spread
-/// over the workers, so that they do not add up over the groups. Fewer cells than workers go to consecutive workers, from
-/// where the cells of the groups before would lead on, so that small groups do not all meet at the first.
-class Shares {
- public:
-  Shares(std::uint64_t cells, std::uint64_t cells_before, int workers) : cells_(cells) {
-    const auto all = static_cast<std::uint64_t>(workers);
-    const std::uint64_t used = std::min(cells, all);
-    workers_ = static_cast<unsigned>(used);
-    skipped_ = static_cast<int>(std::min(cells_before % all, all - used));
-  }
-  [[nodiscard]] std::uint64_t first_cell(int worker) const {
-    if (worker <= skipped_) return 0;
-    const auto w = static_cast<unsigned>(worker - skipped_);
-    return w >= workers_ ? cells_ : static_cast<std::uint64_t>(static_cast<Wide>(w) * cells_ / workers_);
-  }
-  [[nodiscard]] int worker_of(std::uint64_t cell) const {
-    return skipped_ + static_cast<int>(((static_cast<Wide>(cell) + 1) * workers_ - 1) / cells_);
-  }
-
- private:
-  __extension__ using Wide = unsigned __int128;
-  std::uint64_t cells_;
-  unsigned workers_ = 0;
-  int skipped_ = 0;
-};
+__extension__ using Wide = unsigned __int128;
 
 std::uint64_t first_cell_of(const FileRange& range, std::uint64_t grain) { return range.begin / grain; }
 
@@ -77,6 +52,26 @@ void check_ranges(const std::vector<FileRange>& ranges, std::uint64_t grain) {
 
 }  // namespace
 
+/// Worker w of n has the cells from w * cells / n on: shares differ by one cell at most, and the larger ones are spread
+/// over the workers, so that they do not add up over the groups.
+class ExtentMap::Shares {
+ public:
+  explicit Shares(const Group& group) : cells_(group.cells), workers_(group.workers), first_(group.first_worker) {}
+  [[nodiscard]] std::uint64_t first_cell(int worker) const {
+    if (worker <= first_) return 0;
+    const auto w = static_cast<unsigned>(worker - first_);
+    return w >= workers_ ? cells_ : static_cast<std::uint64_t>(static_cast<Wide>(w) * cells_ / workers_);
+  }
+  [[nodiscard]] int worker_of(std::uint64_t cell) const {
+    return first_ + static_cast<int>(((static_cast<Wide>(cell) + 1) * workers_ - 1) / cells_);
+  }
+
+ private:
+  std::uint64_t cells_;
+  unsigned workers_;
+  int first_;
+};
+
 ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes, Deal deal)
     : workers_(workers), grain_bytes_(grain_bytes), deal_(std::move(deal)), ranges_(std::move(ranges)) {
   if (workers_ < 1 || grain_bytes_ == 0) {
@@ -93,18 +88,36 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t g
   check_ranges(ranges_, grain_bytes_);
   range_start_.reserve(ranges_.size());
   const auto group_of = [&](const FileRange& range) {
+    if (deal_.one_worker_per_file) return range.file;
     return deal_.group_of_file.empty() ? 0 : deal_.group_of_file.at(range.file);
   };
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
-    if (i == 0 || group_of(ranges_[i]) != group_of(ranges_[i - 1])) {
-      const std::uint64_t before = groups_.empty() ? 0 : groups_.back().cells_before + groups_.back().cells;
-      groups_.push_back({0, 0, before});
-    }
+    if (i == 0 || group_of(ranges_[i]) != group_of(ranges_[i - 1])) groups_.emplace_back();
     Group& group = groups_.back();
     range_start_.push_back(group.cells);
     group.end_range = i + 1;
     group.cells = base::add(group.cells, cells_of(ranges_[i], grain_bytes_), "extent map cells");
     total_bytes_ = base::add(total_bytes_, ranges_[i].end - ranges_[i].begin, "extent map bytes");
+  }
+  deal_groups();
+}
+
+/// Fewer cells than workers go to consecutive workers, from where the cells of the groups before would lead on, so that
+/// small groups do not all meet at the first.
+void ExtentMap::deal_groups() {
+  std::uint64_t all_cells = 0;
+  for (const Group& group : groups_) all_cells = base::add(all_cells, group.cells, "extent map cells");
+  const auto all = static_cast<std::uint64_t>(workers_);
+  std::uint64_t before = 0;
+  for (Group& group : groups_) {
+    if (deal_.one_worker_per_file) {
+      group.workers = 1;
+      group.first_worker = static_cast<int>(static_cast<Wide>(before + group.cells / 2) * all / all_cells);
+    } else {
+      group.workers = static_cast<unsigned>(std::min(group.cells, all));
+      group.first_worker = static_cast<int>(std::min(before % all, all - group.workers));
+    }
+    before += group.cells;
   }
 }
 
@@ -127,7 +140,7 @@ std::vector<Extent> ExtentMap::of(int rank) const {
   if (worker < 0 || worker >= workers_) return out;
   std::size_t first_range = 0;
   for (const Group& group : groups_) {
-    const Shares shares(group.cells, group.cells_before, workers_);
+    const Shares shares(group);
     const std::uint64_t begin = shares.first_cell(worker);
     const std::uint64_t end = shares.first_cell(worker + 1);
     const auto starts = range_start_.begin();
@@ -155,7 +168,7 @@ std::vector<Extent> ExtentMap::covering(std::uint32_t file, std::uint64_t begin,
   for (; range != ranges_.end() && range->file == file && range->begin < end; ++range) {
     const auto number = static_cast<std::size_t>(range - ranges_.begin());
     const Group& group = group_of_range(number);
-    const Shares shares(group.cells, group.cells_before, workers_);
+    const Shares shares(group);
     const std::uint64_t low = std::max(begin, range->begin);
     const std::uint64_t high = std::min(end, range->end);
     const std::uint64_t start = range_start_[number];
@@ -182,7 +195,7 @@ ExtentMap::WorkerRange ExtentMap::workers_of_file(std::uint32_t file) const {
   const auto first_number = static_cast<std::size_t>(first - ranges_.begin());
   const auto end = static_cast<std::size_t>(last - ranges_.begin());
   const Group& group = group_of_range(first_number);
-  const Shares shares(group.cells, group.cells_before, workers_);
+  const Shares shares(group);
   const std::uint64_t last_cell = (end == group.end_range ? group.cells : range_start_[end]) - 1;
   return {rank_of(shares.worker_of(range_start_[first_number])), rank_of(shares.worker_of(last_cell))};
 }

@@ -39,6 +39,9 @@ struct Deal {
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
   /// layers of that stage in every section, and most bytes stay on their node.
   std::vector<std::uint32_t> group_of_file;
+  /// Each file goes to one worker, who gets the files whose middle lies in its equal share of all bytes; groups do not
+  /// count. For file systems that let only one writer at a time into a file.
+  bool one_worker_per_file = false;
 };
 
 class ExtentMap {
@@ -70,8 +73,11 @@ class ExtentMap {
   struct Group {
     std::size_t end_range = 0;  ///< one past its last range
     std::uint64_t cells = 0;
-    std::uint64_t cells_before = 0;  ///< of the groups before it
+    unsigned workers = 0;  ///< that have some of it
+    int first_worker = 0;
   };
+  class Shares;
+  void deal_groups();
   [[nodiscard]] int rank_of(int worker) const;
   [[nodiscard]] const Group& group_of_range(std::size_t range) const;
 

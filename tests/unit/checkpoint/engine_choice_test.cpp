@@ -56,7 +56,7 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
       [&](comm::Communicator& communicator) {
         for (const auto& [per_node, expected] : cases) {
           const EngineChoice choice{"direct", "", per_node};
-          const plan::ExtentMap extents = deal_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice);
+          const plan::ExtentMap extents = deal_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice, Access::kWrite);
           std::vector<int> owners;
           for (int rank = 0; rank < 12; ++rank) {
             if (!extents.of(rank).empty()) owners.push_back(rank);
@@ -65,6 +65,21 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
         }
       },
       4);
+}
+
+TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
+  const EngineChoice choice = choose_by_facts({"tmpfs", 1, true, ""});
+  EXPECT_THAT(choice.reason, HasSubstr("one writer per file"));
+  comm::run_simulated(4, [&](comm::Communicator& communicator) {
+    const auto extents_for = [&](Access access) {
+      return deal_extents(communicator, {0, 1}, {{0, 0, 400}, {1, 0, 100}}, 10, choice, access);
+    };
+    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(0).first, 1);
+    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(0).last, 1);
+    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(1).first, 3);
+    EXPECT_EQ(extents_for(Access::kRead).workers_of_file(0).last, 3);
+  });
+  EXPECT_FALSE(choose_by_facts({"ext4", 1, true, ""}).one_writer_per_file);
 }
 
 TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {

@@ -81,6 +81,7 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const
   }
   EXPECT_EQ(total, map.total_bytes());
   for (const auto& [group, by_rank] : cells) {
+    if (deal.one_worker_per_file) break;
     std::uint64_t least = UINT64_MAX;
     std::uint64_t most = 0;
     for (int worker = 0; worker < map.workers(); ++worker) {
@@ -106,7 +107,20 @@ Deal random_deal(Seeded& random, std::size_t files, int workers) {
       deal.group_of_file.push_back(group += random.one_in(2) ? 1 : 0);
     }
   }
+  deal.one_worker_per_file = random.one_in(3);
   return deal;
+}
+
+// In the order of the files, so that their shares are as equal as whole files allow.
+void check_one_worker_per_file(const ExtentMap& map) {
+  std::map<std::uint32_t, std::set<int>> ranks;
+  for (const Extent& e : all_extents(map)) ranks[e.file].insert(e.rank);
+  int last = 0;
+  for (const auto& [file, of_file] : ranks) {
+    EXPECT_EQ(of_file.size(), 1U) << "file " << file;
+    EXPECT_GE(*of_file.begin(), last);
+    last = *of_file.begin();
+  }
 }
 
 void check_covering(Seeded& random, const ExtentMap& map, std::span<const std::uint64_t> sizes) {
@@ -170,6 +184,7 @@ TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
     check_map(map, ranges, deal);
     for (int i = 0; i < 5; ++i) check_covering(random, map, sizes);
     check_windows(random, map);
+    if (deal.one_worker_per_file) check_one_worker_per_file(map);
     if (HasFailure()) FAIL() << "round " << round << " grain " << grain << " workers " << workers;
   }
 }
@@ -205,6 +220,17 @@ TEST(ExtentMap, SmallGroupsDoNotMeetAtOneWorker) {
   EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 10, 20, 1}, {2, 10, 20, 1}}));
   EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 20, 30, 2}, {3, 0, 10, 2}}));
   EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 10, 3}}));
+}
+
+TEST(ExtentMap, GivesWholeFilesToOneWorkerEach) {
+  const std::uint64_t sizes[] = {100, 20, 40, 40, 100, 100};
+  Deal deal{{2, 3, 5, 8}, {0, 0, 0, 1, 1, 1}, true};
+  const ExtentMap map(whole_files(sizes), 4, 10, deal);
+  EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 0, 100, 2}}));
+  EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 20, 3}, {2, 0, 40, 3}, {3, 0, 40, 3}}));
+  EXPECT_EQ(map.of(5), (std::vector<Extent>{{4, 0, 100, 5}}));
+  EXPECT_EQ(map.of(8), (std::vector<Extent>{{5, 0, 100, 8}}));
+  EXPECT_EQ(map.covering(4, 95, 100), (std::vector<Extent>{{4, 95, 100, 5}}));
 }
 
 TEST(ExtentMap, MoreWorkersThanCells) {
