@@ -135,6 +135,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
                                                            plan::whole_files(file_sizes(layout.stored)),
                                                            options.write.block_bytes, choice, Access::kWrite));
+  budget = budget.fitted_to(*extents);
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));

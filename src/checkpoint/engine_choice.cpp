@@ -111,6 +111,14 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
   return {std::move(ranges), workers, grain_bytes, std::move(deal)};
 }
 
+MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
+  constexpr std::uint64_t kWindowsOfAShare = 64;
+  const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.workers());
+  const std::uint64_t enough =
+      base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.grain_bytes());
+  return {std::min(window_bytes, enough), exchange_bytes};
+}
+
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
   constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
   if (memory_budget_bytes / (kWindows + 1) < block_bytes) {

@@ -52,6 +52,10 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
+
+  /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs more
+  /// than a copy, which should stay small beside the whole.
+  [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
 /// Throws Error(kUsage) when the budget cannot hold a block for each window and one for buffers (5 x block_bytes).
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes);

@@ -155,6 +155,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const plan::ExtentMap extents = deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(),
                                                grain, engine_, Access::kRead);
   if (extents.total_bytes() == 0) return clock_.stop();
+  budget = budget.fitted_to(extents);
 
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator_, "plan the load",

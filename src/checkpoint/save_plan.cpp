@@ -33,6 +33,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, files->section_of_files(),
                                                                  plan::whole_files(file_sizes(made->layout.stored)),
                                                                  options.block_bytes, how.choice, Access::kWrite));
+  budget = budget.fitted_to(*made->extents);
   const auto parts = exchange_claims(communicator, files->catalog(), {boxes, tensor_of_shard});
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {

@@ -61,6 +61,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   extents_ = std::make_unique<plan::ExtentMap>(deal_extents(communicator_, plan::section_groups(layout_.stored),
                                                             plan::whole_files(file_sizes(layout_.stored)),
                                                             options_.block_bytes, engine_, Access::kWrite));
+  budget_ = budget_.fitted_to(*extents_);
   comm::agree(communicator_, "plan the staging file", [&] {
     windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
     find_gaps();

@@ -134,6 +134,7 @@ PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
   figures.tensor_bytes = world.files().tensor_bytes();
   figures.files = world.layout().files.size();
   figures.file_bytes = world.extents().total_bytes();
+  figures.rounds = world.rounds();
   figures.header_bytes = figures.file_bytes - figures.tensor_bytes;
   figures.catalog_bytes = world.files().catalog().packed_bytes();
   for (const auto& file : world.layout().files) {
@@ -174,7 +175,6 @@ void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
   for (const RankCost& cost : costs) {
     kept.push_back(cost.kept_bytes);
     figures.sampled.push_back(cost.rank);
-    figures.rounds = std::max(figures.rounds, cost.rounds);
   }
   figures.kept_bytes = spread_of(std::move(kept));
   figures.slowest_rank = std::ranges::max_element(costs, {}, &RankCost::seconds)->rank;

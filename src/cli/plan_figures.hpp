@@ -68,7 +68,7 @@ struct PlanFigures {
   std::uint64_t file_bytes = 0;
   std::uint64_t header_bytes = 0;
   std::uint64_t blocks = 0;
-  std::uint64_t rounds = 0;         ///< of the exchange, of the sampled ranks
+  std::uint64_t rounds = 0;         ///< of the exchange
   std::uint64_t catalog_bytes = 0;  ///< packed
   std::vector<TrafficRow> traffic;
   double local_share = 0;      ///< of the tensor bytes: written by the rank that holds them

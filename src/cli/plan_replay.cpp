@@ -143,27 +143,19 @@ class Replay {
     });
   }
 
-  /// Windows of a rank, as its peers work them out.
-  [[nodiscard]] std::vector<plan::Window> windows_of(int rank) const {
-    const Options& options = world_.input().options;
-    const auto budget = checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes);
-    return plan::cut_windows(extents_->of(rank), budget.window_bytes, options.block_bytes);
-  }
-
   void plan_exchange() {
     const int ranks = world_.ranks();
     mail_ = messages_.records.deliver(rank_);
     measure("exchange", [&] {
-      const std::vector<plan::Window> windows = windows_of(rank_);
-      cost_.rounds = windows.size();
+      const Options& options = world_.input().options;
+      const std::vector<plan::Window> windows = windows_of(rank_, *extents_, options);
       const auto step_to = [&](const plan::Transfer& t) { return (t.extent_rank - rank_ + ranks) % ranks; };
       std::stable_sort(transfers_.begin(), transfers_.end(),
                        [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
-      // A schedule has at least one round more than any window's number; all ranks have about equally many windows.
-      memory_side_ = extent_side_ = io::Schedule(windows.size() + 2);
+      memory_side_ = extent_side_ = io::Schedule(world_.rounds());
       for (std::size_t first = 0; first < transfers_.size();) {
         const int peer = transfers_[first].extent_rank;
-        const io::WindowIndex theirs(windows_of(peer));
+        const io::WindowIndex theirs(windows_of(peer, *extents_, options));
         for (; first < transfers_.size() && transfers_[first].extent_rank == peer; ++first) {
           memory_side_.add(transfers_[first], layout_.stored, theirs, peer);
         }
@@ -193,8 +185,8 @@ class Replay {
 
   void check() const {
     const RankTraffic& expected = world_.traffic()[static_cast<std::size_t>(rank_)];
-    const std::uint64_t sent = bytes_of(memory_side_, cost_.rounds + 2);
-    const std::uint64_t received = bytes_of(extent_side_, cost_.rounds + 2);
+    const std::uint64_t sent = bytes_of(memory_side_, world_.rounds());
+    const std::uint64_t received = bytes_of(extent_side_, world_.rounds());
     if (transfers_count_ == expected.transfers && arriving_ == expected.arriving &&
         sent == expected.sent_bytes + expected.local_bytes &&
         received == expected.received_bytes + expected.local_bytes) {

@@ -25,7 +25,6 @@ struct RankCost {
   double seconds = 0;            ///< of all steps
   std::uint64_t peak_bytes = 0;  ///< the largest of all steps
   std::uint64_t kept_bytes = 0;  ///< what the plan takes when it is made, until the next save
-  std::uint64_t rounds = 0;      ///< of the exchange
 };
 
 /// Requires: the world keeps the rank's records. Throws Error(kInternal) when the rank's plan differs from the world's.

@@ -9,6 +9,7 @@
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/claim_steps.hpp"
+#include "checkpoint/engine_choice.hpp"
 #include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 
@@ -136,7 +137,13 @@ void PlanWorld::count_extents() {
       ++traffic.extents;
       traffic.extent_bytes += extent.end - extent.begin;
     }
+    rounds_ = std::max(rounds_, windows_of(rank, *extents_, input_.options).size());
   }
+}
+
+std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options) {
+  const auto budget = checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes).fitted_to(extents);
+  return plan::cut_windows(extents.of(rank), budget.window_bytes, options.block_bytes);
 }
 
 std::vector<plan::Transfer> PlanWorld::transfers_of(int rank) const {

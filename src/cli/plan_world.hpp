@@ -54,6 +54,8 @@ class PlanWorld {
   [[nodiscard]] const plan::HfLayout& files() const { return *files_; }
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
+  /// Of the exchange: the most windows that a rank has.
+  [[nodiscard]] std::size_t rounds() const { return rounds_; }
   [[nodiscard]] const std::vector<RankTraffic>& traffic() const { return traffic_; }
 
   /// What travels between the steps: to each rank its own, or the same to all.
@@ -98,7 +100,11 @@ class PlanWorld {
   std::unique_ptr<plan::ExtentMap> extents_;
   std::vector<std::uint32_t> number_of_tensor_;  ///< catalog number by tensor of the state
   std::vector<RankTraffic> traffic_;
+  std::size_t rounds_ = 0;
 };
+
+/// Windows of a rank, as its peers work them out.
+std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options);
 
 /// The bytes of all files dealt to all ranks, section by section, as a save does on a file system that wants no fewer
 /// writers.

@@ -96,5 +96,16 @@ TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {
   EXPECT_THROW(split_budget(20 * kMiB - 1, 4 * kMiB), Error);
 }
 
+TEST(SplitBudget, WindowsAreSmallBesideTheShareOfAWorker) {
+  constexpr std::uint64_t kMiB = 1ULL << 20;
+  const MemorySplit split = split_budget(256 * kMiB, 4 * kMiB);
+  const auto window_for = [&](std::uint64_t bytes) {
+    return split.fitted_to({{{0, 0, bytes}}, 2, 4 * kMiB}).window_bytes;
+  };
+  EXPECT_EQ(window_for(1), 4 * kMiB);
+  EXPECT_EQ(window_for(1000 * kMiB), 8 * kMiB);
+  EXPECT_EQ(window_for(1ULL << 40), split.window_bytes);
+}
+
 }  // namespace
 }  // namespace cairn::checkpoint
