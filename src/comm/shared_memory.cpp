@@ -43,16 +43,6 @@ std::uint64_t pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPa
               fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(errno)));
 }
 
-/// Maps without touching, and asks for huge pages, which this file gets where the system allows them to shared memory
-/// (transparent_hugepage/shmem_enabled): fewer pages to fault, and for O_DIRECT to pin.
-std::byte* reserve_addresses(int descriptor, std::uint64_t bytes) {
-  if (::ftruncate(descriptor, static_cast<off_t>(bytes)) != 0) fail("creation", bytes);
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) fail("mapping", bytes);
-  ::madvise(address, bytes, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(address);
-}
-
 std::byte* map(int descriptor, std::uint64_t bytes) {
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (address == MAP_FAILED) fail("mapping", bytes);
@@ -82,7 +72,11 @@ class SharedMemory::Segment {
   explicit Segment(std::uint64_t bytes)
       : bytes_(bytes), room_(pages(bytes) + kPageBytes), file_(::memfd_create("cairn", MFD_CLOEXEC)) {
     if (file_.get() < 0) fail("creation", room_);
-    data_ = reserve_addresses(file_.get(), room_);
+    if (::ftruncate(file_.get(), static_cast<off_t>(room_)) != 0) fail("creation", room_);
+    data_ = map(file_.get(), room_);
+    // Where the system allows huge pages to shared memory (transparent_hugepage/shmem_enabled) there are fewer pages to
+    // fault, and for O_DIRECT to pin.
+    ::madvise(data_, room_, MADV_HUGEPAGE);
     // Reserves the memory: too little of it is an error here, not a signal when it is touched.
     if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(room_)); error != 0) {
       ::munmap(data_, room_);

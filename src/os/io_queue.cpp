@@ -47,7 +47,6 @@ std::string describe(const Request& request) {
 
 struct IoQueue::State {
   io_uring ring{};
-  unsigned depth = 0;
   unsigned in_flight = 0;
   std::vector<Request> slots;  // requests with the kernel, by number
   std::vector<unsigned> free_slots;
@@ -57,7 +56,7 @@ struct IoQueue::State {
   void add(Request request);
   void hand_over();
   void start(const Request& request);
-  void collect(bool block);
+  void collect();
   void complete(const Request& request, std::int64_t result);
   void finish_plainly(const Request& request);
   void end(const Request& request, std::exception_ptr failure);
@@ -135,17 +134,16 @@ void IoQueue::State::start(const Request& request) {
   ++in_flight;
 }
 
-void IoQueue::State::collect(bool block) {
+/// Waits for at least one request, and completes all that have ended.
+void IoQueue::State::collect() {
   if (in_flight == 0) return;
   io_uring_cqe* entry = nullptr;
   int error = 0;
-  if (block) {
-    do {
-      error = io_uring_submit_and_wait(&ring, 1);
-    } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
-    if (error < 0) {
-      throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)));
-    }
+  do {
+    error = io_uring_submit_and_wait(&ring, 1);
+  } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
+  if (error < 0) {
+    throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)));
   }
   while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
     const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
@@ -212,7 +210,6 @@ IoQueue::IoQueue(unsigned depth) : state_(std::make_unique<State>()) {
     state_.reset();
     throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)));
   }
-  state_->depth = depth;
   state_->slots.resize(depth);
   for (unsigned slot = depth; slot-- > 0;) state_->free_slots.push_back(slot);
 }
@@ -222,7 +219,7 @@ IoQueue::~IoQueue() {
   state_->waiting.clear();
   try {
     while (state_->in_flight > 0) {
-      state_->collect(true);
+      state_->collect();
       state_->waiting.clear();
     }
   } catch (...) {  // the ring is broken: closing it ends its requests
@@ -243,16 +240,11 @@ void IoQueue::finish(std::uint64_t group) {
   if (found == state_->groups.end()) return;
   while (found->second.unfinished > 0) {
     state_->hand_over();
-    if (state_->in_flight > 0) state_->collect(true);
+    if (state_->in_flight > 0) state_->collect();
   }
   const std::exception_ptr failure = found->second.failure;
   state_->groups.erase(found);
   if (failure) std::rethrow_exception(failure);
-}
-
-void IoQueue::poll() {
-  state_->collect(false);
-  state_->hand_over();
 }
 
 }  // namespace cairn::os

@@ -39,9 +39,6 @@ class IoQueue {
   /// Blocks until all requests of the group are done; throws the Error of the one that failed first.
   void finish(std::uint64_t group);
 
-  /// Completes what has ended and hands waiting requests to the kernel, without blocking.
-  void poll();
-
  private:
   struct State;
   std::unique_ptr<State> state_;
