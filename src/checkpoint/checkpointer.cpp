@@ -9,6 +9,7 @@
 #include "checkpoint/describe.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
@@ -87,20 +88,8 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   comm::agree(communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   loader.load(wanted);
 
-  Report report;
-  report.directory = opened.directory;
-  report.engine = loader.engine().name;
-  report.engine_reason = loader.engine().reason;
-  report.files = opened.stored.files.size();
-  report.tensors = communicator.max(targets.size());
-  std::uint64_t bytes = 0;
-  for (const auto& box : wanted) bytes += box.memory.size();
-  report.bytes = communicator.sum(bytes);
-  report.phases = loader.clock().reduce(communicator);
-  report.warnings = opened.warnings;
-  double seconds[] = {whole.seconds()};
-  communicator.all_reduce(seconds, comm::ReduceOp::kMax);
-  report.seconds = seconds[0];
+  Report report = checkpoint::report_of_load(communicator, opened, loader.engine(), wanted, targets.size());
+  checkpoint::add_times(communicator, loader.clock(), whole, report);
   return report;
 }
 

@@ -8,8 +8,10 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
+#include "checkpoint/convert_source.hpp"
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage.hpp"
 #include "checkpoint/stage_reader.hpp"
@@ -26,15 +28,6 @@ namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
-plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
-  std::vector<plan::CatalogTensor> tensors;
-  for (const auto& tensor : stored.tensors)
-    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape});
-  return plan::make_catalog(std::move(tensors));
-}
 
 shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& notes) {
   const auto& carried = source.carried;
@@ -65,16 +58,6 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
   return held;
 }
 
-/// The largest number of windows of any worker, known to all without a message.
-std::uint64_t round_count(const plan::ExtentMap& extents, std::uint64_t window_bytes) {
-  std::uint64_t rounds = 0;
-  for (int rank = 0; rank < extents.ranks(); ++rank) {
-    const auto windows = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
-    rounds = std::max<std::uint64_t>(rounds, windows.size());
-  }
-  return rounds;
-}
-
 CommitContent content_of(const OpenCheckpoint& source, const plan::FileLayout& layout, const ConvertOptions& options) {
   CommitContent content = make_content(layout);
   if (source.manifest) {
@@ -92,11 +75,7 @@ CommitContent content_of(const OpenCheckpoint& source, const plan::FileLayout& l
 }
 
 void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layout, CommitContent& content) {
-  for (const std::string& name : source.carried) {
-    const std::string text = read_carried(source, name, kMaxCarriedBytes);
-    const auto bytes = base::as_bytes(text);
-    content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
-  }
+  content.carried = carried_files(source);
   for (const auto& [name, text] : layout.index_files) {
     const auto bytes = base::as_bytes(text);
     content.carried.insert_or_assign(name, base::Bytes(bytes.begin(), bytes.end()));
@@ -143,16 +122,14 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { read_all_carried(source, layout, content); });
 
-  ReadOptions read = options.read;
-  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 5 * format::kDefaultBlockBytes);
-  const auto reader = make_reader(communicator, source, read);
+  const auto reader = make_reader(communicator, source, reading_half(options.read));
   WindowFiller filler(layout, source, *reader);
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);
   try {
     const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
-    const WriteJob job{layout, *extents, windows, buffers, round_count(*extents, budget.window_bytes)};
+    const WriteJob job{layout, *extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
@@ -163,19 +140,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     throw;
   }
   clock.stop();
-  Report& report = result.report;
-  report.directory = destination;
-  report.engine = choice.name;
-  report.engine_reason = choice.reason;
-  report.tensors = layout.stored.tensors.size();
-  report.files = layout.files.size();
-  for (const auto& tensor : layout.stored.tensors) {
-    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-  }
-  report.phases = clock.reduce(communicator);
-  double seconds[] = {clock.seconds()};
-  communicator.all_reduce(seconds, comm::ReduceOp::kMax);
-  report.seconds = seconds[0];
+  result.report = report_of(layout.stored, choice);
+  result.report.directory = destination;
+  add_times(communicator, clock, clock, result.report);
   return result;
 }
 

@@ -21,6 +21,8 @@ constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
 /// On file systems with clients per node: what one client is kept busy with, and no more lock holders than that.
 constexpr std::uint64_t kAggregatorsPerClient = 8;
 
+constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
+
 std::filesystem::path nearest_existing(std::filesystem::path path) {
   while (!path.empty() && !os::exists(path)) {
     if (path == path.parent_path()) break;
@@ -119,8 +121,11 @@ MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   return {std::min(window_bytes, enough), exchange_bytes};
 }
 
+std::uint64_t smallest_budget(std::uint64_t block_bytes) {
+  return base::mul(kWindows + 1, block_bytes, "memory budget");
+}
+
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
-  constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
   if (memory_budget_bytes / (kWindows + 1) < block_bytes) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold {} blocks",

@@ -57,7 +57,9 @@ struct MemorySplit {
   /// than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
-/// Throws Error(kUsage) when the budget cannot hold a block for each window and one for buffers (5 x block_bytes).
+/// A block for each window and one for buffers.
+std::uint64_t smallest_budget(std::uint64_t block_bytes);
+/// Throws Error(kUsage) for a budget below smallest_budget().
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes);
 
 }  // namespace cairn::checkpoint

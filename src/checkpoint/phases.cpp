@@ -28,6 +28,12 @@ void PhaseClock::stop() {
 
 double PhaseClock::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
+double PhaseClock::slowest_seconds(comm::Communicator& communicator) const {
+  double slowest[] = {seconds()};
+  communicator.all_reduce(slowest, comm::ReduceOp::kMax);
+  return slowest[0];
+}
+
 std::vector<Phase> PhaseClock::reduce(comm::Communicator& communicator) const {
   std::vector<double> slowest;
   std::vector<double> fastest;

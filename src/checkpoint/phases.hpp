@@ -25,6 +25,8 @@ class PhaseClock {
   void watch(comm::Watchdog* watchdog) { watchdog_ = watchdog; }
   [[nodiscard]] double seconds() const;  ///< since construction
 
+  /// Collective: the largest of seconds().
+  double slowest_seconds(comm::Communicator& communicator) const;
   /// Collective.
   std::vector<Phase> reduce(comm::Communicator& communicator) const;
 

@@ -8,6 +8,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/data_writer.hpp"
+#include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/watched_call.hpp"
@@ -138,10 +139,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   report.bytes = plan_->tensor_bytes;
   report.tensors = plan_->tensors;
   report.files = plan_->layout.files.size();
-  report.phases = clock.reduce(communicator_);
-  double seconds[] = {clock.seconds()};
-  communicator_.all_reduce(seconds, comm::ReduceOp::kMax);
-  report.seconds = seconds[0];
+  add_times(communicator_, clock, clock, report);
   return report;
 }
 

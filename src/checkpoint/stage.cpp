@@ -8,6 +8,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/catalog_exchange.hpp"
+#include "checkpoint/convert_source.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "checkpoint/stage_writer.hpp"
@@ -22,15 +23,6 @@
 
 namespace cairn::checkpoint {
 namespace {
-
-constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
-plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
-  std::vector<plan::CatalogTensor> tensors;
-  for (const auto& tensor : stored.tensors)
-    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape});
-  return plan::make_catalog(std::move(tensors));
-}
 
 /// A staging file has no block table and no list of files: the manifest of the source without them.
 format::Manifest manifest_of(const OpenCheckpoint& source, const Options& options) {
@@ -80,16 +72,9 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     catalog = catalog_of(source.stored);
     content = content_of(manifest_of(source, options.write));
   });
-  comm::agree_on_root(communicator, "read the files to carry along", 0, [&] {
-    for (const std::string& name : source.carried) {
-      const std::string text = read_carried(source, name, kMaxCarriedBytes);
-      const auto bytes = base::as_bytes(text);
-      content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
-    }
-  });
-  ReadOptions read = options.read;
-  read.memory_budget_bytes = std::max(options.read.memory_budget_bytes / 2, 5 * format::kDefaultBlockBytes);
-  const auto reader = make_reader(communicator, source, read);
+  comm::agree_on_root(communicator, "read the files to carry along", 0,
+                      [&] { content.carried = carried_files(source); });
+  const auto reader = make_reader(communicator, source, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
   WindowFiller filler(writer.layout(), source, *reader);
   writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });

@@ -9,6 +9,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/open_wire.hpp"
 #include "checkpoint/progress.hpp"
+#include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -199,19 +200,10 @@ void StageWriter::write(const FillWindow& fill) {
 }
 
 Report StageWriter::report() const {
-  Report report;
+  Report report = report_of(layout_.stored, engine_);
   report.directory = file_;
-  report.engine = engine_.name;
-  report.engine_reason = engine_.reason;
-  report.tensors = layout_.stored.tensors.size();
   report.files = 1;
-  for (const auto& tensor : layout_.stored.tensors) {
-    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
-  }
-  report.phases = clock_.reduce(communicator_);
-  double seconds[] = {clock_.seconds()};
-  communicator_.all_reduce(seconds, comm::ReduceOp::kMax);
-  report.seconds = seconds[0];
+  add_times(communicator_, clock_, clock_, report);
   return report;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/log.hpp"
 #include "checkpoint/open.hpp"
+#include "checkpoint/reports.hpp"
 #include "checkpoint/stage.hpp"
 #include "checkpoint/targets.hpp"
 #include "checkpoint/tensor_reader.hpp"
@@ -43,20 +44,9 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   comm::agree(*communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
   reader->load(wanted);
 
-  Report report;
+  Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
   report.directory = path;
-  report.engine = reader->engine().name;
-  report.engine_reason = reader->engine().reason;
-  report.files = opened.stored.files.size();
-  report.tensors = communicator->max(targets.size());
-  std::uint64_t bytes = 0;
-  for (const auto& box : wanted) bytes += box.memory.size();
-  report.bytes = communicator->sum(bytes);
-  report.phases = reader->clock().reduce(*communicator);
-  report.warnings = opened.warnings;
-  double seconds[] = {whole.seconds()};
-  communicator->all_reduce(seconds, comm::ReduceOp::kMax);
-  report.seconds = seconds[0];
+  checkpoint::add_times(*communicator, reader->clock(), whole, report);
   return report;
 }
 

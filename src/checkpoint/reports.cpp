@@ -1,0 +1,39 @@
+#include "checkpoint/reports.hpp"
+
+#include "format/safetensors.hpp"
+
+namespace cairn::checkpoint {
+
+Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine) {
+  Report report;
+  report.engine = engine.name;
+  report.engine_reason = engine.reason;
+  report.tensors = written.tensors.size();
+  report.files = written.files.size();
+  for (const auto& tensor : written.tensors) {
+    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+  }
+  return report;
+}
+
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
+                      std::span<const WantedBox> wanted, std::size_t targets) {
+  Report report;
+  report.directory = opened.directory;
+  report.engine = engine.name;
+  report.engine_reason = engine.reason;
+  report.files = opened.stored.files.size();
+  report.tensors = communicator.max(targets);
+  std::uint64_t bytes = 0;
+  for (const WantedBox& box : wanted) bytes += box.memory.size();
+  report.bytes = communicator.sum(bytes);
+  report.warnings = opened.warnings;
+  return report;
+}
+
+void add_times(comm::Communicator& communicator, const PhaseClock& phases, const PhaseClock& whole, Report& report) {
+  report.phases = phases.reduce(communicator);
+  report.seconds = whole.slowest_seconds(communicator);
+}
+
+}  // namespace cairn::checkpoint
