@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "bench/processor_use.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
@@ -44,19 +45,26 @@ base::AlignedBuffer touched_memory(std::uint64_t bytes) {
   return buffer;
 }
 
-double seconds_of(const std::function<void()>& work) {
+struct Measured {
+  double seconds = 0;
+  double busy_share = 0;
+};
+
+Measured measure(const std::function<void()>& work) {
   using Clock = std::chrono::steady_clock;
+  const ProcessorTicks before = processor_ticks();
   const auto start = Clock::now();
   work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  return {seconds, busy_share(before, processor_ticks())};
 }
 
-Rate reduce(comm::Communicator& group, std::uint64_t bytes, double seconds) {
-  double slowest[] = {seconds};
-  double fastest[] = {seconds};
-  group.all_reduce(slowest, comm::ReduceOp::kMax);
+Rate reduce(comm::Communicator& group, std::uint64_t bytes, const Measured& mine) {
+  double largest[] = {mine.seconds, mine.busy_share};
+  double fastest[] = {mine.seconds};
+  group.all_reduce(largest, comm::ReduceOp::kMax);
   group.all_reduce(fastest, comm::ReduceOp::kMin);
-  return {bytes, slowest[0], fastest[0]};
+  return {bytes, largest[0], fastest[0], largest[1]};
 }
 
 void check(comm::Communicator& group, const char* what, const std::function<bool()>& is_right) {
@@ -78,15 +86,15 @@ void exchange_once(comm::Communicator& group, std::span<const std::byte> mine, b
 }  // namespace
 
 Rate timed(comm::Communicator& group, std::uint64_t bytes, const char* step, const std::function<void()>& work) {
-  double seconds = 0;
+  Measured mine;
   group.barrier();
-  comm::agree(group, step, [&] { seconds = seconds_of(work); });
-  return reduce(group, bytes, seconds);
+  comm::agree(group, step, [&] { mine = measure(work); });
+  return reduce(group, bytes, mine);
 }
 
 Rate timed_together(comm::Communicator& group, std::uint64_t bytes, const std::function<void()>& work) {
   group.barrier();
-  return reduce(group, bytes, seconds_of(work));
+  return reduce(group, bytes, measure(work));
 }
 
 Rate memcpy_ceiling(comm::Communicator& group) {

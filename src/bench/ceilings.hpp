@@ -18,6 +18,7 @@ struct Rate {
   std::uint64_t bytes = 0;
   double seconds = 0;
   double seconds_first = 0;
+  double busy_share = 0;  ///< of the processors of the busiest host meanwhile, whoever used them
 
   /// Bytes over the seconds of the last rank; 0 when nothing was measured.
   [[nodiscard]] double bytes_per_second() const { return seconds > 0 ? static_cast<double>(bytes) / seconds : 0; }

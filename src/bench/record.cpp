@@ -47,6 +47,21 @@ Summary ceiling_of(const Operation& operation) {
   return summarise(std::move(values));
 }
 
+Summary busy_of(const Operation& operation) {
+  std::vector<double> values;
+  for (const Sample& sample : operation.samples) values.push_back(sample.busy_share);
+  return summarise(std::move(values));
+}
+
+Summary ceiling_busy_of(const Operation& operation) {
+  std::vector<double> values;
+  for (const Sample& sample : operation.samples) {
+    values.push_back(sample.ceiling_before.busy_share);
+    values.push_back(sample.ceiling_after.busy_share);
+  }
+  return summarise(std::move(values));
+}
+
 double share_of_ceiling(const Operation& operation, const Sample& sample) {
   const double ceiling = (sample.ceiling_before.bytes_per_second() + sample.ceiling_after.bytes_per_second()) / 2;
   return ceiling > 0 ? rate(operation, sample) / ceiling : 0;

@@ -27,6 +27,7 @@ struct Sample {
   std::vector<Phase> phases;
   Rate ceiling_before;  ///< raw write (read) of as many bytes by the same ranks
   Rate ceiling_after;
+  double busy_share = 0;    ///< as Rate's
   double cached_share = 0;  ///< loads: largest share of the files in a node's page cache before the load
 };
 
@@ -96,6 +97,9 @@ Summary ceiling_of(const Operation& operation);
 /// Rate over the mean of the ceilings before and after the same repeat.
 double share_of_ceiling(const Operation& operation, const Sample& sample);
 Summary share_of_ceiling(const Operation& operation);
+/// Share of the busiest host's processors that was taken during the operation, and during its ceilings.
+Summary busy_of(const Operation& operation);
+Summary ceiling_busy_of(const Operation& operation);
 /// Seconds of the phase's slowest rank; 0 in a repeat that has no such phase.
 Summary phase_seconds(const Operation& operation, const std::string& phase);
 Summary phase_first_seconds(const Operation& operation, const std::string& phase);

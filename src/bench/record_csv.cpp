@@ -48,14 +48,14 @@ void add_sample(const Operation& operation, std::size_t repeat, const std::strin
   line.rate = sample.ceiling_before;
   out += text_of(line, workload);
   line.part = "total";
-  line.rate = {operation.bytes, sample.seconds, sample.seconds_first};
+  line.rate = {operation.bytes, sample.seconds, sample.seconds_first, sample.busy_share};
   line.rest = fmt::format("{:.6f},{},{},{}", share_of_ceiling(operation, sample), is_load ? operation.cache : "",
                           is_load ? fmt::format("{:.6f}", sample.cached_share) : "", operation.verified_bytes);
   out += text_of(line, workload);
   line.rest = ",,,";
   for (const Phase& phase : sample.phases) {
     line.part = "phase " + phase.name;
-    line.rate = {phase.bytes, phase.seconds_max, phase.seconds_min};
+    line.rate = {phase.bytes, phase.seconds_max, phase.seconds_min, 0};
     out += text_of(line, workload);
   }
   line.part = "ceiling after";

@@ -96,6 +96,8 @@ Json operation_json(const Operation& operation) {
   out["seconds_min"] = summary_json(first_seconds_of(operation));
   out["gib_per_s"] = summary_json(rate_of(operation), kGiB);
   out["ceiling"] = {{"method", operation.ceiling_method}, {"gib_per_s", summary_json(ceiling_of(operation), kGiB)}};
+  out["processors_busy"] = {{"operation", summary_json(busy_of(operation))},
+                            {"ceiling", summary_json(ceiling_busy_of(operation))}};
   out["share_of_ceiling"] = summary_json(share_of_ceiling(operation));
   out["phases"] = phases_json(operation);
   return out;

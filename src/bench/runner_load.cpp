@@ -62,6 +62,7 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, con
   const Rate rate = timed_together(group, state.bytes, [&] { report = checkpointer.load(step, targets); });
   sample.seconds = rate.seconds;
   sample.seconds_first = rate.seconds_first;
+  sample.busy_share = rate.busy_share;
   sample.phases = report.phases;
   operation.delivered_bytes = report.bytes;
   describe(report, operation);

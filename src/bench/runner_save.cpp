@@ -65,6 +65,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
   sample.seconds = rate.seconds;
   sample.seconds_first = rate.seconds_first;
+  sample.busy_share = rate.busy_share;
   sample.phases = report.phases;
   operation.plan_reused = report.plan_reused;
   describe(report, operation);

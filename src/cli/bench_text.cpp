@@ -33,12 +33,15 @@ std::string operation_table(const bench::Run& run) {
                {"GiB/s", Align::kRight},
                {"raw GiB/s", Align::kRight},
                {"share of raw", Align::kRight},
+               {"processors busy", Align::kRight},
                {"cache"}});
   const auto add = [&](const Operation& operation) {
     table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
                operation.engine, spread(seconds_of(operation), 1, 3),
                fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
                spread(ceiling_of(operation), kGiB, 2), percents(bench::share_of_ceiling(operation)),
+               fmt::format("{:.0f} %, raw {:.0f} %", 100 * busy_of(operation).median,
+                           100 * ceiling_busy_of(operation).median),
                operation.kind == Kind::kSave ? "fsynced" : operation.cache});
   };
   add(run.save);

@@ -40,6 +40,8 @@ class Bench(CairnTest):
 
     def check_operation(self, operation, repeats=2):
         """Every figure of a save or a load against the others."""
+        for busy in operation["processors_busy"].values():
+            self.assertTrue(all(0 <= share <= 1 for share in busy["values"]), busy)
         for key in ("seconds_max", "seconds_min", "gib_per_s", "share_of_ceiling"):
             self.check_summary(operation[key], repeats)
         ceilings = operation["ceiling"]["gib_per_s"]["values"]

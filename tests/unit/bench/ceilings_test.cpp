@@ -137,5 +137,11 @@ TEST(PageCache, SharesAreCounted) {
   EXPECT_EQ(cached_share(files), 0);
 }
 
+TEST(FreeMemory, IsTouchedOrItsLackIsSaid) {
+  EXPECT_NO_THROW(touch_free_memory(0));
+  EXPECT_NO_THROW(touch_free_memory(3 << 20));
+  EXPECT_THROW(touch_free_memory(1ULL << 60), Error);
+}
+
 }  // namespace
 }  // namespace cairn::bench

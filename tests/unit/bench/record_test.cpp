@@ -22,6 +22,8 @@ TEST(Record, SharesAreOfTheCeilingsOfTheirOwnRepeat) {
   EXPECT_EQ(rate_of(save).max, 1.0 * kTestGiB);
   EXPECT_EQ(ceiling_of(save).values.size(), 6U);
   EXPECT_EQ(ceiling_of(save).max, 4.0 * kTestGiB);
+  EXPECT_EQ(busy_of(save).values, (std::vector<double>{0.25, 0.5, 0.125}));
+  EXPECT_EQ(ceiling_busy_of(save).median, 0.5);
 }
 
 TEST(Record, PhasesAreSummarisedByName) {

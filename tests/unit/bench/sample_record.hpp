@@ -11,9 +11,10 @@ inline Sample sample_of(double seconds, double ceiling_before_seconds, double ce
   Sample sample;
   sample.seconds = seconds;
   sample.seconds_first = seconds / 2;
+  sample.busy_share = 1 / seconds;
   sample.phases = {{"plan", 0.1, 0.05, 0}, {"write", seconds * 0.75, seconds * 0.25, 2 * kTestGiB}};
-  sample.ceiling_before = {2 * kTestGiB, ceiling_before_seconds, ceiling_before_seconds};
-  sample.ceiling_after = {2 * kTestGiB, ceiling_after_seconds, ceiling_after_seconds};
+  sample.ceiling_before = {2 * kTestGiB, ceiling_before_seconds, ceiling_before_seconds, 0.25};
+  sample.ceiling_after = {2 * kTestGiB, ceiling_after_seconds, ceiling_after_seconds, 0.75};
   return sample;
 }
 
@@ -38,8 +39,8 @@ inline Record sample_record() {
   record.ranks = 4;
   record.repeats = 3;
   record.warm_up = 1;
-  record.memory.memcpy = {{kTestGiB, 0.5, 0.5}};
-  record.memory.crc = {{kTestGiB, 0.25, 0.25}};
+  record.memory.memcpy = {{kTestGiB, 0.5, 0.5, 1}};
+  record.memory.crc = {{kTestGiB, 0.25, 0.25, 1}};
   Run run;
   run.workload = "size, \"small\"";
   run.sections = "all";
