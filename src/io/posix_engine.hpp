@@ -1,6 +1,6 @@
-// Plain pwrite and pread of each rank's own extents through descriptors of its own, and fsync. No MPI-IO.
+// Files made, sized, reserved, synced and checked by POSIX calls; pwrite and pread of each rank's own extents. No MPI-IO.
 //
-// For communicators without MPI (simulated ranks) and where MPI-IO cannot be trusted; errors keep their errno.
+// What the engines `direct`, `posix` (direct_engine.hpp) and `hdf5` have in common. Errors keep their errno.
 #pragma once
 
 #include <span>
