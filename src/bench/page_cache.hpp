@@ -20,7 +20,8 @@ void drop_all_pages();
 
 /// Rank-local. Has `bytes` of free memory used once, so that the next who allocates them finds pages that the machine under
 /// this one has given already: a virtual machine gives free memory back, and may take as long to get a page as to fill
-/// twenty. Before a write to a file system in memory, so that all writes begin alike. Throws Error(kIo) when there is too little.
+/// twenty. Before writes to a file system in memory, so that all begin alike. The pages are small ones, and what is free
+/// afterwards lies scattered. Throws Error(kIo) when there is too little.
 void touch_free_memory(std::uint64_t bytes);
 
 /// Rank-local. Share of the files' bytes that lie in this node's page cache (mincore): 0 to 1. 0 for no bytes.

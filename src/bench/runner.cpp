@@ -26,10 +26,12 @@ shard::ShardMap Bench::map_of(const Placement& placement) const {
   return {shard::Layout::from_text(placement.layout), state.model, state.sections, state.tensors};
 }
 
-void prepare_memory(const Bench& bench, comm::Communicator& group, std::uint64_t bytes) {
-  if (bench.options.raw.method != RawMethod::kMemory) return;
-  comm::agree(group, "touch free memory",
-              [&] { touch_free_memory(base::ceil_div(bytes, static_cast<std::uint64_t>(group.size()))); });
+void prepare_memory(const Bench& bench, comm::Communicator& group) {
+  std::uint64_t bytes = bench.options.scattered_memory ? bench.options.checkpointer.memory_budget_bytes : 0;
+  if (bench.options.raw.method == RawMethod::kMemory) {
+    bytes += base::ceil_div(bench.workload.state.bytes, static_cast<std::uint64_t>(group.size()));
+  }
+  comm::agree(group, "touch free memory", [&] { touch_free_memory(bytes); });
 }
 
 void describe(const Report& report, Operation& operation) {

@@ -34,8 +34,9 @@ struct RunOptions {
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
   RawOptions raw;
-  bool reuse_plan = false;      ///< one Checkpointer for all saves, as a trainer has
-  bool drop_all_pages = false;  ///< of the nodes, by root, not of the files alone
+  bool reuse_plan = false;        ///< one Checkpointer for all saves, as a trainer has
+  bool drop_all_pages = false;    ///< of the nodes, by root, not of the files alone
+  bool scattered_memory = false;  ///< free memory is used in small pages before each call that is timed
   std::filesystem::path work_directory;
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line about what was done
 };

@@ -58,6 +58,7 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, con
   });
   const auto targets = shards_of<Target>(state, *held);
   Checkpointer checkpointer(comm::native_handle(group), bench.root(), bench.options.checkpointer);
+  prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = checkpointer.load(step, targets); });
   sample.seconds = rate.seconds;

@@ -35,8 +35,9 @@ void load_once(Bench& bench, std::uint64_t step, const Placement& placement, Cou
 /// Collective over the world: raw reads by the first ranks, with the page cache dropped where they go through it.
 Rate raw_read(Bench& bench, int ranks);
 
-/// Collective: before a timed write by these ranks, each of which writes an equal share of `bytes`.
-void prepare_memory(const Bench& bench, comm::Communicator& group, std::uint64_t bytes);
+/// Collective: before anything timed by these ranks. Where files lie in memory each finds as much free memory touched as
+/// its share of them; with RunOptions::scattered_memory, as its budget for buffers.
+void prepare_memory(const Bench& bench, comm::Communicator& group);
 
 /// What save and load say alike of themselves.
 void describe(const Report& report, Operation& operation);

@@ -60,7 +60,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   if (!saver) {
     saver = std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), bench.options.checkpointer);
   }
-  prepare_memory(bench, group, state.bytes);
+  prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
   sample.seconds = rate.seconds;
@@ -74,11 +74,10 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
 
 // Collective over the world.
 Rate raw_write(Bench& bench) {
-  const std::uint64_t bytes = bench.workload.state.bytes;
-  bench.raw.prepare(bytes, bench.options.save.ranks);
+  bench.raw.prepare(bench.workload.state.bytes, bench.options.save.ranks);
   Rate rate;
   bench.groups.run(bench.options.save.ranks, [&](auto& group) {
-    prepare_memory(bench, group, bytes);
+    prepare_memory(bench, group);
     rate = bench.raw.write(group);
   });
   return rate;

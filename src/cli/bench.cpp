@@ -56,6 +56,7 @@ bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   out.raw = options.raw;
   out.reuse_plan = options.reuse_plan;
   out.drop_all_pages = options.drop_caches;
+  out.scattered_memory = options.scattered_memory;
   out.tell = tell;
   return out;
 }

@@ -34,6 +34,7 @@ struct BenchOptions {
   std::uint64_t warm_up = 1;
   bool reuse_plan = false;
   bool drop_caches = false;
+  bool scattered_memory = false;
   bool keep = false;
   bench::RawOptions raw;
   std::vector<std::string> hints;
