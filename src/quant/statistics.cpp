@@ -1,0 +1,72 @@
+// Merging walks the rows of the box that both cover; a row is contiguous in both.
+#include "quant/statistics.hpp"
+
+#include <algorithm>
+
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+
+namespace cairn::quant {
+namespace {
+
+/// What both boxes cover; a dimension that they do not share has length 0.
+Box common(const Box& a, const Box& b) {
+  Box both = a;
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    const std::uint64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
+    both.offset[d] = std::max(a.offset[d], b.offset[d]);
+    both.shape[d] = end > both.offset[d] ? end - both.offset[d] : 0;
+  }
+  return both;
+}
+
+/// The position after `position` in the box, in row-major order of its rows: the last dimension stays.
+void next_row(const Box& box, std::vector<std::uint64_t>& position) {
+  for (std::size_t d = box.shape.size() - 1; d-- > 0;) {
+    if (++position[d] < box.offset[d] + box.shape[d]) return;
+    position[d] = box.offset[d];
+  }
+}
+
+}  // namespace
+
+void merge(Reduction reduction, std::span<float> into, std::span<const float> from) {
+  if (into.size() != from.size()) throw Error(ErrorKind::kInternal, "statistics of different sizes cannot be merged");
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = reduced(reduction, into[i], from[i]);
+}
+
+void merge(Statistics& into, const Statistics& from) {
+  if (into.arrays.size() != from.arrays.size() || into.box.shape.size() != from.box.shape.size()) {
+    throw Error(ErrorKind::kInternal, "statistics of different codecs or tensors cannot be merged");
+  }
+  const Box both = common(into.box, from.box);
+  const std::uint64_t elements = elements_of(both.shape);
+  if (elements == 0) return;
+  const std::uint64_t length = both.shape.empty() ? 1 : both.shape.back();
+  std::vector<std::uint64_t> position = both.offset;
+  for (std::uint64_t row = 0; row < elements / length; ++row) {
+    const std::size_t to = index_in(into, position, length);
+    const std::size_t at = index_in(from, position, length);
+    for (std::size_t i = 0; i < into.arrays.size(); ++i) {
+      merge(into.arrays[i].reduction, std::span(into.arrays[i].values).subspan(to, length),
+            std::span(from.arrays[i].values).subspan(at, length));
+    }
+    if (!both.shape.empty()) next_row(both, position);
+  }
+}
+
+std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position, std::uint64_t length) {
+  const Box& box = statistics.box;
+  bool covered = position.size() == box.shape.size();
+  std::uint64_t index = 0;
+  for (std::size_t d = 0; covered && d < position.size(); ++d) {
+    const std::uint64_t count = d + 1 == position.size() ? length : 1;
+    covered = position[d] >= box.offset[d] && position[d] - box.offset[d] <= box.shape[d] &&
+              count <= box.shape[d] - (position[d] - box.offset[d]);
+    index = index * box.shape[d] + (position[d] - box.offset[d]);
+  }
+  if (!covered) throw Error(ErrorKind::kInternal, "statistics do not cover the box that is asked of them");
+  return index;
+}
+
+}  // namespace cairn::quant
