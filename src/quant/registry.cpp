@@ -7,12 +7,15 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "quant/codec.hpp"
+#include "quant/own_codec.hpp"
 #include "quant/paddle_codec.hpp"
 
 namespace cairn::quant {
 
 std::span<const Codec* const> all_codecs() {
   static const std::array codecs = {
+      &own_q8(),
+      &own_q4(),
       &paddle_o1(),
       &paddle_o2(),
   };
