@@ -33,9 +33,9 @@ struct Block {
 
 struct Format {
   std::string_view name;
-  unsigned bits = 0;              ///< for one value, scales left out, rounded down
-  std::size_t block_bytes = 0;    ///< stored for one block
-  const Levels* levels = nullptr; ///< by range
+  unsigned bits = 0;               ///< for one value, scales left out, rounded down
+  std::size_t block_bytes = 0;     ///< stored for one block
+  const Levels* levels = nullptr;  ///< by range
   void (*pack)(const Block&, std::byte*) = nullptr;
   bool (*unpack)(const std::byte*, Block&) = nullptr;  ///< false: bytes that pack() never writes
 };
@@ -45,13 +45,13 @@ extern const Format kQ4;
 
 /// What a block's codes mean; a function of its word.
 struct Grid {
-  float u_scale = 0;       ///< 0 or the largest |u|
-  std::int32_t u_half = 0; ///< u's levels are -u_half .. u_half
-  std::int32_t low = 0;    ///< lowest log2(v), 2^-20 octaves
+  float u_scale = 0;        ///< 0 or the largest |u|
+  std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
+  std::int32_t low = 0;     ///< lowest log2(v), 2^-20 octaves
   std::int32_t range = 0;
-  std::int32_t v_levels = 0; ///< of v, with the one for 0
-  std::int32_t v_steps = 0;  ///< between the lowest and the highest level of v > 0
-  std::int32_t zero = 0;     ///< 1 when v's code 0 stands for v = 0
+  std::int32_t v_levels = 0;  ///< of v, with the one for 0
+  std::int32_t v_steps = 0;   ///< between the lowest and the highest level of v > 0
+  std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
 };
 
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);

@@ -50,7 +50,11 @@ class OwnCodec final : public Codec {
   Shape view(const Shape& shape) const override { return {elements_of(shape)}; }
 
   std::vector<Part> parts(const Shape& shape) const override {
-    return {{Moment::kFirst, "@" + traits_.name, Role::kCodes, DType::kU8,
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
+    return {{Moment::kFirst,
+             "@" + traits_.name,
+             Role::kCodes,
+             DType::kU8,
              {blocks_of(elements_of(shape)), format_.block_bytes}}};
   }
 
@@ -94,10 +98,11 @@ class OwnCodec final : public Codec {
     for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, from += format_.block_bytes) {
       const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
       if (!format_.unpack(from, block) || !own::decode_block(format_, block, values)) {
-        throw Error(ErrorKind::kFormat,
-                    fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the "
-                                "data is damaged",
-                                base::printable(source.name), (box.offset[0] + begin) / kBlockElements, traits_.name));
+        throw Error(
+            ErrorKind::kFormat,
+            fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the "
+                        "data is damaged",
+                        base::printable(source.name), (box.offset[0] + begin) / kBlockElements, traits_.name));
       }
       std::copy_n(values.m.begin(), count, out.m.begin() + static_cast<std::ptrdiff_t>(begin));
       std::copy_n(values.v.begin(), count, out.v.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -110,11 +115,12 @@ class OwnCodec final : public Codec {
   }
 
   void check_box(const Shape& shape, const Box& box) const {
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
     const Shape flat = view(shape);
     require(lies_in(box, flat) && box.offset[0] % kBlockElements == 0 &&
                 (box.shape[0] % kBlockElements == 0 || box.offset[0] + box.shape[0] == flat[0]),
-            fmt::format("the box from {} of {} elements is not cut at blocks of {}", fmt::join(box.offset, ", "),
-                        fmt::join(box.shape, ", "), kBlockElements));
+            fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shape_text(box.offset),
+                        shape_text(box.shape), kBlockElements, shape_text(flat)));
   }
 
   /// Copies, and fills up with the first value.
@@ -126,11 +132,12 @@ class OwnCodec final : public Codec {
   [[noreturn]] void refuse(const Source& source, std::uint64_t begin, const own::Values& values) const {
     std::size_t i = 0;
     while (i + 1 < kBlockElements && !own::is_refused(values.m[i], values.v[i])) ++i;
-    throw Error(ErrorKind::kState,
-                fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
-                            "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
-                            base::printable(source.name), values.m[i], values.v[i],
-                            position_text(source.shape, begin + i), traits_.name));
+    throw Error(
+        ErrorKind::kState,
+        fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
+                    "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
+                    base::printable(source.name), values.m[i], values.v[i], position_text(source.shape, begin + i),
+                    traits_.name));
   }
 
   const own::Format& format_;
@@ -140,8 +147,8 @@ class OwnCodec final : public Codec {
 }  // namespace
 
 const Codec& own_q8() {
-  static const OwnCodec codec(own::kQ8,
-                              "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 0.5 % RMS, sqrt(v) 0.6 % RMS");
+  static const OwnCodec codec(
+      own::kQ8, "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 0.5 % RMS, sqrt(v) 0.6 % RMS");
   return codec;
 }
 

@@ -31,9 +31,9 @@ struct Measured {
 
 /// Levels that the pairs which chose the scales may not leave.
 struct Held {
-  std::int32_t u_least = 0;   ///< |level| of the largest |u|
-  std::int32_t v_most = 0;    ///< level of the lowest v
-  std::int32_t v_least = 0;   ///< level of the highest v
+  std::int32_t u_least = 0;  ///< |level| of the largest |u|
+  std::int32_t v_most = 0;   ///< level of the lowest v
+  std::int32_t v_least = 0;  ///< level of the highest v
 };
 
 CAIRN_QUANT_CLONES void measure(const Values& values, Measured& out) {
@@ -147,7 +147,8 @@ CAIRN_QUANT_CLONES void choose_codes(const Values& values, const Measured& measu
 bool encode_once(const Format& format, const Values& values, Block& block) {
   Measured measured;
   measure(values, measured);
-  if (measured.largest_v > 0x7f7fffffU || u_code(measured.largest_u) >= static_cast<std::int32_t>(kUScaleCodes)) return false;
+  if (measured.largest_v > 0x7f7fffffU || u_code(measured.largest_u) >= static_cast<std::int32_t>(kUScaleCodes))
+    return false;
   const Scales scales = choose_scales(measured);
   block.word = word_of(scales);
   const Grid grid = grid_of(format, block.word);

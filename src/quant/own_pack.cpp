@@ -62,8 +62,8 @@ bool unpack8(const std::byte* bytes, Block& block) {
     for (std::size_t plane = 0; plane < kPlanes8; ++plane) joint |= (planes[plane] >> lane & 1U) << (20 + plane);
     is_right &= joint < kJoint8;
     for (std::size_t p = 0; p < kPairs; ++p) {
-      block.codes[lane * kPairs + p] =
-          static_cast<std::uint32_t>(low & ((1U << kLowBits8) - 1)) | joint % kHighs8 << kLowBits8;
+      block.codes[lane * kPairs + p] = static_cast<std::uint32_t>(low & ((1U << kLowBits8) - 1)) | joint % kHighs8
+                                                                                                       << kLowBits8;
       low >>= kLowBits8;
       joint /= kHighs8;
     }

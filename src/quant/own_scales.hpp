@@ -15,7 +15,7 @@ inline constexpr std::uint32_t kLowCodes = 1U << 11;
 inline constexpr std::uint32_t kRangeCodes = 1U << 9;
 
 struct Scales {
-  std::uint32_t u = 0;      ///< 0: every m is 0; otherwise the largest |u| is the float of the bits (kUScaleBase + u) << 18
+  std::uint32_t u = 0;  ///< 0: every m is 0; otherwise the largest |u| is the float of the bits (kUScaleBase + u) << 18
   std::uint32_t low = 0;    ///< lowest log2(v) = low / 8 - 149
   std::uint32_t range = 0;  ///< length of the range of log2(v) = 1.125 / 64 * (64 + range % 64) * 2^(range / 64)
   bool has_zeros = false;   ///< v's code 0 stands for v = 0
@@ -58,7 +58,8 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
 /// Shares `codes` so that the errors of u and of log v, each relative to what is asked of it, are about equal for Gaussian
 /// u: v's levels grow with the root of its range (in octaves) times codes * 0.053.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
-  const std::uint64_t wanted = std::uint64_t{codes} * 53 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
+  const std::uint64_t wanted =
+      std::uint64_t{codes} * 53 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
   const std::uint64_t u = codes / integer_sqrt(wanted);
   const std::uint64_t odd_u = u % 2 == 1 ? u : u - 1;
   return {static_cast<std::uint16_t>(odd_u), static_cast<std::uint16_t>(codes / odd_u)};
