@@ -34,6 +34,7 @@ struct Block {
 struct Format {
   std::string_view name;
   unsigned bits = 0;               ///< for one value, scales left out, rounded down
+  std::uint32_t codes = 0;         ///< of a pair: every code of every block is below
   std::size_t block_bytes = 0;     ///< stored for one block
   const Levels* levels = nullptr;  ///< by range
   void (*pack)(const Block&, std::byte*) = nullptr;

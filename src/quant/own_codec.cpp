@@ -154,7 +154,7 @@ const Codec& own_q8() {
 
 const Codec& own_q4() {
   static const OwnCodec codec(own::kQ4,
-                              "for Gaussian m/sqrt(v) and log-normal v up to sigma 2: update 7 % RMS, sqrt(v) 8 % RMS");
+                              "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 7 % RMS, sqrt(v) 8 % RMS");
   return codec;
 }
 

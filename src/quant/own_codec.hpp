@@ -11,7 +11,7 @@ namespace cairn::quant {
 /// "q8": 1.0625 bytes a value.
 [[nodiscard]] const Codec& own_q8();
 
-/// "q4": 0.578 bytes a value.
+/// "q4": 0.594 bytes a value.
 [[nodiscard]] const Codec& own_q4();
 
 }  // namespace cairn::quant

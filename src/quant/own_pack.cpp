@@ -22,85 +22,74 @@ std::uint32_t get(const std::byte* at) {
   return value;
 }
 
-// q8: a code is 2048 h + l with h < 53. The four l are bits 0 .. 43 of the lane, h0 + 53 h1 + 53^2 h2 + 53^3 h3 is bits
-// 44 .. 66.
-constexpr std::uint32_t kLowBits8 = 11;
-constexpr std::uint32_t kHighs8 = 53;
-constexpr std::uint32_t kCodes8 = kHighs8 << kLowBits8;
-constexpr std::uint32_t kJoint8 = kHighs8 * kHighs8 * kHighs8 * kHighs8;
-constexpr std::size_t kPlanes8 = 3;
-constexpr std::size_t kLanes8At = 4 + 4 * kPlanes8;
+/// A code is h * 2^kLowBits + l with h < kHighs. A lane as a number: l of its four pairs, kLowBits each, the first pair
+/// lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. Its lowest kLaneBytes are stored in one piece, the kPlanes
+/// bits above in the planes.
+template <unsigned kLowBits, std::uint32_t kHighs, std::size_t kLaneBytes, std::size_t kPlanes>
+struct Packing {
+  static constexpr std::uint32_t kCodes = kHighs << kLowBits;
+  static constexpr std::uint32_t kJoints = kHighs * kHighs * kHighs * kHighs;
+  static constexpr unsigned kJointAt = kPairs * kLowBits;
+  static constexpr unsigned kJointInLane = 8 * kLaneBytes - kJointAt;  ///< bits of the joint number outside the planes
+  static constexpr std::size_t kLanesAt = 4 + 4 * kPlanes;
+  static constexpr std::size_t kBlockBytes = kLanesAt + kLanes * kLaneBytes;
+  static_assert(std::uint64_t{kJoints} <= std::uint64_t{1} << (kJointInLane + kPlanes));
 
-void pack8(const Block& block, std::byte* out) {
-  std::array<std::uint32_t, kPlanes8> planes{};
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::uint32_t* code = block.codes.data() + lane * kPairs;
-    std::uint64_t low = 0;
-    std::uint32_t joint = 0;
-    for (std::size_t p = kPairs; p-- > 0;) {
-      low = low << kLowBits8 | (code[p] & ((1U << kLowBits8) - 1));
-      joint = joint * kHighs8 + (code[p] >> kLowBits8);
-    }
-    low |= std::uint64_t{joint} << 44;
-    put(static_cast<std::uint32_t>(low), out + kLanes8At + 8 * lane);
-    put(static_cast<std::uint32_t>(low >> 32), out + kLanes8At + 8 * lane + 4);
-    for (std::size_t plane = 0; plane < kPlanes8; ++plane) planes[plane] |= (joint >> (20 + plane) & 1U) << lane;
-  }
-  put(block.word, out);
-  for (std::size_t plane = 0; plane < kPlanes8; ++plane) put(planes[plane], out + 4 + 4 * plane);
-}
-
-bool unpack8(const std::byte* bytes, Block& block) {
-  std::array<std::uint32_t, kPlanes8> planes{};
-  block.word = get(bytes);
-  for (std::size_t plane = 0; plane < kPlanes8; ++plane) planes[plane] = get(bytes + 4 + 4 * plane);
-  bool is_right = true;
-  for (std::size_t lane = 0; lane < kLanes; ++lane) {
-    const std::byte* at = bytes + kLanes8At + 8 * lane;
-    std::uint64_t low = get(at) | std::uint64_t{get(at + 4)} << 32;
-    auto joint = static_cast<std::uint32_t>(low >> 44);
-    for (std::size_t plane = 0; plane < kPlanes8; ++plane) joint |= (planes[plane] >> lane & 1U) << (20 + plane);
-    is_right &= joint < kJoint8;
-    for (std::size_t p = 0; p < kPairs; ++p) {
-      block.codes[lane * kPairs + p] = static_cast<std::uint32_t>(low & ((1U << kLowBits8) - 1)) | joint % kHighs8
-                                                                                                       << kLowBits8;
-      low >>= kLowBits8;
-      joint /= kHighs8;
-    }
-  }
-  return is_right;
-}
-
-// q4: a code has 9 bits. The low eight of the four are the bytes of the lane, the top bit of pair p goes to plane p.
-constexpr std::uint32_t kCodes4 = 512;
-constexpr std::size_t kPlanes4 = kPairs;
-constexpr std::size_t kLanes4At = 4 + 4 * kPlanes4;
-
-void pack4(const Block& block, std::byte* out) {
-  put(block.word, out);
-  for (std::size_t p = 0; p < kPlanes4; ++p) {
-    std::uint32_t plane = 0;
-    for (std::size_t lane = 0; lane < kLanes; ++lane) plane |= (block.codes[lane * kPairs + p] >> 8) << lane;
-    put(plane, out + 4 + 4 * p);
-  }
-  for (std::size_t i = 0; i < kBlockElements; ++i) out[kLanes4At + i] = static_cast<std::byte>(block.codes[i] & 0xff);
-}
-
-bool unpack4(const std::byte* bytes, Block& block) {
-  block.word = get(bytes);
-  for (std::size_t p = 0; p < kPlanes4; ++p) {
-    const std::uint32_t plane = get(bytes + 4 + 4 * p);
+  static void pack(const Block& block, std::byte* out) {
+    std::array<std::uint32_t, kPlanes> planes{};
     for (std::size_t lane = 0; lane < kLanes; ++lane) {
-      const std::size_t i = lane * kPairs + p;
-      block.codes[i] = std::to_integer<std::uint32_t>(bytes[kLanes4At + i]) | (plane >> lane & 1U) << 8;
+      const std::uint32_t* code = block.codes.data() + lane * kPairs;
+      std::uint64_t number = 0;
+      std::uint32_t joint = 0;
+      for (std::size_t p = kPairs; p-- > 0;) {
+        number = number << kLowBits | (code[p] & ((1U << kLowBits) - 1));
+        joint = joint * kHighs + (code[p] >> kLowBits);
+      }
+      number |= std::uint64_t{joint} << kJointAt;
+      for (std::size_t at = 0; at < kLaneBytes; at += 4) {
+        put(static_cast<std::uint32_t>(number >> 8 * at), out + kLanesAt + kLaneBytes * lane + at);
+      }
+      for (std::size_t plane = 0; plane < kPlanes; ++plane) {
+        planes[plane] |= (joint >> (kJointInLane + plane) & 1U) << lane;
+      }
     }
+    put(block.word, out);
+    for (std::size_t plane = 0; plane < kPlanes; ++plane) put(planes[plane], out + 4 + 4 * plane);
   }
-  return true;
-}
+
+  static bool unpack(const std::byte* bytes, Block& block) {
+    std::array<std::uint32_t, kPlanes> planes{};
+    block.word = get(bytes);
+    for (std::size_t plane = 0; plane < kPlanes; ++plane) planes[plane] = get(bytes + 4 + 4 * plane);
+    bool is_right = true;
+    for (std::size_t lane = 0; lane < kLanes; ++lane) {
+      std::uint64_t number = 0;
+      for (std::size_t at = 0; at < kLaneBytes; at += 4) {
+        number |= std::uint64_t{get(bytes + kLanesAt + kLaneBytes * lane + at)} << 8 * at;
+      }
+      auto joint = static_cast<std::uint32_t>(number >> kJointAt);
+      for (std::size_t plane = 0; plane < kPlanes; ++plane) {
+        joint |= (planes[plane] >> lane & 1U) << (kJointInLane + plane);
+      }
+      is_right &= joint < kJoints;
+      for (std::size_t p = 0; p < kPairs; ++p) {
+        const auto low = static_cast<std::uint32_t>(number & ((1U << kLowBits) - 1));
+        block.codes[lane * kPairs + p] = low | joint % kHighs << kLowBits;
+        number >>= kLowBits;
+        joint /= kHighs;
+      }
+    }
+    return is_right;
+  }
+
+  static constexpr Format format(std::string_view name, unsigned bits) {
+    return {name, bits, kCodes, kBlockBytes, kLevels<kCodes>.data(), pack, unpack};
+  }
+};
 
 }  // namespace
 
-constinit const Format kQ8 = {"q8", 8, kLanes8At + 8 * kLanes, kLevels<kCodes8>.data(), pack8, unpack8};
-constinit const Format kQ4 = {"q4", 4, kLanes4At + kBlockElements, kLevels<kCodes4>.data(), pack4, unpack4};
+constinit const Format kQ8 = Packing<11, 53, 8, 3>::format("q8", 8);
+constinit const Format kQ4 = Packing<5, 19, 4, 5>::format("q4", 4);
 
 }  // namespace cairn::quant::own

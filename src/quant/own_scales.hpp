@@ -56,10 +56,10 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
 }
 
 /// Shares `codes` so that the errors of u and of log v, each relative to what is asked of it, are about equal for Gaussian
-/// u: v's levels grow with the root of its range (in octaves) times codes * 0.053.
+/// u: v's levels grow with the root of its range (in octaves) times codes * 0.054.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
   const std::uint64_t wanted =
-      std::uint64_t{codes} * 53 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
+      std::uint64_t{codes} * 54 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
   const std::uint64_t u = codes / integer_sqrt(wanted);
   const std::uint64_t odd_u = u % 2 == 1 ? u : u - 1;
   return {static_cast<std::uint16_t>(odd_u), static_cast<std::uint16_t>(codes / odd_u)};
