@@ -2,6 +2,8 @@
 #include "quant/statistics.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
@@ -28,6 +30,23 @@ void next_row(const Box& box, std::vector<std::uint64_t>& position) {
   }
 }
 
+constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  // of no number: its bits would be those of a NaN
+constexpr std::uint32_t kSign = 0x80000000U;
+
+/// Larger keys for larger numbers (for smaller ones with kMin): IEEE bits are ordered like integers but for the sign.
+std::uint32_t key_of(Reduction reduction, float value) {
+  if (value != value) return kNanKey;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t ordered = (bits & kSign) != 0 ? ~bits : bits | kSign;
+  return reduction == Reduction::kMax ? ordered : ~ordered;
+}
+
+float value_of(Reduction reduction, std::uint32_t key) {
+  if (key == kNanKey) return std::numeric_limits<float>::quiet_NaN();
+  const std::uint32_t ordered = reduction == Reduction::kMax ? key : ~key;
+  return std::bit_cast<float>((ordered & kSign) != 0 ? ordered ^ kSign : ~ordered);
+}
+
 }  // namespace
 
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from) {
@@ -52,6 +71,24 @@ void merge(Statistics& into, const Statistics& from) {
             std::span(from.arrays[i].values).subspan(at, length));
     }
     if (!both.shape.empty()) next_row(both, position);
+  }
+}
+
+std::vector<std::uint64_t> reduction_keys(const Statistics& statistics) {
+  std::vector<std::uint64_t> keys;
+  for (const auto& array : statistics.arrays) {
+    for (const float value : array.values) keys.push_back(key_of(array.reduction, value));
+  }
+  return keys;
+}
+
+void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics) {
+  std::size_t expected = 0;
+  for (const auto& array : statistics.arrays) expected += array.values.size();
+  if (keys.size() != expected) throw Error(ErrorKind::kInternal, "reduced statistics have another size");
+  auto key = keys.begin();
+  for (auto& array : statistics.arrays) {
+    for (float& value : array.values) value = value_of(array.reduction, static_cast<std::uint32_t>(*key++));
   }
 }
 

@@ -1,4 +1,5 @@
 // The registry, statistics by themselves, and what is refused by name.
+#include <algorithm>
 #include <limits>
 
 #include "golden_file.hpp"
@@ -58,6 +59,41 @@ TEST(Statistics, MergeTakesOnlyWhatBothCover) {
   EXPECT_EQ(into.arrays[0].values, (std::vector<float>{0, 0, 0, 0, 0, 1}));
   merge(into, {{{0, 1}, {2, 1}}, array({8, 9})});
   EXPECT_EQ(into.arrays[0].values, (std::vector<float>{0, 8, 0, 0, 9, 1}));
+}
+
+TEST(Statistics, OneReductionOfIntegersMergesAllArrays) {
+  const std::vector<float> values = {kNan,   -kInfinity, -3e38F, -1.5F, -1e-40F, -0.0F,    0.0F,
+                                     1e-40F, 1e-8F,      1,      1.5F,  3e38F,   kInfinity};
+  int pairs = 0;
+  for (const float a : values) {
+    for (const float b : values) {
+      const auto both = [](float value) {
+        return Statistics{Box{}, {{Reduction::kMax, {value}}, {Reduction::kMin, {value}}}};
+      };
+      auto keys = reduction_keys(both(a));
+      const auto others = reduction_keys(both(b));
+      ASSERT_EQ(keys.size(), 2u);
+      for (std::size_t i = 0; i < 2; ++i) {
+        EXPECT_LT(keys[i], std::uint64_t{1} << 32);
+        keys[i] = std::max(keys[i], others[i]);
+      }
+      Statistics found = both(123);
+      take_reduction_keys(keys, found);
+      Statistics expected = both(a);
+      merge(expected, both(b));
+      for (std::size_t i = 0; i < 2; ++i) {
+        if (a == 0 && b == 0) {
+          EXPECT_EQ(found.arrays[i].values[0], 0);  // of either sign
+        } else {
+          EXPECT_TRUE(same_floats(found.arrays[i].values, expected.arrays[i].values)) << a << " and " << b;
+        }
+      }
+      ++pairs;
+    }
+  }
+  EXPECT_EQ(pairs, 169);
+  Statistics small{Box{}, {{Reduction::kMax, {1}}}};
+  expect_error(ErrorKind::kInternal, [&] { take_reduction_keys(std::vector<std::uint64_t>(2), small); }, {"size"});
 }
 
 TEST(Statistics, OthersAreRefused) {
