@@ -1,6 +1,6 @@
 // What is refused before anything is encoded or decoded, by the tensor's name.
 //
-// The codecs themselves compute with whatever they are given, as IEEE arithmetic does: a NaN gives a NaN scale and so a
+// Paddle's codecs themselves compute with whatever they are given, as IEEE arithmetic does: a NaN gives a NaN scale and so a
 // column or group of NaN. Writers and readers of checkpoints call these checks first.
 #pragma once
 
