@@ -7,9 +7,11 @@
 #include <map>
 #include <set>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "base/checked.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle_names.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
@@ -45,6 +47,10 @@ Error twice(const Copy& first, const Copy& second, const Reading& reading, const
   return reading.error(ErrorKind::kFormat, *second.file,
                        fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
                                    shown(*first.file), hint));
+}
+
+bool is_paddle_optimizer(Strictness strictness) {
+  return strictness == Strictness::kPaddleOptimizer || strictness == Strictness::kPaddleQuantised;
 }
 
 // ---- with an index
@@ -113,9 +119,25 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   return out;
 }
 
-void check_all_found(const DataSet& set, const Matched& matched, const Reading& reading) {
+/// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share bytes
+/// with the second moment's.
+std::unordered_set<std::string> moments_in_shared_codes(const Matched& matched) {
+  std::unordered_set<std::string> moments;
+  for (const Copy& copy : matched.unlisted) {
+    const std::string_view name = copy.entry->name;
+    if (!name.ends_with(kScales)) continue;
+    const std::string_view moment = name.substr(0, name.size() - kScales.size());
+    if (moment.ends_with(kFirstMoment)) moments.emplace(moment);
+  }
+  for (const Copy& copy : matched.elsewhere) moments.erase(copy.entry->name);
+  return moments;
+}
+
+void check_all_found(const DataSet& set, Strictness strictness, const Matched& matched, const Reading& reading) {
+  std::unordered_set<std::string> shared;
+  if (strictness == Strictness::kPaddleQuantised) shared = moments_in_shared_codes(matched);
   for (const auto& [tensor, file] : set.index.weight_map) {
-    if (matched.listed.contains(tensor)) continue;
+    if (matched.listed.contains(tensor) || shared.contains(tensor)) continue;
     std::string hint = "it is in no file of the set";
     for (const Copy& copy : matched.elsewhere) {
       if (copy.entry->name == tensor) hint = fmt::format("it is in {}", shown(*copy.file));
@@ -144,7 +166,7 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
 /// Tensors that the index does not list: an error, except in Paddle's optimizer files.
 void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.unlisted) {
-    if (strictness != Strictness::kPaddleOptimizer) {
+    if (!is_paddle_optimizer(strictness)) {
       throw reading.error(
           ErrorKind::kFormat, *copy.file,
           fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
@@ -153,6 +175,9 @@ void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, 
     }
     const auto [place, added] = matched.listed.emplace(copy.entry->name, copy);
     if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
+  }
+  if (strictness == Strictness::kPaddleQuantised) {
+    std::erase_if(matched.unlisted, [](const Copy& copy) { return is_scale_name(copy.entry->name); });
   }
   if (!matched.unlisted.empty()) {
     reading.warn(fmt::format("{}: {} tensors of the files are not listed, e.g. {}; they are taken as well",
@@ -165,7 +190,7 @@ void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, 
 void settle_repeated(const DataSet& set, Strictness strictness, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
     const Copy& listed = matched.listed.at(copy.entry->name);
-    if (strictness == Strictness::kPaddleOptimizer && is_repeated_accumulator(copy, listed)) continue;
+    if (is_paddle_optimizer(strictness) && is_repeated_accumulator(copy, listed)) continue;
     throw twice(listed, copy, reading, strictness == Strictness::kExact ? "" : kSplitParamHint);
   }
   if (!matched.elsewhere.empty()) {
@@ -180,9 +205,9 @@ std::vector<format::StoredTensor> read_indexed(const DataSet& set, Strictness st
   const auto files = referenced_files(set, reading);
   refuse_leftovers(set, files, reading);
   Matched matched = match(set, files, reading);
-  check_all_found(set, matched, reading);
+  check_all_found(set, strictness, matched, reading);
   settle_repeated(set, strictness, matched, reading);
-  check_total_size(set, matched, reading);
+  if (strictness != Strictness::kPaddleQuantised) check_total_size(set, matched, reading);
   take_unlisted(set, strictness, matched, reading);
   std::vector<format::StoredTensor> tensors;
   tensors.reserve(matched.listed.size());

@@ -26,6 +26,8 @@ enum class Strictness {
   kExact,            ///< index and files name the same tensors, each once
   kPaddle,           ///< the same; messages may speak of Paddle's habits
   kPaddleOptimizer,  ///< unlisted tensors count too; scalar accumulators may stand in two files (the index decides)
+  kPaddleQuantised,  ///< the same of an index that was made before the moments were quantised: it does not list scales,
+                     ///< it lists first moments whose codes stand with the second's, and total_size is another one's
 };
 
 /// The tensors of the set. Throws Error(kFormat or kNotFound), naming file and tensor, for what contradicts the index;

@@ -30,9 +30,25 @@ enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle, kHdf5 };
 /// "Hugging Face", "torch DCP safetensors", "PaddlePaddle", "HDF5 staging file".
 const char* name_of(Dialect dialect);
 
+/// Both moments of a parameter, which a codec (src/quant) stores as codes and scales.
+struct QuantisedMoments {
+  std::string codec;  ///< "paddle-o1"
+  std::string section;
+  std::string first;                 ///< the moments' names when decoded: "<parameter>/moment1_0"
+  std::string second;                ///< "<parameter>/moment2_0"
+  std::vector<std::uint64_t> shape;  ///< of the parameter, and of both moments
+  std::vector<std::string> parts;    ///< the stored tensors' names, in the order of the codec's parts()
+};
+
+/// What to do with a quantised optimizer: who asks for its description must look at Recognised::quantised, because its
+/// stored tensors are codes and scales and no moments.
+enum class Quantised { kRefuse, kDescribe };
+
 struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
-  format::StoredCheckpoint stored;    ///< files by name, tensors by (section, name); each tensor has at least one box
+  format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
+  std::vector<QuantisedMoments>
+      quantised;                      ///< by name; parts of right dtypes and shapes, whose tensors are in `stored`
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
@@ -41,6 +57,9 @@ struct Recognised {
 /// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
 /// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
 /// contradicting dtypes. A directory without any safetensors file is Error(kNotFound).
-Recognised recognise(const Directory& directory);
+///
+/// A quantised optimizer is Error(kFormat) naming its codec, unless `quantised` says kDescribe; then what is wrong with
+/// its parts is an error: an unknown codec, a part that is missing, of the wrong dtype or shape, or too many.
+Recognised recognise(const Directory& directory, Quantised quantised = Quantised::kRefuse);
 
 }  // namespace cairn::interop

@@ -10,6 +10,7 @@
 
 #include "format/json_text.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle_names.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -18,15 +19,14 @@ constexpr const char* kQuantStage = "ckpt_quant_stage";
 constexpr const char* kMasterWeights = "master_weights";
 constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, "quant_ckpt_resume_times",
                                                    "optim_shard_num"};
-constexpr std::array<std::string_view, 3> kScaleSuffixes = {"@scales", "@min_scales", "@max_scales"};
-constexpr std::array<std::string_view, 3> kMomentSuffixes = {"/moment1_0", "/moment2_0", "/velocity_0"};
+constexpr std::array<std::string_view, 3> kMomentSuffixes = {kFirstMoment, kSecondMoment, "/velocity_0"};
 
 bool has_paddle_keys(const nlohmann::json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
 }
 
 /// "O1" of an index, "O0" when it does not say.
-std::string quant_stage(const nlohmann::json& object) {
+std::string stage_in(const nlohmann::json& object) {
   const auto stage = object.find(kQuantStage);
   if (stage == object.end()) return "O0";
   return stage->is_string() ? stage->get<std::string>()
@@ -112,7 +112,7 @@ void refuse_unmerged_paddle(const Reading& reading) {
     if (!set_of_index(file) || text.find("\"weight_map\"") != std::string::npos) continue;
     const auto object = format::parse_strict_json(text, reading.raw_path_of(file));
     if (object.is_object() && !object.contains("weight_map") && has_paddle_keys(object)) {
-      throw unmerged(file, quant_stage(object), reading);
+      throw unmerged(file, stage_in(object), reading);
     }
   }
   for (const auto& [file, header] : reading.directory().safetensors) {
@@ -132,23 +132,27 @@ bool is_paddle(const DataSets& sets, const Reading& reading) {
   });
 }
 
+std::string quant_stage(const DataSet& set) { return stage_in(set.index.extra); }
+
+bool is_quantised_paddle(const DataSet& set) { return quant_stage(set) != "O0"; }
+
 void refuse_quantised_paddle(const DataSets& sets, const Reading& reading) {
   for (const auto& [name, set] : sets) {
-    const std::string stage = quant_stage(set.index.extra);
-    if (stage != "O0") {
-      throw reading.error(
-          ErrorKind::kFormat, set.index_file,
-          fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
-                      "by this version of Cairn; save again with {} O0",
-                      kQuantStage, codec_of(stage), kQuantStage));
-    }
-    if (set.section != "optimizer") continue;
+    if (!is_quantised_paddle(set)) continue;
+    throw reading.error(
+        ErrorKind::kFormat, set.index_file,
+        fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
+                    "by this version of Cairn; save again with {} O0",
+                    kQuantStage, codec_of(quant_stage(set)), kQuantStage));
+  }
+}
+
+void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
+  for (const auto& [name, set] : sets) {
+    if (set.section != "optimizer" || is_quantised_paddle(set)) continue;
     for (const std::string& file : set.files) {
       for (const auto& entry : reading.header(file).tensors) {
-        if (std::none_of(kScaleSuffixes.begin(), kScaleSuffixes.end(),
-                         [&](std::string_view suffix) { return entry.name.ends_with(suffix); })) {
-          continue;
-        }
+        if (!is_scale_name(entry.name)) continue;
         throw reading.error(
             ErrorKind::kFormat, file,
             fmt::format("tensor {} is a scale of quantised moments, but no index names their codec ({})",

@@ -1,8 +1,8 @@
 // PaddlePaddle's unified checkpoints: Hugging Face file sets with habits of their own.
 //
 // BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more than
-// a weight map. What cannot be read rightly - quantised moments, slices of single ranks, flat slices of sharding v2 -
-// is refused with its name instead of being taken for whole tensors. Names and shapes stay as stored.
+// a weight map. What cannot be read rightly - slices of single ranks, flat slices of sharding v2 - is refused with its
+// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: paddle_quant.hpp.
 #pragma once
 
 #include <map>
@@ -24,9 +24,17 @@ void refuse_unmerged_paddle(const Reading& reading);
 /// An index with Paddle's keys, a set "peft_model", or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
-/// Throws Error(kFormat) naming the codec when the optimizer is quantised, or has scales although the index knows of
-/// none.
+/// "O1" of a set's index, "O0" when it does not say.
+std::string quant_stage(const DataSet& set);
+
+/// True when the set's index names a stage other than O0.
+bool is_quantised_paddle(const DataSet& set);
+
+/// Throws Error(kFormat) naming the codec when the optimizer is quantised.
 void refuse_quantised_paddle(const DataSets& sets, const Reading& reading);
+
+/// Throws Error(kFormat) when an optimizer has scales although its index names no codec.
+void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
 /// Turns U16 into BF16, refuses flat slices, warns of master weights that the index promises and no file holds.
 void finish_paddle(std::vector<format::StoredTensor>& tensors, const DataSets& sets, Reading& reading);

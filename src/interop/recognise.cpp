@@ -11,6 +11,7 @@
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle.hpp"
+#include "interop/paddle_quant.hpp"
 #include "interop/reading.hpp"
 #include "interop/sharding_info.hpp"
 
@@ -139,11 +140,16 @@ std::vector<std::string> sharded_files(const DataSets& sets, const Reading& read
   return sharded;
 }
 
+Strictness strictness_of(const DataSet& set, bool paddle) {
+  if (!paddle) return Strictness::kExact;
+  if (set.section != "optimizer") return Strictness::kPaddle;
+  return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
+}
+
 std::vector<format::StoredTensor> read_sets(const DataSets& sets, bool paddle, Reading& reading) {
   std::vector<format::StoredTensor> tensors;
   for (const auto& [name, set] : sets) {
-    Strictness strictness = Strictness::kExact;
-    if (paddle) strictness = set.section == "optimizer" ? Strictness::kPaddleOptimizer : Strictness::kPaddle;
+    const Strictness strictness = strictness_of(set, paddle);
     auto more = read_set(set, strictness, reading);
     std::move(more.begin(), more.end(), std::back_inserter(tensors));
   }
@@ -184,7 +190,7 @@ const char* name_of(Dialect dialect) {
   return "unknown";
 }
 
-Recognised recognise(const Directory& directory) {
+Recognised recognise(const Directory& directory, Quantised quantised) {
   Reading reading(directory);
   if (directory.safetensors.empty()) throw nothing_to_read(directory, reading);
   refuse_mindspore_parts(reading);
@@ -199,9 +205,11 @@ Recognised recognise(const Directory& directory) {
     tensors = read_dcp_files(sharded, reading);
   } else if (is_paddle(sets, reading)) {
     out.dialect = Dialect::kPaddle;
-    refuse_quantised_paddle(sets, reading);
+    refuse_scales_without_codec(sets, reading);
+    if (quantised == Quantised::kRefuse) refuse_quantised_paddle(sets, reading);
     tensors = read_sets(sets, /*paddle=*/true, reading);
     finish_paddle(tensors, sets, reading);
+    out.quantised = find_quantised_moments(tensors, sets, reading);
   } else {
     tensors = read_sets(sets, /*paddle=*/false, reading);
   }

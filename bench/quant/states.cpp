@@ -1,0 +1,89 @@
+// Made-up states by Box and Muller's method, so that they do not depend on the standard library's distributions.
+#include "states.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <numbers>
+#include <optional>
+#include <random>
+
+#include "base/bytes.hpp"
+#include "cairn/error.hpp"
+#include "format/safetensors.hpp"
+#include "quant/own_codec.hpp"
+
+namespace cairn::quant_table {
+namespace {
+
+class Gaussian {
+ public:
+  explicit Gaussian(std::uint64_t seed) : random_(seed) {}
+
+  double operator()() {
+    const double radius = std::sqrt(-2 * std::log(unit()));
+    return radius * std::cos(2 * std::numbers::pi * unit());
+  }
+
+ private:
+  double unit() { return (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53; }
+
+  std::mt19937_64 random_;
+};
+
+std::string read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw Error(ErrorKind::kNotFound, fmt::format("cannot open '{}'", path.string()));
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+State log_normal(double sigma) {
+  constexpr std::uint64_t kRows = 512;
+  Gaussian gauss(static_cast<std::uint64_t>(sigma * 1000));
+  Tensor tensor = {"w", {kRows, kRows}, {}, {}};
+  for (std::uint64_t i = 0; i < kRows * kRows; ++i) {
+    const double v = std::exp(sigma * gauss());
+    tensor.v.push_back(static_cast<float>(v));
+    tensor.m.push_back(static_cast<float>(gauss() * std::sqrt(v)));
+  }
+  return {fmt::format("σ = {}", sigma), {tensor}};
+}
+
+State read_state(const std::filesystem::path& path) {
+  const std::string file = read_file(path);
+  const std::string_view all(file);
+  const auto length = format::header_length(base::as_bytes(all.substr(0, 64)), file.size(), path.string());
+  const auto header = format::parse_header(all.substr(format::kPrefixBytes, length), file.size(), path.string());
+  const auto values_of = [&](const std::string& name) -> std::optional<std::vector<float>> {
+    for (const auto& entry : header.tensors) {
+      if (entry.name != name || entry.dtype != DType::kF32) continue;
+      std::vector<float> values((entry.end - entry.begin) / sizeof(float));
+      std::memcpy(values.data(), file.data() + header.data_start + entry.begin, values.size() * sizeof(float));
+      return values;
+    }
+    return std::nullopt;
+  };
+  constexpr std::string_view kSecond = ".exp_avg_sq";
+  State state = {path.stem().string(), {}};
+  for (const auto& entry : header.tensors) {
+    if (!entry.name.starts_with("optim.") || !entry.name.ends_with(kSecond)) continue;
+    if (!quant::own_q8().left_alone(entry.shape).empty()) continue;
+    const std::string parameter = entry.name.substr(0, entry.name.size() - kSecond.size());
+    const auto v = values_of(entry.name);
+    const auto m = values_of(parameter + ".exp_avg");
+    if (v && m && v->size() == m->size()) state.tensors.push_back({parameter, entry.shape, *m, *v});
+  }
+  if (state.tensors.empty()) {
+    throw Error(ErrorKind::kFormat, fmt::format("'{}' holds no pair optim.<name>.exp_avg and .exp_avg_sq in F32 of 2 "
+                                                "dimensions and 1024 elements",
+                                                path.string()));
+  }
+  return state;
+}
+
+}  // namespace cairn::quant_table

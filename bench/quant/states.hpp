@@ -1,0 +1,32 @@
+// The optimizer states on which codings are compared: made up, and of real training runs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "quant/codec.hpp"
+
+namespace cairn::quant_table {
+
+/// Both moments of a parameter.
+struct Tensor {
+  std::string name;
+  quant::Shape shape;
+  std::vector<float> m;
+  std::vector<float> v;
+};
+
+struct State {
+  std::string name;
+  std::vector<Tensor> tensors;
+};
+
+/// One tensor [512, 512]: log(v) Gaussian of that sigma, m / sqrt(v) Gaussian of 1. The same values in every run.
+State log_normal(double sigma);
+
+/// The pairs `optim.<parameter>.exp_avg`, `.exp_avg_sq` of a safetensors file that have at least 2 dimensions and 1024
+/// elements. Throws Error when there are none.
+State read_state(const std::filesystem::path& path);
+
+}  // namespace cairn::quant_table

@@ -1,0 +1,66 @@
+// The refusals: one line each, with the tensor, what was found and what to do.
+#include "quant/check.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+
+namespace cairn::quant {
+namespace {
+
+/// The position in the tensor of the element `index` of a box.
+Shape position_of(const Box& box, std::uint64_t index) {
+  Shape position(box.shape.size());
+  for (std::size_t d = box.shape.size(); d-- > 0;) {
+    position[d] = box.offset[d] + index % box.shape[d];
+    index /= box.shape[d];
+  }
+  return position;
+}
+
+}  // namespace
+
+void require_f32(const Codec& codec, std::string_view name, DType dtype) {
+  if (dtype == DType::kF32) return;
+  throw Error(ErrorKind::kUsage, fmt::format("tensor '{}' is {}: {} codes moments in F32 only; save it with quant=off",
+                                             base::printable(name), name_of(dtype), codec.traits().name));
+}
+
+void refuse_unusual_moments(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments) {
+  for (std::size_t i = 0; i < moments.m.size() && i < moments.v.size(); ++i) {
+    const bool m_is_bad = !std::isfinite(moments.m[i]);
+    if (!m_is_bad && std::isfinite(moments.v[i]) && moments.v[i] >= 0) continue;
+    throw Error(ErrorKind::kState,
+                fmt::format("optimizer state of '{}': {} at {} is {}, which {} cannot keep; save it with quant=off",
+                            base::printable(source.name), m_is_bad ? "m" : "v", shape_text(position_of(box, i)),
+                            m_is_bad ? moments.m[i] : moments.v[i], codec.traits().name));
+  }
+}
+
+void check_stored(const Codec& codec, std::string_view name, const Part& expected, DType dtype, const Shape& shape) {
+  if (dtype == expected.dtype && shape == expected.shape) return;
+  throw Error(ErrorKind::kFormat,
+              fmt::format("tensor '{}' is {} {}, but {} stores {} {} there", base::printable(name), name_of(dtype),
+                          shape_text(shape), codec.traits().name, name_of(expected.dtype), shape_text(expected.shape)));
+}
+
+void check_scales(const Codec& codec, std::string_view name, const Part& part, std::span<const std::byte> bytes) {
+  if (part.role != Role::kScales || part.dtype != DType::kF32) return;
+  for (std::size_t i = 0; i + sizeof(float) <= bytes.size(); i += sizeof(float)) {
+    float scale = 0;
+    std::memcpy(&scale, bytes.data() + i, sizeof scale);
+    if (std::isfinite(scale)) continue;
+    throw Error(
+        ErrorKind::kFormat,
+        fmt::format("tensor '{}' holds a scale that is {}: the {} codes that it belongs to say nothing; the state "
+                    "was not finite when it was saved, or the file is damaged",
+                    base::printable(name), scale, codec.traits().name));
+  }
+}
+
+}  // namespace cairn::quant

@@ -1,0 +1,148 @@
+// The interface of the codecs for optimizer state.
+//
+// A codec is joint over the two Adam moments of one parameter, m (moment1, exp_avg) and v (moment2, exp_avg_sq), both F32
+// and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so that a
+// sharded tensor is coded where it lies:
+//
+//   1. measure() every box into statistics, merge() those of all boxes and ranks (statistics.hpp). Only for codecs whose
+//      boxes may be cut anywhere; the others code each block for itself.
+//   2. encode() every box with the statistics of the whole tensor: the box's piece of each part. The same box gives the
+//      same bytes, whichever rank encodes it.
+//   3. decode() any box from the same box of each part.
+//
+// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. whole.hpp has the three steps
+// in one for a whole tensor, check.hpp what a reader and a writer refuse.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "cairn/dtype.hpp"
+
+namespace cairn::quant {
+
+using Shape = std::vector<std::uint64_t>;
+
+/// The parameter whose moments are coded; the name is for messages.
+struct Source {
+  std::string name;
+  Shape shape;
+};
+
+/// A box of both moments in memory, row-major without gaps.
+struct ConstMoments {
+  std::span<const float> m;
+  std::span<const float> v;
+};
+struct Moments {
+  std::span<float> m;
+  std::span<float> v;
+};
+
+enum class Moment { kFirst, kSecond };
+enum class Role { kCodes, kScales };
+
+/// One stored tensor: its name is the name of a moment with a suffix ("@scales", or none).
+struct Part {
+  Moment moment = Moment::kFirst;
+  std::string suffix;
+  Role role = Role::kCodes;
+  DType dtype = DType::kU8;
+  Shape shape;
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+/// Where a tensor may be cut into boxes that are coded separately.
+enum class Cut {
+  kAnywhere,     ///< encode() needs the statistics of the whole tensor
+  kWholeBlocks,  ///< boxes of the flattened tensor that begin at a multiple of block_elements and end at one, or at the
+                 ///< end; each is coded from its own values alone, and statistics are not used
+};
+
+/// What is true of a codec whatever the tensor.
+struct Traits {
+  std::string name;          ///< "paddle-o1": how options, manifests and file metadata call it
+  unsigned bits = 8;         ///< of one code of one moment
+  std::string blocks;        ///< in words: which values share their scales
+  std::string error_bounds;  ///< in words
+  Cut cut = Cut::kAnywhere;
+  std::uint64_t block_elements = 1;  ///< of the flattened tensor, with kWholeBlocks
+};
+
+enum class Reduction { kMin, kMax };
+
+/// What measure() found: for each statistic one value per position of `box` (row-major), which is a box of the scales.
+struct Statistics {
+  struct Array {
+    Reduction reduction = Reduction::kMax;
+    std::vector<float> values;
+  };
+  Box box;
+  std::vector<Array> arrays;
+};
+
+/// How Paddle's loader divides a code by the largest code. Files do not say which one their training run saw; other
+/// codecs have one rule and ignore this.
+enum class PaddleDivision {
+  kTrue,        ///< paddlepaddle 3.3 and later: a true division
+  kReciprocal,  ///< up to 3.2: multiplication by the F32 reciprocal; differs in the last bit
+};
+
+struct DecodeOptions {
+  PaddleDivision paddle_division = PaddleDivision::kTrue;
+};
+
+using PartBytes = std::span<const std::span<std::byte>>;             ///< one per part, exactly its box's bytes
+using ConstPartBytes = std::span<const std::span<const std::byte>>;  ///< one per part, exactly its box's bytes
+
+/// Rank-local, without state, thread-safe. Shapes are ones that are coded (left_alone() is empty), boxes lie in
+/// view(shape) and hold at least one element; anything else throws Error(kInternal), as do spans of another size than
+/// their box.
+class Codec {
+ public:
+  Codec() = default;
+  Codec(const Codec&) = delete;
+  Codec& operator=(const Codec&) = delete;
+  virtual ~Codec() = default;
+
+  [[nodiscard]] virtual const Traits& traits() const = 0;
+
+  /// Why moments of this shape are stored as they are (F32), as the end of a sentence; empty when they are coded.
+  [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
+
+  /// The shape in whose coordinates boxes are given.
+  [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
+
+  /// What is stored for a tensor, in an order that is always the same.
+  [[nodiscard]] virtual std::vector<Part> parts(const Shape& shape) const = 0;
+
+  /// The box of a part that holds the codes or scales of `box`.
+  [[nodiscard]] virtual Box part_box(const Shape& shape, std::size_t part, const Box& box) const = 0;
+
+  /// Statistics that cover what `box` needs, and change nothing when merged. With kWholeBlocks: empty.
+  [[nodiscard]] virtual Statistics no_statistics(const Shape& shape, const Box& box) const = 0;
+
+  /// Takes the values of a box into statistics that cover it. With kWholeBlocks: does nothing.
+  virtual void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const = 0;
+
+  /// `statistics`: of the whole tensor, covering at least the box; with kWholeBlocks empty.
+  virtual void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
+                      PartBytes out) const = 0;
+
+  virtual void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions& options,
+                      const Moments& out) const = 0;
+};
+
+/// All codecs, by name.
+[[nodiscard]] std::span<const Codec* const> all_codecs();
+
+/// The codec of that name; throws Error(kUsage) that lists the names.
+[[nodiscard]] const Codec& find_codec(std::string_view name);
+
+}  // namespace cairn::quant

@@ -1,0 +1,161 @@
+// Boxes, names and refusals; the blocks themselves are own_encode.cpp and own_decode.cpp.
+#include "quant/own_codec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+#include "quant/own_block.hpp"
+
+namespace cairn::quant {
+namespace {
+
+using own::kBlockElements;
+
+/// Below this a tensor is not worth the error: it is too small to save bytes.
+constexpr std::uint64_t kLeastElements = 1024;
+
+std::uint64_t blocks_of(std::uint64_t elements) { return elements / kBlockElements + (elements % kBlockElements != 0); }
+
+/// "[3, 17]": the position of element `index` of a tensor in row-major order.
+std::string position_text(const Shape& shape, std::uint64_t index) {
+  Shape position(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) position[d] = index % shape[d];
+  return shape_text(position);
+}
+
+class OwnCodec final : public Codec {
+ public:
+  OwnCodec(const own::Format& format, std::string error_bounds) : format_(format) {
+    traits_.name = format.name;
+    traits_.bits = format.bits;
+    traits_.blocks = fmt::format("{} consecutive elements of the flattened tensor", kBlockElements);
+    traits_.error_bounds = std::move(error_bounds);
+    traits_.cut = Cut::kWholeBlocks;
+    traits_.block_elements = kBlockElements;
+  }
+
+  const Traits& traits() const override { return traits_; }
+
+  std::string left_alone(const Shape& shape) const override {
+    if (shape.size() < 2) return "it has fewer than 2 dimensions";
+    if (elements_of(shape) < kLeastElements) return fmt::format("it has fewer than {} elements", kLeastElements);
+    return {};
+  }
+
+  Shape view(const Shape& shape) const override { return {elements_of(shape)}; }
+
+  std::vector<Part> parts(const Shape& shape) const override {
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
+    return {{Moment::kFirst,
+             "@" + traits_.name,
+             Role::kCodes,
+             DType::kU8,
+             {blocks_of(elements_of(shape)), format_.block_bytes}}};
+  }
+
+  Box part_box(const Shape& shape, std::size_t part, const Box& box) const override {
+    require(part == 0, "there is one part");
+    check_box(shape, box);
+    return {{box.offset[0] / kBlockElements, 0}, {blocks_of(box.shape[0]), format_.block_bytes}};
+  }
+
+  Statistics no_statistics(const Shape&, const Box&) const override { return {}; }
+  void measure(const Source&, const Box&, const ConstMoments&, Statistics&) const override {}
+
+  void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics&,
+              PartBytes out) const override {
+    check_box(source.shape, box);
+    require(out.size() == 1 && out[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
+                moments.m.size() == box.shape[0] && moments.v.size() == box.shape[0],
+            "a span has another size than its box");
+    own::Values values;
+    own::Block block;
+    std::byte* to = out[0].data();
+    for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, to += format_.block_bytes) {
+      const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
+      copy_in(moments.m.subspan(begin, count), values.m);
+      copy_in(moments.v.subspan(begin, count), values.v);
+      if (!own::encode_block(format_, values, block)) refuse(source, box.offset[0] + begin, values);
+      std::fill(block.codes.begin() + static_cast<std::ptrdiff_t>(count), block.codes.end(), 0U);
+      format_.pack(block, to);
+    }
+  }
+
+  void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions&,
+              const Moments& out) const override {
+    check_box(source.shape, box);
+    require(parts.size() == 1 && parts[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
+                out.m.size() == box.shape[0] && out.v.size() == box.shape[0],
+            "a span has another size than its box");
+    own::Values values;
+    own::Block block;
+    const std::byte* from = parts[0].data();
+    for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, from += format_.block_bytes) {
+      const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
+      if (!format_.unpack(from, block) || !own::decode_block(format_, block, values)) {
+        throw Error(
+            ErrorKind::kFormat,
+            fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the "
+                        "data is damaged",
+                        base::printable(source.name), (box.offset[0] + begin) / kBlockElements, traits_.name));
+      }
+      std::copy_n(values.m.begin(), count, out.m.begin() + static_cast<std::ptrdiff_t>(begin));
+      std::copy_n(values.v.begin(), count, out.v.begin() + static_cast<std::ptrdiff_t>(begin));
+    }
+  }
+
+ private:
+  static void require(bool condition, std::string_view what) {
+    if (!condition) throw Error(ErrorKind::kInternal, fmt::format("quantisation: {}", what));
+  }
+
+  void check_box(const Shape& shape, const Box& box) const {
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
+    const Shape flat = view(shape);
+    require(lies_in(box, flat) && box.offset[0] % kBlockElements == 0 &&
+                (box.shape[0] % kBlockElements == 0 || box.offset[0] + box.shape[0] == flat[0]),
+            fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shape_text(box.offset),
+                        shape_text(box.shape), kBlockElements, shape_text(flat)));
+  }
+
+  /// Copies, and fills up with the first value.
+  static void copy_in(std::span<const float> from, std::array<float, kBlockElements>& to) {
+    const auto end = std::copy(from.begin(), from.end(), to.begin());
+    std::fill(end, to.end(), from.front());
+  }
+
+  [[noreturn]] void refuse(const Source& source, std::uint64_t begin, const own::Values& values) const {
+    std::size_t i = 0;
+    while (i + 1 < kBlockElements && !own::is_refused(values.m[i], values.v[i])) ++i;
+    throw Error(
+        ErrorKind::kState,
+        fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
+                    "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
+                    base::printable(source.name), values.m[i], values.v[i], position_text(source.shape, begin + i),
+                    traits_.name));
+  }
+
+  const own::Format& format_;
+  Traits traits_;
+};
+
+}  // namespace
+
+const Codec& own_q8() {
+  static const OwnCodec codec(
+      own::kQ8, "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 0.5 % RMS, sqrt(v) 0.6 % RMS");
+  return codec;
+}
+
+const Codec& own_q4() {
+  static const OwnCodec codec(own::kQ4,
+                              "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 7 % RMS, sqrt(v) 8 % RMS");
+  return codec;
+}
+
+}  // namespace cairn::quant

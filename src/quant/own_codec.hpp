@@ -1,0 +1,17 @@
+// Cairn's own two codecs for Adam moments. What they keep, their format and their errors: README.md.
+//
+// One stored tensor "<name of m>@q8" (or @q4): U8 of shape [blocks, bytes of a block], block i for elements 128 i to
+// 128 i + 127 of the flattened tensor. Any run of whole blocks is coded for itself.
+#pragma once
+
+#include "quant/codec.hpp"
+
+namespace cairn::quant {
+
+/// "q8": 1.0625 bytes a value.
+[[nodiscard]] const Codec& own_q8();
+
+/// "q4": 0.594 bytes a value.
+[[nodiscard]] const Codec& own_q4();
+
+}  // namespace cairn::quant

@@ -1,0 +1,239 @@
+// Both stages as one class: rows of a box run through the kernels, band after band, each with its row of scales.
+#include "quant/paddle_codec.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+#include "quant/paddle_kernels.hpp"
+#include "quant/paddle_shapes.hpp"
+#include "quant/statistics.hpp"
+
+namespace cairn::quant {
+namespace {
+
+using paddle::Band;
+using paddle::Stage;
+
+constexpr std::size_t kScaleCount = 3;  // largest |m|, smallest r, largest r: the order of statistics and of parts
+
+/// The three scales of each column of a band, side by side in memory.
+class ScaleRows {
+ public:
+  explicit ScaleRows(const Band& band)
+      : columns_(band.one_scale ? std::min(band.width, band.end - band.begin) : band.width),
+        one_scale_(band.one_scale) {
+    for (auto& row : rows_) row.resize(columns_);
+  }
+  /// What changes nothing when values are taken into it.
+  void clear() {
+    std::fill(rows_[0].begin(), rows_[0].end(), 0.0F);
+    std::fill(rows_[1].begin(), rows_[1].end(), std::numeric_limits<float>::infinity());
+    std::fill(rows_[2].begin(), rows_[2].end(), -std::numeric_limits<float>::infinity());
+  }
+  /// Scales in memory of any alignment.
+  void load(std::size_t row, const void* from) {
+    std::memcpy(rows_[row].data(), from, stored() * sizeof(float));
+    if (one_scale_) std::fill(rows_[row].begin(), rows_[row].end(), rows_[row][0]);
+  }
+  void store(std::size_t row, std::byte* to) const { std::memcpy(to, rows_[row].data(), stored() * sizeof(float)); }
+  void reduce_into(Reduction reduction, std::size_t row, float* to) const {
+    if (!one_scale_) return merge(reduction, {to, columns_}, rows_[row]);
+    for (const float value : rows_[row]) *to = reduced(reduction, *to, value);
+  }
+  /// O1 divides by no zero: where a scale is 0, Paddle puts 1e-8.
+  void replace_zeros() {
+    for (auto& row : rows_) std::replace(row.begin(), row.end(), 0.0F, paddle::kEpsilon);
+  }
+  [[nodiscard]] paddle::Scales view() const { return {rows_[0].data(), rows_[1].data(), rows_[2].data()}; }
+  [[nodiscard]] paddle::ScalesOut out() { return {rows_[0].data(), rows_[1].data(), rows_[2].data()}; }
+  [[nodiscard]] std::size_t stored() const { return one_scale_ ? 1 : columns_; }
+
+ private:
+  std::size_t columns_;
+  bool one_scale_;
+  std::array<std::vector<float>, kScaleCount> rows_;
+};
+
+/// Calls visit(first element, number of elements) for each row of a band.
+template <class Visit>
+void for_rows(const Band& band, Visit visit) {
+  for (std::size_t at = band.begin; at < band.end; at += band.width) visit(at, std::min(band.width, band.end - at));
+}
+
+/// The part that holds the scale of statistic `index`.
+std::size_t scale_part(Stage stage, std::size_t index) {
+  static constexpr std::array<std::size_t, kScaleCount> o1 = {1, 3, 4};
+  return stage == Stage::kO1 ? o1[index] : index + 1;
+}
+
+class PaddleCodec : public Codec {
+ public:
+  PaddleCodec(Stage stage, Traits traits) : stage_(stage), traits_(std::move(traits)) {}
+
+  [[nodiscard]] const Traits& traits() const override { return traits_; }
+  [[nodiscard]] std::string left_alone(const Shape& shape) const override { return paddle::left_alone(stage_, shape); }
+  [[nodiscard]] Shape view(const Shape& shape) const override { return shape; }
+  [[nodiscard]] std::vector<Part> parts(const Shape& shape) const override {
+    require_coded(shape);
+    return paddle::parts(stage_, shape);
+  }
+  [[nodiscard]] Box part_box(const Shape& shape, std::size_t part, const Box& box) const override {
+    require_box(shape, box);
+    return parts(shape).at(part).role == Role::kCodes ? box : paddle::scale_box(stage_, shape, box);
+  }
+
+  [[nodiscard]] Statistics no_statistics(const Shape& shape, const Box& box) const override {
+    require_box(shape, box);
+    const Box scales = paddle::scale_box(stage_, shape, box);
+    const std::size_t count = elements_of(scales.shape);
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    return {scales,
+            {{Reduction::kMax, std::vector<float>(count, 0.0F)},
+             {Reduction::kMin, std::vector<float>(count, infinity)},
+             {Reduction::kMax, std::vector<float>(count, -infinity)}}};
+  }
+
+  void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const override {
+    require_moments(source, box, moments.m.size(), moments.v.size());
+    require_statistics(into);
+    for (const Band& band : paddle::bands_of(stage_, source.shape, box)) {
+      ScaleRows scales(band);
+      scales.clear();
+      for_rows(band, [&](std::size_t at, std::size_t length) {
+        paddle::measure_row({&moments.m[at], &moments.v[at], length}, scales.out());
+      });
+      const std::size_t at = statistics_of(into, source.shape, box, band);
+      for (std::size_t i = 0; i < kScaleCount; ++i) {
+        scales.reduce_into(into.arrays[i].reduction, i, &into.arrays[i].values[at]);
+      }
+    }
+  }
+
+  void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
+              PartBytes out) const override {
+    require_moments(source, box, moments.m.size(), moments.v.size());
+    require_statistics(statistics);
+    require_parts(source, box, out);
+    for (const Band& band : paddle::bands_of(stage_, source.shape, box)) {
+      ScaleRows scales(band);
+      const std::size_t from = statistics_of(statistics, source.shape, box, band);
+      for (std::size_t i = 0; i < kScaleCount; ++i) scales.load(i, &statistics.arrays[i].values[from]);
+      if (stage_ == Stage::kO1) scales.replace_zeros();
+      for (std::size_t i = 0; i < kScaleCount; ++i) {
+        scales.store(i, &out[scale_part(stage_, i)][band.scale_begin * sizeof(float)]);
+      }
+      for_rows(band, [&](std::size_t at, std::size_t length) {
+        const paddle::Row row = {&moments.m[at], &moments.v[at], length};
+        auto* first = reinterpret_cast<std::uint8_t*>(&out[0][at]);
+        if (stage_ == Stage::kO2) return paddle::encode_row_o2(row, scales.view(), first);
+        auto* second = reinterpret_cast<std::uint8_t*>(&out[2][at]);
+        paddle::encode_row_o1(row, scales.view(), reinterpret_cast<std::int8_t*>(first), second);
+      });
+    }
+  }
+
+  void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions& options,
+              const Moments& out) const override {
+    require_moments(source, box, out.m.size(), out.v.size());
+    require_parts(source, box, parts);
+    for (const Band& band : paddle::bands_of(stage_, source.shape, box)) {
+      ScaleRows scales(band);
+      for (std::size_t i = 0; i < kScaleCount; ++i) {
+        scales.load(i, &parts[scale_part(stage_, i)][band.scale_begin * sizeof(float)]);
+      }
+      for_rows(band, [&](std::size_t at, std::size_t length) {
+        const paddle::RowOut row = {&out.m[at], &out.v[at], length};
+        const auto* first = reinterpret_cast<const std::uint8_t*>(&parts[0][at]);
+        if (stage_ == Stage::kO2) {
+          return paddle::decode_row_o2(first, scales.view(), options.paddle_division, row);
+        }
+        const auto* second = reinterpret_cast<const std::uint8_t*>(&parts[2][at]);
+        paddle::decode_row_o1(reinterpret_cast<const std::int8_t*>(first), second, scales.view(),
+                              options.paddle_division, row);
+      });
+    }
+  }
+
+ private:
+  [[nodiscard]] Error misuse(const std::string& what) const {
+    return {ErrorKind::kInternal, fmt::format("{}: {}", traits_.name, what)};
+  }
+  void require_coded(const Shape& shape) const {
+    const std::string reason = paddle::left_alone(stage_, shape);
+    if (!reason.empty()) throw misuse(fmt::format("a tensor of shape {} is not coded: {}", shape_text(shape), reason));
+  }
+  void require_box(const Shape& shape, const Box& box) const {
+    require_coded(shape);
+    if (lies_in(box, shape) && elements_of(box.shape) != 0) return;
+    throw misuse(fmt::format("a box of shape {} at {} is empty or outside a tensor of shape {}", shape_text(box.shape),
+                             shape_text(box.offset), shape_text(shape)));
+  }
+  void require_moments(const Source& source, const Box& box, std::size_t m, std::size_t v) const {
+    require_box(source.shape, box);
+    const std::uint64_t expected = elements_of(box.shape);
+    if (m == expected && v == expected) return;
+    throw misuse(fmt::format("moments of '{}' have {} and {} values, but their box has {}",
+                             base::printable(source.name), m, v, expected));
+  }
+  void require_statistics(const Statistics& statistics) const {
+    if (statistics.arrays.size() != kScaleCount) throw misuse("statistics of another codec");
+  }
+  template <class Spans>
+  void require_parts(const Source& source, const Box& box, const Spans& bytes) const {
+    const auto expected = parts(source.shape);
+    if (bytes.size() != expected.size())
+      throw misuse(fmt::format("{} parts instead of {}", bytes.size(), expected.size()));
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const std::uint64_t wanted = bytes_of(expected[i], part_box(source.shape, i, box));
+      if (bytes[i].size() == wanted) continue;
+      throw misuse(fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
+                               bytes[i].size(), wanted));
+    }
+  }
+  /// The index of the band's first statistic.
+  [[nodiscard]] std::size_t statistics_of(const Statistics& statistics, const Shape& shape, const Box& box,
+                                          const Band& band) const {
+    Box scales = paddle::scale_box(stage_, shape, box);
+    if (scales.shape.size() == 2) scales.offset[0] += band.scale_begin / band.width;
+    return index_in(statistics, scales.offset, band.width);
+  }
+
+  Stage stage_;
+  Traits traits_;
+};
+
+}  // namespace
+
+const Codec& paddle_o1() {
+  static const PaddleCodec codec(
+      Stage::kO1,
+      {.name = "paddle-o1",
+       .bits = 8,
+       .blocks = "a column (axis 1) of a matrix; the whole of a 1-d tensor",
+       .error_bounds = "m: 1/254 of the column's largest |m|. r = 1/(sqrt(v) + 1e-8): 1/510 of the column's "
+                       "range of r; v itself has no bound, as its large values have the smallest r",
+       .cut = Cut::kAnywhere,
+       .block_elements = 1});
+  return codec;
+}
+
+const Codec& paddle_o2() {
+  static const PaddleCodec codec(
+      Stage::kO2, {.name = "paddle-o2",
+                   .bits = 4,
+                   .blocks = "32 rows of a column of a matrix",
+                   .error_bounds = "m: 1/14 of the group's largest |m|. r = 1/(sqrt(v) + 1e-8): 1/30 of the group's "
+                                   "range of r; v itself has no bound, as its large values have the smallest r",
+                   .cut = Cut::kAnywhere,
+                   .block_elements = 1});
+  return codec;
+}
+
+}  // namespace cairn::quant

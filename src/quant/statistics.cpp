@@ -1,0 +1,109 @@
+// Merging walks the rows of the box that both cover; a row is contiguous in both.
+#include "quant/statistics.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+
+namespace cairn::quant {
+namespace {
+
+/// What both boxes cover; a dimension that they do not share has length 0.
+Box common(const Box& a, const Box& b) {
+  Box both = a;
+  for (std::size_t d = 0; d < a.shape.size(); ++d) {
+    const std::uint64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
+    both.offset[d] = std::max(a.offset[d], b.offset[d]);
+    both.shape[d] = end > both.offset[d] ? end - both.offset[d] : 0;
+  }
+  return both;
+}
+
+/// The position after `position` in the box, in row-major order of its rows: the last dimension stays.
+void next_row(const Box& box, std::vector<std::uint64_t>& position) {
+  for (std::size_t d = box.shape.size() - 1; d-- > 0;) {
+    if (++position[d] < box.offset[d] + box.shape[d]) return;
+    position[d] = box.offset[d];
+  }
+}
+
+constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  // of no number: its bits would be those of a NaN
+constexpr std::uint32_t kSign = 0x80000000U;
+
+/// Larger keys for larger numbers (for smaller ones with kMin): IEEE bits are ordered like integers but for the sign.
+std::uint32_t key_of(Reduction reduction, float value) {
+  if (value != value) return kNanKey;
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t ordered = (bits & kSign) != 0 ? ~bits : bits | kSign;
+  return reduction == Reduction::kMax ? ordered : ~ordered;
+}
+
+float value_of(Reduction reduction, std::uint32_t key) {
+  if (key == kNanKey) return std::numeric_limits<float>::quiet_NaN();
+  const std::uint32_t ordered = reduction == Reduction::kMax ? key : ~key;
+  return std::bit_cast<float>((ordered & kSign) != 0 ? ordered ^ kSign : ~ordered);
+}
+
+}  // namespace
+
+void merge(Reduction reduction, std::span<float> into, std::span<const float> from) {
+  if (into.size() != from.size()) throw Error(ErrorKind::kInternal, "statistics of different sizes cannot be merged");
+  for (std::size_t i = 0; i < into.size(); ++i) into[i] = reduced(reduction, into[i], from[i]);
+}
+
+void merge(Statistics& into, const Statistics& from) {
+  if (into.arrays.size() != from.arrays.size() || into.box.shape.size() != from.box.shape.size()) {
+    throw Error(ErrorKind::kInternal, "statistics of different codecs or tensors cannot be merged");
+  }
+  const Box both = common(into.box, from.box);
+  const std::uint64_t elements = elements_of(both.shape);
+  if (elements == 0) return;
+  const std::uint64_t length = both.shape.empty() ? 1 : both.shape.back();
+  std::vector<std::uint64_t> position = both.offset;
+  for (std::uint64_t row = 0; row < elements / length; ++row) {
+    const std::size_t to = index_in(into, position, length);
+    const std::size_t at = index_in(from, position, length);
+    for (std::size_t i = 0; i < into.arrays.size(); ++i) {
+      merge(into.arrays[i].reduction, std::span(into.arrays[i].values).subspan(to, length),
+            std::span(from.arrays[i].values).subspan(at, length));
+    }
+    if (!both.shape.empty()) next_row(both, position);
+  }
+}
+
+std::vector<std::uint64_t> reduction_keys(const Statistics& statistics) {
+  std::vector<std::uint64_t> keys;
+  for (const auto& array : statistics.arrays) {
+    for (const float value : array.values) keys.push_back(key_of(array.reduction, value));
+  }
+  return keys;
+}
+
+void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics) {
+  std::size_t expected = 0;
+  for (const auto& array : statistics.arrays) expected += array.values.size();
+  if (keys.size() != expected) throw Error(ErrorKind::kInternal, "reduced statistics have another size");
+  auto key = keys.begin();
+  for (auto& array : statistics.arrays) {
+    for (float& value : array.values) value = value_of(array.reduction, static_cast<std::uint32_t>(*key++));
+  }
+}
+
+std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position, std::uint64_t length) {
+  const Box& box = statistics.box;
+  bool covered = position.size() == box.shape.size();
+  std::uint64_t index = 0;
+  for (std::size_t d = 0; covered && d < position.size(); ++d) {
+    const std::uint64_t count = d + 1 == position.size() ? length : 1;
+    covered = position[d] >= box.offset[d] && position[d] - box.offset[d] <= box.shape[d] &&
+              count <= box.shape[d] - (position[d] - box.offset[d]);
+    index = index * box.shape[d] + (position[d] - box.offset[d]);
+  }
+  if (!covered) throw Error(ErrorKind::kInternal, "statistics do not cover the box that is asked of them");
+  return index;
+}
+
+}  // namespace cairn::quant

@@ -1,0 +1,70 @@
+// Tensors of safetensors files, and comparisons to the bit that fail when they compared nothing.
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/dtype.hpp"
+#include "quant/codec.hpp"
+#include "quant/whole.hpp"
+
+namespace cairn::quant::test {
+
+struct GoldenTensor {
+  DType dtype = DType::kF32;
+  Shape shape;
+  base::Bytes bytes;
+};
+using GoldenTensors = std::map<std::string, GoldenTensor>;
+
+/// Every tensor of a safetensors file.
+GoldenTensors read_tensors(const std::filesystem::path& path);
+
+/// The values of an F32 tensor; throws std::out_of_range when there is no such tensor, std::runtime_error for another
+/// dtype.
+std::vector<float> floats(const GoldenTensors& tensors, const std::string& name);
+
+std::vector<float> as_floats(std::span<const std::byte> bytes);
+
+/// m and v of a parameter, owned.
+struct State {
+  std::vector<float> m;
+  std::vector<float> v;
+
+  explicit State(std::size_t elements) : m(elements), v(elements) {}
+  State(std::vector<float> first, std::vector<float> second) : m(std::move(first)), v(std::move(second)) {}
+  [[nodiscard]] ConstMoments view() const { return {m, v}; }
+  Moments out() { return {m, v}; }
+};
+
+/// Decodes a whole tensor.
+State decoded(const Codec& codec, const Source& source, const Encoded& encoded, PaddleDivision division);
+
+/// Success when every float has the same bits, or both are NaN. Never for nothing.
+testing::AssertionResult same_floats(std::span<const float> found, std::span<const float> expected);
+
+/// Success when a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
+testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
+
+template <class Action>
+void expect_error(ErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
+  try {
+    action();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), kind) << error.what();
+    EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
+    for (const auto part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(std::string(part)));
+    return;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+}
+
+}  // namespace cairn::quant::test

@@ -1,0 +1,249 @@
+// Blocks of q8 and q4: what encoding what was decoded gives, zeros, extreme values, the bytes.
+#include <bit>
+#include <cmath>
+#include <functional>
+
+#include "golden_file.hpp"
+#include "quant/own_block.hpp"
+#include "random.hpp"
+
+namespace cairn::quant::own {
+namespace {
+
+constexpr float kLeast = 0x1p-149F;
+constexpr float kMost = std::numeric_limits<float>::max();
+
+/// Random v and |m| / sqrt(v), each by its logarithm.
+struct Maker {
+  std::mt19937_64 random = cairn::test::make_random();
+
+  double in(double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); }
+  bool once_in(int n) { return random() % static_cast<unsigned>(n) == 0; }
+
+  static float two_to(double log) {
+    return std::min(std::max(static_cast<float>(std::exp2(std::min(log, 127.9999999))), kLeast), kMost);
+  }
+
+  float m_for(float v, double log_u) {
+    const double root = v > 0 ? std::sqrt(static_cast<double>(v)) : 0x1p-27;
+    const double m = std::min(std::exp2(log_u) * root, static_cast<double>(kMost));
+    return static_cast<float>(once_in(2) ? m : -m);
+  }
+
+  Values block(const std::function<double()>& log_v, const std::function<double()>& log_u, int zero_once_in) {
+    Values values;
+    for (std::size_t i = 0; i < kBlockElements; ++i) {
+      values.v[i] = zero_once_in != 0 && once_in(zero_once_in) ? 0.0F : two_to(log_v());
+      values.m[i] = m_for(values.v[i], log_u());
+      if (once_in(50)) values.m[i] = 0;
+    }
+    return values;
+  }
+};
+
+/// Blocks of every kind that could upset the choice of scales; `kind` below kKinds.
+constexpr int kKinds = 12;
+Values random_block(Maker& make, int kind) {
+  const double center = make.in(-148, 127);
+  const double width = std::exp2(make.in(-8, 8));
+  const double u_center = make.in(-38, 36);
+  const auto usual_u = [&] { return make.in(-6, 1); };
+  const auto around = [&] { return std::min(std::max(center + make.in(-width, width), -149.0), 128.0); };
+  switch (kind) {
+    case 0: return make.block(around, usual_u, 0);
+    case 1:
+      return make.block(
+          around, [&] { return u_center + make.in(-3, 3); }, 0);
+    case 2: return make.block([&] { return center; }, [&] { return 0.5; }, 0);                         // all the same
+    case 3: return make.block([&] { return make.in(-149, 128); }, usual_u, 0);                         // all of F32
+    case 4: return make.block([&] { return make.in(-149, -120); }, usual_u, make.once_in(2) ? 3 : 0);  // denormals
+    case 5: return make.block([&] { return make.in(124, 128); }, [&] { return make.in(-6, -1); }, 0);
+    case 6: return make.block(around, usual_u, 2);
+    case 7: return make.block(around, usual_u, 100);
+    case 8: return make.block(around, usual_u, 1);  // no v at all
+    case 9: return make.block([&] { return make.once_in(2) ? center : make.in(-149, 128); }, usual_u, 5);
+    case 10: return make.block([&] { return -126 + width * make.in(-0.1, 0.1); }, usual_u, 0);
+    default: {  // one v and one m, apart, among zeros
+      Values values{};
+      values.v[make.random() % kBlockElements & ~1U] = Maker::two_to(center);
+      values.m[make.random() % kBlockElements | 1U] = make.m_for(0, u_center);
+      return values;
+    }
+  }
+}
+
+struct OwnBlock : testing::TestWithParam<const Format*> {
+  const Format& format = *GetParam();
+
+  Block encoded(const Values& values) const {
+    Block block;
+    EXPECT_TRUE(encode_block(format, values, block));
+    return block;
+  }
+  Values decoded(const Block& block) const {
+    Values values;
+    EXPECT_TRUE(decode_block(format, block, values));
+    return values;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Formats, OwnBlock, testing::Values(&kQ8, &kQ4),
+                         [](const auto& test) { return std::string(test.param->name); });
+
+TEST_P(OwnBlock, EncodingWhatWasDecodedChangesNothing) {
+  Maker make;
+  int compared = 0;
+  for (int i = 0; i < 12'000; ++i) {
+    const Values values = random_block(make, i % kKinds);
+    const Block block = encoded(values);
+    const Values back = decoded(block);
+    for (std::size_t e = 0; e < kBlockElements; ++e) {
+      ASSERT_EQ(back.v[e] > 0, values.v[e] > 0) << "block " << i << ", v " << values.v[e];
+      ASSERT_TRUE(std::isfinite(back.v[e]) && std::isfinite(back.m[e])) << "block " << i;
+      ASSERT_TRUE(values.m[e] != 0 || back.m[e] == 0) << "block " << i;
+      ASSERT_GE(values.m[e] * 0x1p-20F * back.m[e], 0) << "block " << i << ": another sign";
+    }
+    ASSERT_EQ(encoded(back), block) << "block " << i << " of kind " << i % kKinds;
+    std::array<std::byte, 512> bytes{};
+    format.pack(block, bytes.data());
+    Block unpacked;
+    ASSERT_TRUE(format.unpack(bytes.data(), unpacked));
+    ASSERT_EQ(unpacked, block);
+    ++compared;
+  }
+  EXPECT_EQ(compared, 12'000);
+}
+
+TEST_P(OwnBlock, ZerosStayZerosBesideOthers) {
+  Values values{};
+  for (std::size_t i = 0; i < kBlockElements; i += 3) {
+    values.v[i] = 1e-6F;
+    values.m[i] = 1e-3F;
+  }
+  values.v[1] = -0.0F;
+  values.m[3] = 0;
+  const Values back = decoded(encoded(values));
+  for (std::size_t i = 0; i < kBlockElements; ++i) {
+    EXPECT_EQ(back.v[i] == 0, values.v[i] == 0) << i;
+    EXPECT_FALSE(std::signbit(back.v[i])) << i;
+    EXPECT_TRUE(values.m[i] != 0 || back.m[i] == 0) << i;
+    EXPECT_NEAR(back.v[i], values.v[i], 1e-6F * (format.bits == 8 ? 0.01 : 0.2)) << i;
+  }
+  const Values nothing = decoded(encoded(Values{}));
+  for (std::size_t i = 0; i < kBlockElements; ++i) EXPECT_TRUE(nothing.m[i] == 0 && nothing.v[i] == 0);
+}
+
+TEST_P(OwnBlock, WhereVIsZeroTheUpdateIsKept) {
+  // Adam would step by m / epsilon there; epsilon is 1e-8.
+  Values values{};
+  for (std::size_t i = 0; i < kBlockElements; ++i) {
+    values.v[i] = i % 2 == 0 ? 1e-8F : 0.0F;
+    values.m[i] = (i % 2 == 0 ? 1e-4F : 1e-8F) * static_cast<float>(i % 7) / 6;
+  }
+  const Values back = decoded(encoded(values));
+  for (std::size_t i = 1; i < kBlockElements; i += 2) {
+    EXPECT_NEAR(back.m[i] / 1e-8, values.m[i] / 1e-8, format.bits == 8 ? 0.005 : 0.1) << i;
+  }
+}
+
+TEST_P(OwnBlock, DenormalAndHugeVComeBack) {
+  for (const double log : {-149.0, -146.3, -140.0, -130.5, -126.0, 100.0, 110.0, 127.0, 127.99}) {
+    Values values{};
+    for (std::size_t i = 0; i < kBlockElements; ++i) values.v[i] = Maker::two_to(log);
+    const Values back = decoded(encoded(values));
+    // Near the smallest number F32 has 1 to 3 digits; above 2^107 the lowest level stays where it is, and levels lie apart.
+    const double tolerance = (log < -140 ? 0.75 : 0.01) + (format.bits == 8 ? 0.05 : 0.7);
+    EXPECT_NEAR(std::log2(back.v[5]), std::log2(values.v[5]), tolerance) << log;
+  }
+}
+
+TEST_P(OwnBlock, EveryUpdateIsWithinOneLevel) {
+  // v is the same everywhere, so u has many levels; at the ends they lie twice as far apart as on average.
+  const double level = 2 * 2.07 / (format.levels[0].u / 2);
+  Maker make;
+  for (int i = 0; i < 1000; ++i) {
+    const Values values = make.block([] { return 0; }, [&] { return make.in(-8, 1); }, 0);
+    const Values back = decoded(encoded(values));
+    for (std::size_t e = 0; e < kBlockElements; ++e) {
+      const float u = values.m[e] / std::sqrt(values.v[e]);
+      ASSERT_NEAR(back.m[e] / std::sqrt(back.v[e]), u, level) << i;
+    }
+  }
+}
+
+TEST_P(OwnBlock, WhatNoBlockHoldsIsRefused) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<std::pair<float, float>> pairs = {{nan, 1},    {infinity, 1}, {-infinity, 1}, {1, nan},
+                                                      {1, -1},     {1, infinity}, {0, infinity},  {0, -kLeast},
+                                                      {1, 1e-26F}, {1e30F, 1},    {kMost, kMost}, {16384, 0}};
+  for (const auto& [m, v] : pairs) {
+    Values values{};
+    values.m[77] = m;
+    values.v[77] = v;
+    Block block;
+    EXPECT_FALSE(encode_block(format, values, block)) << m << ", " << v;
+    EXPECT_TRUE(is_refused(m, v));
+  }
+  EXPECT_FALSE(is_refused(0x1p39F, 1));
+  EXPECT_FALSE(is_refused(4096, 0));
+  EXPECT_FALSE(is_refused(0, kMost));
+  EXPECT_FALSE(is_refused(0, -0.0F));
+}
+
+TEST_P(OwnBlock, EveryWordDecodesToFiniteValues) {
+  Maker make;
+  for (int i = 0; i < 20'000; ++i) {
+    Block block;
+    block.word = static_cast<std::uint32_t>(make.random());
+    const Levels levels = format.levels[scales_of(block.word).range];
+    const std::uint32_t codes = std::uint32_t{levels.u} * levels.v;
+    for (auto& code : block.codes) code = static_cast<std::uint32_t>(make.random()) % codes;
+    const Values values = decoded(block);
+    for (std::size_t e = 0; e < kBlockElements; ++e) {
+      ASSERT_TRUE(std::isfinite(values.m[e]) && std::isfinite(values.v[e]) && values.v[e] >= 0);
+      const bool is_zero = scales_of(block.word).has_zeros && block.codes[e] % levels.v == 0;
+      ASSERT_EQ(values.v[e] == 0, is_zero);
+    }
+    block.codes[make.random() % kBlockElements] = codes;
+    Values none;
+    ASSERT_FALSE(decode_block(format, block, none)) << "a code that is not in use";
+  }
+}
+
+TEST_P(OwnBlock, TheLevelsFitTheCodes) {
+  for (std::uint32_t range = 0; range < kRangeCodes; ++range) {
+    const Levels levels = format.levels[range];
+    EXPECT_EQ(levels.u % 2, 1);
+    EXPECT_GE(levels.u, 5);
+    EXPECT_GE(levels.v, 4);
+    EXPECT_LE(std::uint32_t{levels.u} * levels.v, format.codes);
+    EXPECT_TRUE(range == 0 || range_of(range) > range_of(range - 1));
+  }
+  EXPECT_GE(range_of(kRangeCodes - 1), 277 << 20) << "from the smallest to the largest float";
+}
+
+TEST(OwnPack, EveryPairHasItsBits) {
+  for (const Format* format : {&kQ8, &kQ4}) {
+    std::vector<std::byte> none(format->block_bytes);
+    format->pack(Block{}, none.data());
+    for (std::size_t i = 0; i < kBlockElements; ++i) {
+      Block block;
+      block.codes[i] = format->codes - 1;
+      std::vector<std::byte> bytes(format->block_bytes);
+      format->pack(block, bytes.data());
+      EXPECT_NE(bytes, none);
+      Block back;
+      ASSERT_TRUE(format->unpack(bytes.data(), back));
+      EXPECT_EQ(back, block) << i;
+    }
+  }
+  for (const Format* format : {&kQ8, &kQ4}) {
+    const std::vector<std::byte> bytes(format->block_bytes, std::byte{0xff});
+    Block block;
+    EXPECT_FALSE(format->unpack(bytes.data(), block)) << "more than four pairs' upper parts";
+  }
+}
+
+}  // namespace
+}  // namespace cairn::quant::own
