@@ -11,7 +11,6 @@
 #include "checkpoint/convert.hpp"
 #include "checkpoint/diff.hpp"
 #include "comm/mpi.hpp"
-#include "hdf5/library.hpp"
 #include "shared_temp_dir.hpp"
 
 namespace cairn::test {
@@ -115,7 +114,6 @@ std::uint64_t growth_bytes(Work work) {
 class LargeStaging : public testing::Test {
  protected:
   void SetUp() override {
-    if (!hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
     options_.memory_budget_bytes = kBudgetBytes;
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks_);

@@ -7,7 +7,6 @@
 
 #include "comm/mpi.hpp"
 #include "environment.hpp"
-#include "hdf5/library.hpp"
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -50,10 +49,6 @@ class Staging : public testing::Test {
     options_.memory_budget_bytes = 64 << 10;
     options_.max_file_bytes = 60'000;
   }
-  void SetUp() override {
-    if (!hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
-  }
-
   Report stage_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
     RankState state = state_of(cut, comm);
     state.fill(version);
@@ -190,28 +185,6 @@ TEST_F(Staging, SaysWhatIsWrong) {
                          load_from(MPI_COMM_WORLD, file_, std::vector<Target>{{unknown, memory.data()}});
                        }),
               HasSubstr("no tensor 'unknown'"));
-}
-
-TEST(StagingWithoutHdf5, IsRefused) {
-  if (hdf5::is_available()) GTEST_SKIP() << "this build has HDF5";
-  const SharedTempDir directory;
-  const auto expect_refusal = [](const std::function<void()>& work) {
-    try {
-      work();
-      ADD_FAILURE() << "no error";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-      EXPECT_THAT(error.what(), HasSubstr("this build of Cairn has no HDF5"));
-    }
-  };
-  expect_refusal([&] { stage(MPI_COMM_WORLD, directory / "x.h5", {}); });
-  Options options;
-  options.engine = "hdf5";
-  expect_refusal([&] {
-    const float value = 1;
-    Checkpointer(MPI_COMM_WORLD, directory / "root", options)
-        .save(1, std::vector<Source>{{{"model", "a", DType::kF32, {}, {{{}, {}}}}, &value}});
-  });
 }
 
 }  // namespace
