@@ -74,9 +74,9 @@ void measure_row(const Row& row, const ScalesOut& scales) {
   for (std::size_t i = 0; i < row.length; ++i) {
     const float a = std::fabs(m[i]);
     const float r = ratio(v[i]);
-    m_max[i] = (a > m_max[i]) | (a != a) ? a : m_max[i];
-    r_min[i] = (r < r_min[i]) | (r != r) ? r : r_min[i];
-    r_max[i] = (r > r_max[i]) | (r != r) ? r : r_max[i];
+    m_max[i] = ((a > m_max[i]) | (a != a)) ? a : m_max[i];
+    r_min[i] = ((r < r_min[i]) | (r != r)) ? r : r_min[i];
+    r_max[i] = ((r > r_max[i]) | (r != r)) ? r : r_max[i];
   }
 }
 
