@@ -35,25 +35,16 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::Ext
 
 void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_read(std::move(files), extents);
-  in_memory_.assign(my_files().size(), false);
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
 }
 
 /// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
 /// io_uring it is done at once.
 void DirectEngine::open_in_memory() {
-  comm::agree(communicator(), "open data files", [&] {
-    in_memory_.assign(my_files().size(), false);
-    for (std::size_t place = 0; place < in_memory_.size(); ++place) {
-      in_memory_[place] = os::file_system_of(files()[my_files()[place]].path).lives_in_memory();
-      if (!in_memory_[place] || queue_) continue;
-      try {
-        queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
-      } catch (const Error&) {
-        return;
-      }
-    }
-  });
+  try {
+    if (writes_to_memory() && !my_files().empty()) queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
+  } catch (const Error&) {
+  }
 }
 
 void DirectEngine::open_direct(os::OpenMode mode) {
@@ -96,7 +87,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     }
   };
   if constexpr (std::is_same_v<Op, WriteOp>) {
-    if (queue_ && in_memory_[place]) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
+    if (queue_ && writes_to_memory()) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
   }
   os::DirectFile* direct = queue_ && !direct_.empty() && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;

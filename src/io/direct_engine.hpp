@@ -58,7 +58,6 @@ class DirectEngine final : public PosixEngine {
   Way way_;
   std::uint64_t request_bytes_;
   std::vector<os::DirectFile> direct_;  ///< by place
-  std::vector<bool> in_memory_;         ///< by place, when writing
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::deque<Round> rounds_;            ///< begun and not finished, oldest first
   std::uint64_t rounds_begun_ = 0;

@@ -44,18 +44,18 @@ std::size_t PosixEngine::place_of(std::uint32_t file) const {
   return static_cast<std::size_t>(at - mine_.begin());
 }
 
-/// Where reserving is not supported, the writes tell that there is no space. In memory it would be half of the work of
-/// writing, done by one rank while the others wait: there the free space is compared.
-void PosixEngine::reserve(os::File& created, const EngineFile& file) const {
-  const os::FileSystemInfo storage = os::file_system_of(file.path);
-  if (!storage.lives_in_memory()) {
-    created.reserve(file.size_bytes);
-    return;
-  }
+/// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while the
+/// others wait: there the free space is compared.
+void PosixEngine::look_at_storage() {
+  if (files_.empty()) return;
+  const auto folder = files_.front().path.parent_path();
+  const os::FileSystemInfo storage = os::file_system_of(folder.empty() ? "." : folder);
+  writes_to_memory_ = storage.lives_in_memory();
+  if (!writes_to_memory_ || !reserve_space_) return;
   std::uint64_t needed = 0;
-  for (const EngineFile& each : files_) needed = base::add(needed, each.size_bytes, "bytes of all files");
+  for (const EngineFile& file : files_) needed = base::add(needed, file.size_bytes, "bytes of all files");
   if (needed <= storage.free_bytes) return;
-  throw Error(ErrorKind::kIo, "cannot write '" + base::printable(file.path.string()) +
+  throw Error(ErrorKind::kIo, "cannot write '" + base::printable(files_.front().path.string()) +
                                   "': No space left on device: " + base::format_size(needed) +
                                   " are to be written, and " + base::format_size(storage.free_bytes) + " are free");
 }
@@ -63,11 +63,13 @@ void PosixEngine::reserve(os::File& created, const EngineFile& file) const {
 void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   comm::agree(communicator_, "create data files", [&] {
+    look_at_storage();
     for (const std::uint32_t number : kept_) {
       const EngineFile& file = files_[number];
       os::File created = os::create_striped(file.path, striping_);
       created.set_size(file.size_bytes);
-      if (reserve_space_) reserve(created, file);
+      // Where it is not supported, the writes tell that there is no space.
+      if (reserve_space_ && !writes_to_memory_) created.reserve(file.size_bytes);
       const bool is_mine = std::binary_search(mine_.begin(), mine_.end(), number);
       if (!is_mine) created.sync();  // nobody will write and sync it
       created.close();

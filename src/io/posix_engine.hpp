@@ -34,14 +34,17 @@ class PosixEngine : public Engine {
   [[nodiscard]] comm::Communicator& communicator() { return communicator_; }
   [[nodiscard]] std::span<const EngineFile> files() const { return files_; }
   [[nodiscard]] std::span<const std::uint32_t> my_files() const { return mine_; }
+  /// Whether the files that are written lie in memory.
+  [[nodiscard]] bool writes_to_memory() const { return writes_to_memory_; }
   [[nodiscard]] os::File& descriptor(std::size_t place) { return descriptors_[place]; }
 
  private:
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
-  void reserve(os::File& created, const EngineFile& file) const;
+  void look_at_storage();
 
   comm::Communicator& communicator_;
   bool reserve_space_;
+  bool writes_to_memory_ = false;
   os::Striping striping_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
