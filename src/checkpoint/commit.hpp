@@ -37,6 +37,9 @@ struct CommitTarget {
 /// Step 1, collective. Throws kUsage when the directory exists and may not be overwritten.
 void begin_commit(comm::Communicator& communicator, const CommitTarget& target);
 
+/// A carried file is read whole.
+inline constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
+
 /// Steps 3-9, collective. On rank 0 `carried` maps names to contents and is added to the manifest's carried files, as are
 /// the files of `blocks` to its data files (their sections are looked up in `section_of_file`).
 struct CommitContent {

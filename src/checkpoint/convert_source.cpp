@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/commit.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "format/blocks.hpp"

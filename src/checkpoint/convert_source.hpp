@@ -12,9 +12,6 @@
 
 namespace cairn::checkpoint {
 
-/// A carried file is read whole.
-inline constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
 plan::Catalog catalog_of(const format::StoredCheckpoint& stored);
 
 /// Rank-local: file name -> content.

@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
 bool is_reserved(const std::string& name, const plan::FileLayout& layout) {
   if (name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors")) return true;
   return layout.index_files.contains(name);
