@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <exception>
 #include <string_view>
+#include <utility>
 
 #include "cairn/error.hpp"
 #include "errors.hpp"
@@ -51,29 +52,32 @@ void print_rms(const std::vector<Coding>& codings, const std::vector<State>& sta
   }
 }
 
+/// One row per codec; `cell_of(coding, state)` gives the two errors of a cell.
+template <class CellOf>
+void print_codecs(const std::vector<Coding>& codings, const std::vector<State>& states, CellOf cell_of) {
+  print_header("| codec | bits |", states);
+  for (const Coding& coding : codings) {
+    if (!coding.is_codec) continue;
+    std::string cells;
+    for (const State& state : states) {
+      const auto [update, root] = cell_of(coding, state);
+      cells += fmt::format(" {} / {} |", percent(update), percent(root));
+    }
+    fmt::print("| {} | {} |{}\n", coding.name, coding.bits, cells);
+  }
+}
+
 void print_largest(const std::vector<Coding>& codings, const std::vector<State>& states) {
   fmt::print("\nLargest errors of a value, %: of an update (of the RMS update) / of sqrt(v)\n\n");
-  print_header("| codec | bits |", states);
-  for (const Coding& coding : codings) {
-    if (!coding.is_codec) continue;
-    std::string cells;
-    for (const State& state : states) {
-      const Errors errors = measure(coding, state);
-      cells += fmt::format(" {} / {} |", percent(errors.update_max), percent(errors.root_max));
-    }
-    fmt::print("| {} | {} |{}\n", coding.name, coding.bits, cells);
-  }
+  print_codecs(codings, states, [](const Coding& coding, const State& state) {
+    const Errors errors = measure(coding, state);
+    return std::pair(errors.update_max, errors.root_max);
+  });
   fmt::print("\nThe worst tensor: update / sqrt(v), RMS, %\n\n");
-  print_header("| codec | bits |", states);
-  for (const Coding& coding : codings) {
-    if (!coding.is_codec) continue;
-    std::string cells;
-    for (const State& state : states) {
-      const Errors errors = worst_tensor(coding, state);
-      cells += fmt::format(" {} / {} |", percent(errors.update_rms), percent(errors.root_rms));
-    }
-    fmt::print("| {} | {} |{}\n", coding.name, coding.bits, cells);
-  }
+  print_codecs(codings, states, [](const Coding& coding, const State& state) {
+    const Errors errors = worst_tensor(coding, state);
+    return std::pair(errors.update_rms, errors.root_rms);
+  });
 }
 
 /// The number of targets that are missed.

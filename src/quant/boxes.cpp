@@ -7,19 +7,18 @@
 
 namespace cairn::quant {
 
-Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
-
 std::uint64_t elements_of(const Shape& shape) {
   if (const auto elements = base::try_product(shape)) return *elements;
   throw Error(ErrorKind::kInternal, fmt::format("shape {} has more than 2^64 elements", shape_text(shape)));
 }
 
-bool lies_in(const Box& box, const Shape& shape) {
-  if (box.offset.size() != shape.size() || box.shape.size() != shape.size()) return false;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (box.offset[d] > shape[d] || box.shape[d] > shape[d] - box.offset[d]) return false;
+Shape position_of(const Box& box, std::uint64_t index) {
+  Shape position(box.shape.size());
+  for (std::size_t d = box.shape.size(); d-- > 0;) {
+    position[d] = box.offset[d] + index % box.shape[d];
+    index /= box.shape[d];
   }
-  return true;
+  return position;
 }
 
 std::uint64_t bytes_of(const Part& part, const Box& box) {

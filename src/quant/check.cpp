@@ -11,20 +11,6 @@
 #include "quant/boxes.hpp"
 
 namespace cairn::quant {
-namespace {
-
-/// The position in the tensor of the element `index` of a box.
-Shape position_of(const Box& box, std::uint64_t index) {
-  Shape position(box.shape.size());
-  for (std::size_t d = box.shape.size(); d-- > 0;) {
-    position[d] = box.offset[d] + index % box.shape[d];
-    index /= box.shape[d];
-  }
-  return position;
-}
-
-}  // namespace
-
 void require_f32(const Codec& codec, std::string_view name, DType dtype) {
   if (dtype == DType::kF32) return;
   throw Error(ErrorKind::kUsage, fmt::format("tensor '{}' is {}: {} codes moments in F32 only; save it with quant=off",

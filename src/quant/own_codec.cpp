@@ -10,6 +10,7 @@
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 #include "quant/own_block.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 namespace {
@@ -19,14 +20,7 @@ using own::kBlockElements;
 /// Below this a tensor is not worth the error: it is too small to save bytes.
 constexpr std::uint64_t kLeastElements = 1024;
 
-std::uint64_t blocks_of(std::uint64_t elements) { return elements / kBlockElements + (elements % kBlockElements != 0); }
-
-/// "[3, 17]": the position of element `index` of a tensor in row-major order.
-std::string position_text(const Shape& shape, std::uint64_t index) {
-  Shape position(shape.size());
-  for (std::size_t d = shape.size(); d-- > 0; index /= shape[d]) position[d] = index % shape[d];
-  return shape_text(position);
-}
+std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
 class OwnCodec final : public Codec {
  public:
@@ -69,10 +63,7 @@ class OwnCodec final : public Codec {
 
   void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics&,
               PartBytes out) const override {
-    check_box(source.shape, box);
-    require(out.size() == 1 && out[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
-                moments.m.size() == box.shape[0] && moments.v.size() == box.shape[0],
-            "a span has another size than its box");
+    check_spans(source.shape, box, out, moments);
     own::Values values;
     own::Block block;
     std::byte* to = out[0].data();
@@ -88,10 +79,7 @@ class OwnCodec final : public Codec {
 
   void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions&,
               const Moments& out) const override {
-    check_box(source.shape, box);
-    require(parts.size() == 1 && parts[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
-                out.m.size() == box.shape[0] && out.v.size() == box.shape[0],
-            "a span has another size than its box");
+    check_spans(source.shape, box, parts, out);
     own::Values values;
     own::Block block;
     const std::byte* from = parts[0].data();
@@ -117,10 +105,18 @@ class OwnCodec final : public Codec {
   void check_box(const Shape& shape, const Box& box) const {
     require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
     const Shape flat = view(shape);
-    require(lies_in(box, flat) && box.offset[0] % kBlockElements == 0 &&
+    require(shard::fits(box, flat) && box.offset[0] % kBlockElements == 0 &&
                 (box.shape[0] % kBlockElements == 0 || box.offset[0] + box.shape[0] == flat[0]),
             fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shape_text(box.offset),
                         shape_text(box.shape), kBlockElements, shape_text(flat)));
+  }
+
+  template <class Parts, class BothMoments>
+  void check_spans(const Shape& shape, const Box& box, const Parts& parts, const BothMoments& moments) const {
+    check_box(shape, box);
+    require(parts.size() == 1 && parts[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
+                moments.m.size() == box.shape[0] && moments.v.size() == box.shape[0],
+            "a span has another size than its box");
   }
 
   /// Copies, and fills up with the first value.
@@ -136,8 +132,8 @@ class OwnCodec final : public Codec {
         ErrorKind::kState,
         fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
                     "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
-                    base::printable(source.name), values.m[i], values.v[i], position_text(source.shape, begin + i),
-                    traits_.name));
+                    base::printable(source.name), values.m[i], values.v[i],
+                    shape_text(position_of(shard::whole(source.shape), begin + i)), traits_.name));
   }
 
   const own::Format& format_;

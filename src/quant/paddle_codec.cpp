@@ -14,6 +14,7 @@
 #include "quant/paddle_kernels.hpp"
 #include "quant/paddle_shapes.hpp"
 #include "quant/statistics.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 namespace {
@@ -23,6 +24,10 @@ using paddle::Stage;
 
 constexpr std::size_t kScaleCount = 3;  // largest |m|, smallest r, largest r: the order of statistics and of parts
 
+/// What changes none of them when values are taken into it.
+constexpr std::array<float, kScaleCount> kNothing = {0.0F, std::numeric_limits<float>::infinity(),
+                                                     -std::numeric_limits<float>::infinity()};
+
 /// The three scales of each column of a band, side by side in memory.
 class ScaleRows {
  public:
@@ -31,11 +36,8 @@ class ScaleRows {
         one_scale_(band.one_scale) {
     for (auto& row : rows_) row.resize(columns_);
   }
-  /// What changes nothing when values are taken into it.
   void clear() {
-    std::fill(rows_[0].begin(), rows_[0].end(), 0.0F);
-    std::fill(rows_[1].begin(), rows_[1].end(), std::numeric_limits<float>::infinity());
-    std::fill(rows_[2].begin(), rows_[2].end(), -std::numeric_limits<float>::infinity());
+    for (std::size_t row = 0; row < kScaleCount; ++row) std::fill(rows_[row].begin(), rows_[row].end(), kNothing[row]);
   }
   /// Scales in memory of any alignment.
   void load(std::size_t row, const void* from) {
@@ -93,11 +95,10 @@ class PaddleCodec : public Codec {
     require_box(shape, box);
     const Box scales = paddle::scale_box(stage_, shape, box);
     const std::size_t count = elements_of(scales.shape);
-    constexpr float infinity = std::numeric_limits<float>::infinity();
     return {scales,
-            {{Reduction::kMax, std::vector<float>(count, 0.0F)},
-             {Reduction::kMin, std::vector<float>(count, infinity)},
-             {Reduction::kMax, std::vector<float>(count, -infinity)}}};
+            {{Reduction::kMax, std::vector<float>(count, kNothing[0])},
+             {Reduction::kMin, std::vector<float>(count, kNothing[1])},
+             {Reduction::kMax, std::vector<float>(count, kNothing[2])}}};
   }
 
   void measure(const Source& source, const Box& box, const ConstMoments& moments, Statistics& into) const override {
@@ -171,7 +172,7 @@ class PaddleCodec : public Codec {
   }
   void require_box(const Shape& shape, const Box& box) const {
     require_coded(shape);
-    if (lies_in(box, shape) && elements_of(box.shape) != 0) return;
+    if (shard::fits(box, shape) && elements_of(box.shape) != 0) return;
     throw misuse(fmt::format("a box of shape {} at {} is empty or outside a tensor of shape {}", shape_text(box.shape),
                              shape_text(box.offset), shape_text(shape)));
   }

@@ -32,6 +32,17 @@ inline float divided(float value, float divisor) {
   return value * (1.0F / divisor);
 }
 
+/// v of a code of r, of which `top` is the largest.
+template <PaddleDivision division>
+inline float decoded_v(int code, float top, float r_min, float r_max) {
+  return moment_of(divided<division>(static_cast<float>(code), top) * (r_max - r_min) + r_min);
+}
+
+/// The code of v's r.
+inline int code_of_v(float v, float top, float r_min, float r_max) {
+  return code_of((ratio(v) - r_min) / (r_max - r_min) * top, 0.0F, top);
+}
+
 template <PaddleDivision division>
 void decode_o1(const std::int8_t* __restrict m_codes, const std::uint8_t* __restrict r_codes, const Scales& scales,
                const RowOut& out) {
@@ -42,8 +53,7 @@ void decode_o1(const std::int8_t* __restrict m_codes, const std::uint8_t* __rest
   float* __restrict v = out.v;
   for (std::size_t i = 0; i < out.length; ++i) {
     m[i] = divided<division>(static_cast<float>(m_codes[i]), 127.0F) * m_max[i];
-    const float part = divided<division>(static_cast<float>(r_codes[i]), 255.0F);
-    v[i] = moment_of(part * (r_max[i] - r_min[i]) + r_min[i]);
+    v[i] = decoded_v<division>(r_codes[i], 255.0F, r_min[i], r_max[i]);
   }
 }
 
@@ -58,8 +68,7 @@ void decode_o2(const std::uint8_t* __restrict codes, const Scales& scales, const
     const int upper = codes[i] >> 4;
     const int m_code = upper - ((upper & 8) << 1);  // 4 bits with sign
     m[i] = divided<division>(static_cast<float>(m_code) * m_max[i], 7.0F);
-    const float part = divided<division>(static_cast<float>(codes[i] & 0xF), 15.0F);
-    v[i] = moment_of(part * (r_max[i] - r_min[i]) + r_min[i]);
+    v[i] = decoded_v<division>(codes[i] & 0xF, 15.0F, r_min[i], r_max[i]);
   }
 }
 
@@ -94,8 +103,7 @@ void encode_row_o1(const Row& row, const Scales& scales, std::int8_t* m_codes, s
     m_out[i] = static_cast<std::int8_t>(code_of(m[i] / m_max[i] * 127.0F, -128.0F, 127.0F));
   }
   for (std::size_t i = 0; i < length; ++i) {
-    const float part = (ratio(v[i]) - r_min[i]) / (r_max[i] - r_min[i]);
-    r_out[i] = static_cast<std::uint8_t>(code_of(part * 255.0F, 0.0F, 255.0F));
+    r_out[i] = static_cast<std::uint8_t>(code_of_v(v[i], 255.0F, r_min[i], r_max[i]));
   }
 }
 
@@ -109,8 +117,7 @@ void encode_row_o2(const Row& row, const Scales& scales, std::uint8_t* codes) {
   const std::size_t length = row.length;
   for (std::size_t i = 0; i < length; ++i) {
     const int m_code = code_of(m[i] / m_max[i] * 7.0F, -8.0F, 7.0F);
-    const float part = (ratio(v[i]) - r_min[i]) / (r_max[i] - r_min[i]);
-    const int r_code = code_of(part * 15.0F, 0.0F, 15.0F);
+    const int r_code = code_of_v(v[i], 15.0F, r_min[i], r_max[i]);
     out[i] = static_cast<std::uint8_t>((m_code & 0xF) << 4 | r_code);
   }
 }

@@ -6,13 +6,14 @@
 #include <algorithm>
 
 #include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant::paddle {
 namespace {
 
 constexpr std::size_t kRowOfOneScale = 256;
 
-Shape scale_shape(Stage stage, const Shape& shape) { return scale_box(stage, shape, whole_box(shape)).shape; }
+Shape scale_shape(Stage stage, const Shape& shape) { return scale_box(stage, shape, shard::whole(shape)).shape; }
 
 }  // namespace
 

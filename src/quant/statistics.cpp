@@ -7,20 +7,10 @@
 
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 namespace {
-
-/// What both boxes cover; a dimension that they do not share has length 0.
-Box common(const Box& a, const Box& b) {
-  Box both = a;
-  for (std::size_t d = 0; d < a.shape.size(); ++d) {
-    const std::uint64_t end = std::min(a.offset[d] + a.shape[d], b.offset[d] + b.shape[d]);
-    both.offset[d] = std::max(a.offset[d], b.offset[d]);
-    both.shape[d] = end > both.offset[d] ? end - both.offset[d] : 0;
-  }
-  return both;
-}
 
 /// The position after `position` in the box, in row-major order of its rows: the last dimension stays.
 void next_row(const Box& box, std::vector<std::uint64_t>& position) {
@@ -58,9 +48,10 @@ void merge(Statistics& into, const Statistics& from) {
   if (into.arrays.size() != from.arrays.size() || into.box.shape.size() != from.box.shape.size()) {
     throw Error(ErrorKind::kInternal, "statistics of different codecs or tensors cannot be merged");
   }
-  const Box both = common(into.box, from.box);
-  const std::uint64_t elements = elements_of(both.shape);
-  if (elements == 0) return;
+  const auto common = shard::intersect(into.box, from.box);
+  if (!common) return;
+  const Box& both = *common;
+  const std::uint64_t elements = shard::elements_of(both);
   const std::uint64_t length = both.shape.empty() ? 1 : both.shape.back();
   std::vector<std::uint64_t> position = both.offset;
   for (std::uint64_t row = 0; row < elements / length; ++row) {

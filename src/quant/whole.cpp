@@ -2,6 +2,7 @@
 #include "quant/whole.hpp"
 
 #include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 
@@ -22,7 +23,7 @@ Encoded encode_box(const Codec& codec, const Source& source, const Box& box, con
 }
 
 Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments) {
-  const Box box = whole_box(codec.view(source.shape));
+  const Box box = shard::whole(codec.view(source.shape));
   Statistics statistics = codec.no_statistics(source.shape, box);
   codec.measure(source, box, moments, statistics);
   return encode_box(codec, source, box, moments, statistics);
@@ -31,7 +32,7 @@ Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoment
 void decode_whole(const Codec& codec, const Source& source, const Encoded& encoded, const DecodeOptions& options,
                   const Moments& out) {
   const std::vector<std::span<const std::byte>> parts(encoded.begin(), encoded.end());
-  codec.decode(source, whole_box(codec.view(source.shape)), parts, options, out);
+  codec.decode(source, shard::whole(codec.view(source.shape)), parts, options, out);
 }
 
 }  // namespace cairn::quant

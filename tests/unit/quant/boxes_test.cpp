@@ -12,6 +12,7 @@
 #include "quant/paddle_codec.hpp"
 #include "quant/statistics.hpp"
 #include "random.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant::test {
 namespace {
@@ -42,7 +43,7 @@ Plane plane_of(const Box& box) {
 /// Visits (first byte in the tensor, first byte in the box, bytes) of each row of a box.
 template <class Visit>
 void for_rows(const Shape& shape, const Box& box, std::size_t element_bytes, Visit visit) {
-  const Plane all = plane_of(whole_box(shape));
+  const Plane all = plane_of(shard::whole(shape));
   const Plane part = plane_of(box);
   for (std::size_t row = 0; row < part.rows; ++row) {
     visit(((part.top + row) * all.columns + part.left) * element_bytes, row * part.columns * element_bytes,
@@ -124,14 +125,14 @@ void check_cut(Random& random, const Codec& codec, const Source& source, bool fi
   const Encoded expected = encode_whole(codec, source, state.view());
   const auto boxes = random_boxes(random, shape);
 
-  Statistics statistics = codec.no_statistics(shape, whole_box(shape));
+  Statistics statistics = codec.no_statistics(shape, shard::whole(shape));
   for (const Box& box : boxes) {
     Statistics of_box = codec.no_statistics(shape, box);
     codec.measure(source, box, cut(state, shape, box).view(), of_box);
     merge(statistics, of_box);
   }
-  Statistics at_once = codec.no_statistics(shape, whole_box(shape));
-  codec.measure(source, whole_box(shape), state.view(), at_once);
+  Statistics at_once = codec.no_statistics(shape, shard::whole(shape));
+  codec.measure(source, shard::whole(shape), state.view(), at_once);
   ASSERT_EQ(statistics.arrays.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_TRUE(same_floats(statistics.arrays[i].values, at_once.arrays[i].values)) << source.name;
@@ -180,11 +181,11 @@ TEST(Boxes, AnyCutGivesTheWhole) {
 
 TEST(Boxes, AnEmptyMergeChangesNothing) {
   const Shape shape = {64, 3};
-  Statistics statistics = paddle_o2().no_statistics(shape, whole_box(shape));
+  Statistics statistics = paddle_o2().no_statistics(shape, shard::whole(shape));
   const State state(std::vector<float>(192, 2.0F), std::vector<float>(192, 4.0F));
-  paddle_o2().measure({"w", shape}, whole_box(shape), state.view(), statistics);
+  paddle_o2().measure({"w", shape}, shard::whole(shape), state.view(), statistics);
   const Statistics before = statistics;
-  merge(statistics, paddle_o2().no_statistics(shape, whole_box(shape)));
+  merge(statistics, paddle_o2().no_statistics(shape, shard::whole(shape)));
   for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(statistics.arrays[i].values, before.arrays[i].values);
   EXPECT_EQ(statistics.arrays[0].values, std::vector<float>(6, 2.0F));
 }
@@ -209,7 +210,7 @@ TEST(Boxes, WholeGroupsNeedNoOtherRank) {
 Box slice_of(const nlohmann::json& entry, const Shape& shape) {
   const std::uint64_t degree = entry.at("degree");
   const std::uint64_t rank = entry.at("rank");
-  Box box = whole_box(shape);
+  Box box = shard::whole(shape);
   if (entry.at("layout") == "replicated") return box;
   const std::size_t axis = entry.at("layout") == "row" ? 0 : 1;
   box.shape[axis] /= degree;

@@ -7,6 +7,7 @@
 #include "quant/check.hpp"
 #include "quant/paddle_codec.hpp"
 #include "quant/statistics.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant::test {
 namespace {
@@ -97,10 +98,10 @@ TEST(Statistics, OneReductionOfIntegersMergesAllArrays) {
 }
 
 TEST(Statistics, OthersAreRefused) {
-  Statistics whole = paddle_o1().no_statistics({4, 3}, whole_box({4, 3}));
+  Statistics whole = paddle_o1().no_statistics({4, 3}, shard::whole(Shape{4, 3}));
   expect_error(ErrorKind::kInternal,
                [&] {
-                 merge(whole, paddle_o2().no_statistics({32, 3}, whole_box({32, 3})));
+                 merge(whole, paddle_o2().no_statistics({32, 3}, shard::whole(Shape{32, 3})));
                },
                {"cannot be merged"});
   // Statistics of the first two columns do not encode the third.
@@ -108,7 +109,7 @@ TEST(Statistics, OthersAreRefused) {
   const State state(12);
   expect_error(ErrorKind::kInternal,
                [&] {
-                 (void)encode_box(paddle_o1(), {"w", {4, 3}}, whole_box({4, 3}), state.view(), narrow);
+                 (void)encode_box(paddle_o1(), {"w", {4, 3}}, shard::whole(Shape{4, 3}), state.view(), narrow);
                },
                {"do not cover"});
 }
@@ -159,7 +160,7 @@ TEST(Checks, ScalesAreFinite) {
 
 TEST(Checks, WrongCallsAreBugs) {
   const State state(12);
-  Statistics statistics = paddle_o1().no_statistics({4, 3}, whole_box({4, 3}));
+  Statistics statistics = paddle_o1().no_statistics({4, 3}, shard::whole(Shape{4, 3}));
   const auto measure = [&](const Box& box, std::size_t elements) {
     return [&, box, elements] {
       const State piece(elements);
