@@ -82,7 +82,7 @@ void plan_describe(benchmark::State& state) {
   for (auto _ : state) {
     const auto sources = cli::sources_of(made.input(), made.map.held_by(one.rank));
     benchmark::DoNotOptimize(checkpoint::local_boxes(std::span<const Source>(sources)));
-    benchmark::DoNotOptimize(checkpoint::describe_to_homes(sources, one.rank, ranks));
+    benchmark::DoNotOptimize(checkpoint::describe_to_homes({sources}, one.rank, ranks));
   }
 }
 BENCHMARK(plan_describe)->Apply(both);

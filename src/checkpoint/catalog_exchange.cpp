@@ -5,7 +5,7 @@
 
 namespace cairn::checkpoint {
 
-plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, std::span<const Source> state) {
+plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state) {
   Mail mail;
   comm::agree(communicator, "describe the state",
               [&] { mail = describe_to_homes(state, communicator.rank(), communicator.size()); });

@@ -16,7 +16,7 @@ namespace cairn::checkpoint {
 
 /// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give one
 /// tensor different dtypes or shapes.
-plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, std::span<const Source> state);
+plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state);
 
 /// Collective. The size of every file's header, each made by one rank.
 std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicator, const plan::HfLayout& files);

@@ -48,13 +48,14 @@ bool in_order(const Key& a, const Key& b) {
   return plan::natural_order(a.name, b.name) < 0;
 }
 
-/// What both a Source and a CatalogTensor have.
+/// `tensor`: a Source or a CatalogTensor.
 template <class Tensor>
-void put_tensor(MailWriter& out, const Tensor& tensor) {
+void put_tensor(MailWriter& out, const Tensor& tensor, std::string_view coding) {
   out.text(tensor.section);
   out.text(tensor.name);
   out.u64(static_cast<std::uint64_t>(tensor.dtype));
   out.u64s(tensor.shape);
+  out.text(coding);
 }
 
 plan::CatalogTensor get_tensor(MailReader& in) {
@@ -63,6 +64,7 @@ plan::CatalogTensor get_tensor(MailReader& in) {
   tensor.name = in.text();
   tensor.dtype = static_cast<DType>(in.u64());
   tensor.shape = in.u64s();
+  tensor.coding = in.text();
   return tensor;
 }
 
@@ -72,6 +74,7 @@ void skip_tensor(MailReader& in) {
   in.text();
   in.u64();
   in.skip_u64s();
+  in.text();
 }
 
 Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan::CatalogTensor& second,
@@ -86,16 +89,17 @@ Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan
 
 }  // namespace
 
-Mail describe_to_homes(std::span<const Source> state, int rank, int ranks) {
+Mail describe_to_homes(const DescribedState& state, int rank, int ranks) {
   const auto homes = static_cast<std::uint64_t>(ranks);
   MailWriter out(homes);
   std::unordered_map<Key, const Source*, HashKey> mine;
-  mine.reserve(state.size());
-  for (const Source& source : state) {
+  mine.reserve(state.sources.size());
+  for (std::size_t i = 0; i < state.sources.size(); ++i) {
+    const Source& source = state.sources[i];
     const Key key{source.section, source.name};
     const auto [at, is_new] = mine.try_emplace(key, &source);
     if (is_new) {
-      put_tensor(out, source);
+      put_tensor(out, source, state.codings.empty() ? std::string_view() : state.codings[i]);
       out.close(HashKey{}(key) % homes);
     } else if (at->second->dtype != source.dtype || at->second->shape != source.shape) {
       const Source& first = *at->second;
@@ -167,7 +171,7 @@ Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const Mail& sam
   for (const plan::CatalogTensor& tensor : homed) {
     const auto behind = std::upper_bound(borders.begin(), borders.end(), key_of(tensor), in_order);
     const auto stretch = static_cast<std::uint64_t>(behind - borders.begin());
-    put_tensor(out, tensor);
+    put_tensor(out, tensor, tensor.coding);
     out.close(stretch * samples.size() / (borders.size() + 1));
   }
   return out.take();

@@ -17,8 +17,14 @@
 
 namespace cairn::checkpoint {
 
+/// What a rank brings to a save.
+struct DescribedState {
+  std::span<const Source> sources;
+  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source, or none
+};
+
 /// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
-Mail describe_to_homes(std::span<const Source> state, int rank, int ranks);
+Mail describe_to_homes(const DescribedState& state, int rank, int ranks);
 
 /// 2. What the home is told, one entry per tensor, by section and name. Throws Error(kState), naming tensor and ranks,
 /// when two ranks give a tensor different dtypes or shapes.

@@ -12,7 +12,7 @@ namespace cairn::checkpoint {
 plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
   std::vector<plan::CatalogTensor> tensors;
   for (const auto& tensor : stored.tensors) {
-    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape});
+    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, {}});
   }
   return plan::make_catalog(std::move(tensors));
 }

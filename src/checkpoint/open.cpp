@@ -129,6 +129,7 @@ OpenCheckpoint open_here(const fs::path& given) {
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = std::move(recognised.stored);
   sort_tensors(checkpoint.stored);
+  checkpoint.quantised = std::move(recognised.quantised);
   checkpoint.carried = std::move(recognised.carried);
   checkpoint.warnings = std::move(recognised.warnings);
   if (checkpoint.manifest) check_against_manifest(checkpoint);

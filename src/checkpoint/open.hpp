@@ -18,7 +18,8 @@ struct OpenCheckpoint {
   std::filesystem::path directory;
   interop::Dialect dialect = interop::Dialect::kHuggingFace;
   format::StoredCheckpoint stored;
-  std::vector<std::string> carried;  ///< small files that belong to it
+  std::vector<interop::QuantisedMoments> quantised;  ///< moments of which `stored` has the codes and scales
+  std::vector<std::string> carried;                  ///< small files that belong to it
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
   std::optional<format::BlockTable> blocks;  ///< nothing for a staging file, though it has a manifest

@@ -67,6 +67,27 @@ format::StoredCheckpoint get_stored(base::ByteReader& in) {
   return stored;
 }
 
+void put_quantised(base::ByteWriter& out, const std::vector<interop::QuantisedMoments>& quantised) {
+  out.u64(quantised.size());
+  for (const auto& moments : quantised) {
+    for (const std::string& text : {moments.codec, moments.section, moments.first, moments.second}) out.text(text);
+    out.u64s(moments.shape);
+    put_strings(out, moments.parts);
+  }
+}
+
+std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
+  std::vector<interop::QuantisedMoments> quantised;
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    interop::QuantisedMoments moments;
+    for (std::string* text : {&moments.codec, &moments.section, &moments.first, &moments.second}) *text = in.text();
+    moments.shape = in.u64s();
+    moments.parts = get_strings(in);
+    quantised.push_back(std::move(moments));
+  }
+  return quantised;
+}
+
 }  // namespace
 
 base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
@@ -74,6 +95,7 @@ base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& tex
   out.text(checkpoint.directory.string());
   out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
   put_stored(out, checkpoint.stored);
+  put_quantised(out, checkpoint.quantised);
   put_strings(out, checkpoint.carried);
   put_strings(out, checkpoint.warnings);
   out.text(texts.manifest);
@@ -87,6 +109,7 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   checkpoint.directory = in.text();
   checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
   checkpoint.stored = get_stored(in);
+  checkpoint.quantised = get_quantised(in);
   checkpoint.carried = get_strings(in);
   checkpoint.warnings = get_strings(in);
   OpenedTexts texts;

@@ -12,7 +12,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
                                          std::span<const LocalBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;
   auto made = std::make_unique<SavePlan>();
-  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
+  plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
   std::unique_ptr<plan::HfLayout> files;
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "deal the tensors to files", [&] {

@@ -100,7 +100,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     manifest.user_metadata = metadata;
     content = content_of(manifest);
   });
-  const plan::PackedCatalog packed = exchange_catalog(communicator, state);
+  const plan::PackedCatalog packed = exchange_catalog(communicator, {state});
   plan::Catalog catalog;
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "number the tensors", [&] {

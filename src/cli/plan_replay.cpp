@@ -68,7 +68,7 @@ class Replay {
     });
     measure("describe", [&] {
       boxes_ = checkpoint::local_boxes(std::span<const Source>(sources_));
-      mail_ = checkpoint::describe_to_homes(sources_, rank_, world_.ranks());
+      mail_ = checkpoint::describe_to_homes({sources_}, rank_, world_.ranks());
     });
   }
 

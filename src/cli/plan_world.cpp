@@ -77,7 +77,7 @@ void PlanWorld::exchange_catalog() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
     for (const checkpoint::LocalBox& box : described.boxes) traffic_[index(rank)].held_bytes += box.bytes;
-    messages_.descriptions.post(rank, checkpoint::describe_to_homes(described.sources, rank, ranks_));
+    messages_.descriptions.post(rank, checkpoint::describe_to_homes({described.sources}, rank, ranks_));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
   for (int rank = 0; rank < ranks_; ++rank) {

@@ -40,15 +40,10 @@ struct QuantisedMoments {
   std::vector<std::string> parts;    ///< the stored tensors' names, in the order of the codec's parts()
 };
 
-/// What to do with a quantised optimizer: who asks for its description must look at Recognised::quantised, because its
-/// stored tensors are codes and scales and no moments.
-enum class Quantised { kRefuse, kDescribe };
-
 struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
   format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
-  std::vector<QuantisedMoments>
-      quantised;                      ///< by name; parts of right dtypes and shapes, whose tensors are in `stored`
+  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are tensors of `stored`, of right dtype and shape
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };
@@ -57,9 +52,8 @@ struct Recognised {
 /// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
 /// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
 /// contradicting dtypes. A directory without any safetensors file is Error(kNotFound).
-///
-/// A quantised optimizer is Error(kFormat) naming its codec, unless `quantised` says kDescribe; then what is wrong with
-/// its parts is an error: an unknown codec, a part that is missing, of the wrong dtype or shape, or too many.
-Recognised recognise(const Directory& directory, Quantised quantised = Quantised::kRefuse);
+/// What is wrong with the parts of quantised moments is an error as well: an unknown codec, a part that is missing, of the
+/// wrong dtype or shape, or too many.
+Recognised recognise(const Directory& directory);
 
 }  // namespace cairn::interop

@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "format/json_text.hpp"
+#include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"
 
@@ -136,21 +137,11 @@ std::string quant_stage(const DataSet& set) { return stage_in(set.index.extra); 
 
 bool is_quantised_paddle(const DataSet& set) { return quant_stage(set) != "O0"; }
 
-void refuse_quantised_paddle(const DataSets& sets, const Reading& reading) {
-  for (const auto& [name, set] : sets) {
-    if (!is_quantised_paddle(set)) continue;
-    throw reading.error(
-        ErrorKind::kFormat, set.index_file,
-        fmt::format("the optimizer is quantised ({} {}); quantised PaddlePaddle checkpoints are not read "
-                    "by this version of Cairn; save again with {} O0",
-                    kQuantStage, codec_of(quant_stage(set)), kQuantStage));
-  }
-}
-
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
   for (const auto& [name, set] : sets) {
     if (set.section != "optimizer" || is_quantised_paddle(set)) continue;
     for (const std::string& file : set.files) {
+      if (has_codings(reading.header(file))) continue;
       for (const auto& entry : reading.header(file).tensors) {
         if (!is_scale_name(entry.name)) continue;
         throw reading.error(

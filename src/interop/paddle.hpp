@@ -30,9 +30,6 @@ std::string quant_stage(const DataSet& set);
 /// True when the set's index names a stage other than O0.
 bool is_quantised_paddle(const DataSet& set);
 
-/// Throws Error(kFormat) naming the codec when the optimizer is quantised.
-void refuse_quantised_paddle(const DataSets& sets, const Reading& reading);
-
 /// Throws Error(kFormat) when an optimizer has scales although its index names no codec.
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 

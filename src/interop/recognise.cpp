@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "format/manifest.hpp"
+#include "interop/codings.hpp"
 #include "interop/data_set.hpp"
 #include "interop/dcp.hpp"
 #include "interop/directory.hpp"
@@ -190,7 +191,7 @@ const char* name_of(Dialect dialect) {
   return "unknown";
 }
 
-Recognised recognise(const Directory& directory, Quantised quantised) {
+Recognised recognise(const Directory& directory) {
   Reading reading(directory);
   if (directory.safetensors.empty()) throw nothing_to_read(directory, reading);
   refuse_mindspore_parts(reading);
@@ -206,7 +207,6 @@ Recognised recognise(const Directory& directory, Quantised quantised) {
   } else if (is_paddle(sets, reading)) {
     out.dialect = Dialect::kPaddle;
     refuse_scales_without_codec(sets, reading);
-    if (quantised == Quantised::kRefuse) refuse_quantised_paddle(sets, reading);
     tensors = read_sets(sets, /*paddle=*/true, reading);
     finish_paddle(tensors, sets, reading);
     out.quantised = find_quantised_moments(tensors, sets, reading);
@@ -214,6 +214,7 @@ Recognised recognise(const Directory& directory, Quantised quantised) {
     tensors = read_sets(sets, /*paddle=*/false, reading);
   }
   sort_and_check(tensors, reading);
+  add_codings(out, reading);
   for (const auto& [file, header] : directory.safetensors) out.stored.files.push_back({file, header.file_bytes});
   out.carried = carried_files(directory);
   if (!directory.folders.empty()) {

@@ -20,6 +20,7 @@ struct CatalogTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
+  std::string coding = {};  ///< not empty: what the file's metadata says of it (format/coding.hpp)
 
   friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
 };

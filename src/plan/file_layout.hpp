@@ -15,7 +15,8 @@ namespace cairn::plan {
 struct LayoutOptions {
   std::uint64_t max_file_bytes = 5'000'000'000;  ///< tensor bytes per file (Hugging Face's splitting rule)
   std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
-  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file; codings
+                                                                     ///< of its tensors are added
 };
 
 /// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes no

@@ -10,6 +10,7 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "format/coding.hpp"
 #include "format/hf_index.hpp"
 #include "format/hf_split.hpp"
 #include "shard/box_math.hpp"
@@ -119,7 +120,12 @@ std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) cons
 }
 
 format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
-  return format::encode_header(content_of(file), options_.metadata, options_.align_bytes);
+  std::map<std::string, std::string> metadata = options_.metadata;
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    if (!at.coding().empty())
+      metadata.insert_or_assign(fmt::format("{}{}", format::kCodingKey, at.name()), at.coding());
+  });
+  return format::encode_header(content_of(file), metadata, options_.align_bytes);
 }
 
 FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes) const {
@@ -157,7 +163,7 @@ void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedH
   std::vector<format::TensorToStore> content = content_of(file);
   const std::string& section = sections_[source.section].name;
   for (std::size_t m = 0; m < content.size(); ++m) {
-    const CatalogTensor tensor{section, std::move(content[m].name), content[m].dtype, std::move(content[m].shape)};
+    const CatalogTensor tensor{section, std::move(content[m].name), content[m].dtype, std::move(content[m].shape), {}};
     add_place(layout, source.tensors[m], tensor, {file, header_bytes + header.data_offset[m], {}});
   }
   layout.files[file].header = std::move(header.bytes);

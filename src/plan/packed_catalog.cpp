@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint64_t kRestart = 64;
 constexpr std::uint64_t kIsRestart = 1;
 constexpr std::uint64_t kSameType = 2;
+constexpr std::uint64_t kHasCoding = 4;
 
 Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
 
@@ -61,7 +62,7 @@ void CatalogPacker::add(const CatalogTensor& tensor) {
     last_restart_ = text_.size();
     ++restarts_;
   }
-  put_number(text_, (restart ? kIsRestart : 0) | (same ? kSameType : 0));
+  put_number(text_, (restart ? kIsRestart : 0) | (same ? kSameType : 0) | (tensor.coding.empty() ? 0 : kHasCoding));
   if (restart) {
     put_text(text_, tensor.section);
     put_text(text_, tensor.name);
@@ -77,6 +78,7 @@ void CatalogPacker::add(const CatalogTensor& tensor) {
     put_number(text_, tensor.shape.size());
     for (const std::uint64_t size : tensor.shape) put_number(text_, size);
   }
+  if (!tensor.coding.empty()) put_text(text_, tensor.coding);
   before_ = tensor;
   ++entries_;
 }
@@ -187,6 +189,7 @@ bool PackedCatalog::Cursor::next() {
   read_name((flags & kIsRestart) != 0);
   same_type_ = (flags & kSameType) != 0;
   if (!same_type_) read_type();
+  coding_ = (flags & kHasCoding) != 0 ? get_text(catalog_.text_, at_) : std::string_view();
   ++next_;
   return true;
 }
@@ -214,7 +217,7 @@ void PackedCatalog::Cursor::read_type() {
 }
 
 CatalogTensor PackedCatalog::Cursor::tensor() const {
-  return {std::string(section_), name_, dtype_, {shape_.begin(), shape_.end()}};
+  return {std::string(section_), name_, dtype_, {shape_.begin(), shape_.end()}, std::string(coding_)};
 }
 
 }  // namespace cairn::plan

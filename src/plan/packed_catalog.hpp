@@ -6,8 +6,9 @@
 // start. Runs of the text are made by different ranks and laid end to end. Format (numbers are LEB128):
 //
 //   run:    entries, restarts; of each restart the bytes from the one before, and its entry; the entries
-//   entry:  flags (1 restart, 2 dtype and shape as before); section and name, each with its length, of a restart, else
-//           how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size
+//   entry:  flags (1 restart, 2 dtype and shape as before, 4 a coding); section and name, each with its length, of a restart,
+//           else how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size; the
+//           coding with its length
 #pragma once
 
 #include <cstddef>
@@ -69,6 +70,7 @@ class PackedCatalog {
     [[nodiscard]] std::string_view name() const { return name_; }
     [[nodiscard]] DType dtype() const { return dtype_; }
     [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
+    [[nodiscard]] std::string_view coding() const { return coding_; }
     /// True when dtype and shape are those of the tensor before, so that its size is, too.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
@@ -84,6 +86,7 @@ class PackedCatalog {
     std::string name_;
     DType dtype_ = DType::kF32;
     std::vector<std::uint64_t> shape_;
+    std::string_view coding_;
     bool same_type_ = false;
   };
 

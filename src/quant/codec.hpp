@@ -61,8 +61,8 @@ struct Part {
 /// Where a tensor may be cut into boxes that are coded separately.
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
-  kWholeBlocks,  ///< boxes of the flattened tensor that begin at a multiple of block_elements and end at one, or at the
-                 ///< end; each is coded from its own values alone, and statistics are not used
+  kWholeBlocks,  ///< boxes of view() that begin, along the last dimension, at a multiple of block_elements and end at
+                 ///< one, or at the end; each is coded from its own values alone, and statistics are not used
 };
 
 /// What is true of a codec whatever the tensor.
@@ -72,7 +72,7 @@ struct Traits {
   std::string blocks;        ///< in words: which values share their scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
-  std::uint64_t block_elements = 1;  ///< of the flattened tensor, with kWholeBlocks
+  std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; with kWholeBlocks
 };
 
 enum class Reduction { kMin, kMax };
@@ -116,7 +116,8 @@ class Codec {
   /// Why moments of this shape are stored as they are (F32), as the end of a sentence; empty when they are coded.
   [[nodiscard]] virtual std::string left_alone(const Shape& shape) const = 0;
 
-  /// The shape in whose coordinates boxes are given.
+  /// The shape in whose coordinates boxes are given: the tensor's. With kWholeBlocks the flattened tensor [n], unless
+  /// its rows are whole blocks.
   [[nodiscard]] virtual Shape view(const Shape& shape) const = 0;
 
   /// What is stored for a tensor, in an order that is always the same.

@@ -22,6 +22,9 @@ constexpr std::uint64_t kLeastElements = 1024;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
+/// No block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be one of blocks.
+bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
+
 class OwnCodec final : public Codec {
  public:
   OwnCodec(const own::Format& format, std::string error_bounds) : format_(format) {
@@ -41,21 +44,27 @@ class OwnCodec final : public Codec {
     return {};
   }
 
-  Shape view(const Shape& shape) const override { return {elements_of(shape)}; }
+  Shape view(const Shape& shape) const override {
+    return has_blocks_in_rows(shape) ? shape : Shape{elements_of(shape)};
+  }
 
   std::vector<Part> parts(const Shape& shape) const override {
     require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
-    return {{Moment::kFirst,
-             "@" + traits_.name,
-             Role::kCodes,
-             DType::kU8,
-             {blocks_of(elements_of(shape)), format_.block_bytes}}};
+    Shape stored = view(shape);
+    stored.back() = blocks_of(stored.back());
+    stored.push_back(format_.block_bytes);
+    return {{Moment::kFirst, "@" + traits_.name, Role::kCodes, DType::kU8, std::move(stored)}};
   }
 
   Box part_box(const Shape& shape, std::size_t part, const Box& box) const override {
     require(part == 0, "there is one part");
     check_box(shape, box);
-    return {{box.offset[0] / kBlockElements, 0}, {blocks_of(box.shape[0]), format_.block_bytes}};
+    Box stored = box;
+    stored.offset.back() /= kBlockElements;
+    stored.shape.back() = blocks_of(stored.shape.back());
+    stored.offset.push_back(0);
+    stored.shape.push_back(format_.block_bytes);
+    return stored;
   }
 
   Statistics no_statistics(const Shape&, const Box&) const override { return {}; }
@@ -67,11 +76,12 @@ class OwnCodec final : public Codec {
     own::Values values;
     own::Block block;
     std::byte* to = out[0].data();
-    for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, to += format_.block_bytes) {
-      const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
+    const std::uint64_t elements = elements_of(box.shape);
+    for (std::uint64_t begin = 0; begin < elements; begin += kBlockElements, to += format_.block_bytes) {
+      const std::size_t count = std::min<std::uint64_t>(kBlockElements, elements - begin);
       copy_in(moments.m.subspan(begin, count), values.m);
       copy_in(moments.v.subspan(begin, count), values.v);
-      if (!own::encode_block(format_, values, block)) refuse(source, box.offset[0] + begin, values);
+      if (!own::encode_block(format_, values, block)) refuse(source, box, begin, values);
       std::fill(block.codes.begin() + static_cast<std::ptrdiff_t>(count), block.codes.end(), 0U);
       format_.pack(block, to);
     }
@@ -83,14 +93,15 @@ class OwnCodec final : public Codec {
     own::Values values;
     own::Block block;
     const std::byte* from = parts[0].data();
-    for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, from += format_.block_bytes) {
-      const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
+    const std::uint64_t elements = elements_of(box.shape);
+    for (std::uint64_t begin = 0; begin < elements; begin += kBlockElements, from += format_.block_bytes) {
+      const std::size_t count = std::min<std::uint64_t>(kBlockElements, elements - begin);
       if (!format_.unpack(from, block) || !own::decode_block(format_, block, values)) {
         throw Error(
             ErrorKind::kFormat,
-            fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the "
+            fmt::format("optimizer state of '{}': the block of {} codes at {} holds a code that is not in use: the "
                         "data is damaged",
-                        base::printable(source.name), (box.offset[0] + begin) / kBlockElements, traits_.name));
+                        base::printable(source.name), traits_.name, position_text(source.shape, box, begin)));
       }
       std::copy_n(values.m.begin(), count, out.m.begin() + static_cast<std::ptrdiff_t>(begin));
       std::copy_n(values.v.begin(), count, out.v.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -104,18 +115,25 @@ class OwnCodec final : public Codec {
 
   void check_box(const Shape& shape, const Box& box) const {
     require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
-    const Shape flat = view(shape);
-    require(shard::fits(box, flat) && box.offset[0] % kBlockElements == 0 &&
-                (box.shape[0] % kBlockElements == 0 || box.offset[0] + box.shape[0] == flat[0]),
+    const Shape all = view(shape);
+    require(shard::fits(box, all) && box.offset.back() % kBlockElements == 0 &&
+                (box.shape.back() % kBlockElements == 0 || box.offset.back() + box.shape.back() == all.back()),
             fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shape_text(box.offset),
-                        shape_text(box.shape), kBlockElements, shape_text(flat)));
+                        shape_text(box.shape), kBlockElements, shape_text(all)));
+  }
+
+  /// Of element `index` of a box.
+  std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) const {
+    if (has_blocks_in_rows(shape)) return shape_text(position_of(box, index));
+    return shape_text(position_of(shard::whole(shape), box.offset[0] + index));
   }
 
   template <class Parts, class BothMoments>
   void check_spans(const Shape& shape, const Box& box, const Parts& parts, const BothMoments& moments) const {
     check_box(shape, box);
-    require(parts.size() == 1 && parts[0].size() == blocks_of(box.shape[0]) * format_.block_bytes &&
-                moments.m.size() == box.shape[0] && moments.v.size() == box.shape[0],
+    const std::uint64_t elements = elements_of(box.shape);
+    require(parts.size() == 1 && parts[0].size() == blocks_of(elements) * format_.block_bytes &&
+                moments.m.size() == elements && moments.v.size() == elements,
             "a span has another size than its box");
   }
 
@@ -125,15 +143,15 @@ class OwnCodec final : public Codec {
     std::fill(end, to.end(), from.front());
   }
 
-  [[noreturn]] void refuse(const Source& source, std::uint64_t begin, const own::Values& values) const {
+  [[noreturn]] void refuse(const Source& source, const Box& box, std::uint64_t begin, const own::Values& values) const {
     std::size_t i = 0;
     while (i + 1 < kBlockElements && !own::is_refused(values.m[i], values.v[i])) ++i;
     throw Error(
         ErrorKind::kState,
         fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
                     "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
-                    base::printable(source.name), values.m[i], values.v[i],
-                    shape_text(position_of(shard::whole(source.shape), begin + i)), traits_.name));
+                    base::printable(source.name), values.m[i], values.v[i], position_text(source.shape, box, begin + i),
+                    traits_.name));
   }
 
   const own::Format& format_;

@@ -1,7 +1,8 @@
 // Cairn's own two codecs for Adam moments. What they keep, their format and their errors: README.md.
 //
-// One stored tensor "<name of m>@q8" (or @q4): U8 of shape [blocks, bytes of a block], block i for elements 128 i to
-// 128 i + 127 of the flattened tensor. Any run of whole blocks is coded for itself.
+// One stored tensor "<name of m>@q8" (or @q4) of U8: block i, in storage order, for elements 128 i to 128 i + 127 of the
+// flattened tensor. Its shape is the tensor's with the last dimension counted in blocks, or [blocks] where a row is not
+// whole blocks; and behind that the bytes of a block. Any box of whole blocks is coded for itself.
 #pragma once
 
 #include "quant/codec.hpp"

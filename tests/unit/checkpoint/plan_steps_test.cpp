@@ -42,7 +42,7 @@ Merged merge(const std::vector<std::vector<Source>>& state_of) {
   const int ranks = static_cast<int>(state_of.size());
   std::vector<Mail> out;
   for (int rank = 0; rank < ranks; ++rank) {
-    out.push_back(describe_to_homes(state_of[static_cast<std::size_t>(rank)], rank, ranks));
+    out.push_back(describe_to_homes({state_of[static_cast<std::size_t>(rank)]}, rank, ranks));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
   Mail samples;

@@ -96,6 +96,35 @@ TEST_P(OwnCodec, AnyRunOfWholeBlocksGivesTheSameBytes) {
   EXPECT_EQ(compared, 4 * 3000U);
 }
 
+TEST_P(OwnCodec, AnyBoxOfWholeBlocksGivesItsBoxOfTheBytes) {
+  const Source source = {"w", {2, 5, 384}};
+  const State state = gaussian_state(3840, 2);
+  const Encoded whole = encode_whole(codec, source, state.view());
+  const Shape stored = codec.parts(source.shape)[0].shape;
+  ASSERT_EQ(Shape(stored.begin(), stored.end() - 1), (Shape{2, 5, 3}));
+  const Box box = {{0, 1, 128}, {2, 3, 256}};
+  EXPECT_EQ(codec.part_box(source.shape, 0, box), (Box{{0, 1, 1, 0}, {2, 3, 2, stored.back()}}));
+  State cut(2 * 3 * 256);
+  base::Bytes expected;
+  for (std::size_t row = 0; row < 6; ++row) {
+    const std::size_t from = (row / 3 * 5 + row % 3 + 1) * 384 + 128;
+    std::copy_n(state.m.begin() + static_cast<std::ptrdiff_t>(from), 256,
+                cut.m.begin() + static_cast<std::ptrdiff_t>(row * 256));
+    std::copy_n(state.v.begin() + static_cast<std::ptrdiff_t>(from), 256,
+                cut.v.begin() + static_cast<std::ptrdiff_t>(row * 256));
+    const auto bytes = std::span(whole[0]).subspan(from / 128 * stored.back(), 2 * stored.back());
+    expected.insert(expected.end(), bytes.begin(), bytes.end());
+  }
+  EXPECT_EQ(encode_box(codec, source, box, cut.view(), {})[0], expected);
+  cut.m[700] = std::numeric_limits<float>::quiet_NaN();  // row 2 of the box, element 188
+  expect_error(ErrorKind::kState, [&] { (void)encode_box(codec, source, box, cut.view(), {}); }, {"at [0, 3, 316]"});
+  expect_error(ErrorKind::kInternal,
+               [&] {
+                 (void)codec.part_box(source.shape, 0, {{0, 1, 64}, {2, 3, 128}});
+               },
+               {"whole blocks of 128"});
+}
+
 TEST_P(OwnCodec, TenResumesDoNotDrift) {
   const Source source = {"w", {40, 33}};
   const Encoded first = encode_whole(codec, source, gaussian_state(40 * 33, 3).view());
@@ -132,7 +161,7 @@ TEST_P(OwnCodec, DamagedCodesAreRefused) {
   // All codes the largest: more than any block's u and v levels give, for both codecs, is 108,543 or 607.
   std::fill(encoded[0].begin() + 7 * block_bytes + 4, encoded[0].begin() + 8 * block_bytes, std::byte{0xff});
   expect_error(ErrorKind::kFormat, [&] { decoded(codec, source, encoded, PaddleDivision::kTrue); },
-               {"'w'", "block 7", codec.traits().name, "damaged"});
+               {"'w'", "at [22, 16]", codec.traits().name, "damaged"});
 }
 
 TEST_P(OwnCodec, SmallTensorsAreLeftAlone) {

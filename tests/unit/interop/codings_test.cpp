@@ -1,0 +1,92 @@
+// Moments that Cairn coded: what the metadata of its files says, and every way in which it does not fit the tensors.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "format/coding.hpp"
+#include "test_directory.hpp"
+
+namespace cairn::interop::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kFile = "optimizer.safetensors";
+
+format::Coding coding() { return {"q8", "w.exp_avg", "w.exp_avg_sq", {16, 256}}; }
+
+/// A directory with the codes of w's moments and a note on them.
+TestDirectory directory_with(const std::string& note, const std::string& key = "cairn.coding/w.exp_avg@q8") {
+  TestDirectory d;
+  d.file(kFile, {{"b.exp_avg", DType::kF32, {8}}, {"w.exp_avg@q8", DType::kU8, {16, 2, 272}}}, {{key, note}});
+  return d;
+}
+
+TEST(Codings, AreFound) {
+  const Recognised out = recognise(directory_with(format::encode_coding(coding())).directory);
+  ASSERT_EQ(out.quantised.size(), 1u);
+  const QuantisedMoments& moments = out.quantised[0];
+  EXPECT_EQ(moments.codec, "q8");
+  EXPECT_EQ(moments.first, "w.exp_avg");
+  EXPECT_EQ(moments.second, "w.exp_avg_sq");
+  EXPECT_EQ(moments.shape, (std::vector<std::uint64_t>{16, 256}));
+  EXPECT_THAT(moments.parts, ElementsAre("w.exp_avg@q8"));
+  EXPECT_EQ(out.stored.tensors.size(), 2u);
+}
+
+TEST(Codings, PaddlesCodecInCairnsFile) {
+  TestDirectory d;
+  d.file(kFile,
+         {{"w/moment1_0", DType::kI8, {64, 3}},
+          {"w/moment1_0@scales", DType::kF32, {3}},
+          {"w/moment2_0", DType::kU8, {64, 3}},
+          {"w/moment2_0@min_scales", DType::kF32, {3}},
+          {"w/moment2_0@max_scales", DType::kF32, {3}}},
+         {{"cairn.coding/w/moment1_0", format::encode_coding({"paddle-o1", "w/moment1_0", "w/moment2_0", {64, 3}})},
+          {"format", "np"}});
+  const Recognised out = recognise(d.directory);
+  ASSERT_EQ(out.quantised.size(), 1u);
+  EXPECT_EQ(out.quantised[0].codec, "paddle-o1");
+  EXPECT_EQ(out.quantised[0].parts.size(), 5u);
+}
+
+TEST(Codings, WhatDoesNotFitIsRefusedByName) {
+  const auto failure = [](format::Coding changed) {
+    return failure_of(directory_with(format::encode_coding(changed)).directory);
+  };
+  format::Coding other = coding();
+  other.codec = "q9";
+  EXPECT_THAT(failure(other), AllOf(HasSubstr(kFile), HasSubstr("q9"), HasSubstr("paddle-o1")));
+  other = coding();
+  other.codec = "q4";
+  EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("'w.exp_avg@q4' is missing")));
+  other = coding();
+  other.shape = {16, 384};
+  EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg@q8'"), HasSubstr("[16, 3, 272]"), HasSubstr("[16, 2, 272]")));
+  other.shape = {4096};
+  EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("fewer than 2 dimensions")));
+  other = coding();
+  other.second = "b.exp_avg";
+  EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("'b.exp_avg' is stored twice")));
+}
+
+TEST(Codings, ANoteWithoutItsTensorIsRefused) {
+  const std::string note = format::encode_coding(coding());
+  EXPECT_THAT(failure_of(directory_with(note, "cairn.coding/gone").directory),
+              AllOf(HasSubstr(kFile), HasSubstr("'gone' is missing")));
+}
+
+TEST(Codings, BrokenNotesAreRefused) {
+  for (const std::string note : {"", "7", "{}", R"({"codec":"q8","first":"a","second":"b","shape":[-1]})",
+                                 R"({"codec":"q8","first":"a","second":"b","shape":[1],"more":1})",
+                                 R"({"codec":8,"first":"a","second":"b","shape":[1]})"}) {
+    EXPECT_THAT(failure_of(directory_with(note).directory), AllOf(HasSubstr(kFile), HasSubstr("cairn.coding/")))
+        << note;
+  }
+}
+
+}  // namespace
+}  // namespace cairn::interop::test
