@@ -48,6 +48,21 @@ struct Target : Shard {
   Memory memory = Memory::kHost;
 };
 
+/// How a save makes the state smaller, and a load gives it back whole. Moments of Adam are recognised by their names:
+/// "exp_avg" and "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
+struct Quantisation {
+  std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
+  bool disable_ckpt_quant = false;            ///< save as if `codecs` were empty
+  double max_update_error = 0;  ///< above 0: refuse a save that makes a tensor's updates wrong by more (RMS
+                                ///< of the error of m/(sqrt(v) + 1e-8) over the RMS of the update)
+  bool report = false;          ///< fill Report::coding_errors
+  bool remove_master_weight =
+      false;  ///< save no master weights whose model weights are saved; loads make them from those
+  bool skip_save_model_weight = false;    ///< save no model weights whose master weights are saved; loads round those
+  bool master_weight_compatible = false;  ///< load master weights from the model's where the checkpoint has none
+  bool paddle_reciprocals = false;        ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
+};
+
 struct Options {
   std::string engine = "auto";                       ///< "auto", "direct", "mpiio", "posix" or "hdf5"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
@@ -58,6 +73,7 @@ struct Options {
   std::map<std::string, std::string> hints;          ///< passed to MPI-IO and recorded
   std::map<std::string, std::string> file_metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
   std::string run_id;                                                     ///< recorded in every manifest
+  Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
 };
 
@@ -78,6 +94,20 @@ struct Phase {
   std::uint64_t bytes = 0;
 };
 
+/// What a codec did to the moments of one tensor. Shares: 0.005 is half a percent.
+struct CodingError {
+  std::string section;
+  std::string name;  ///< of the first moment
+  std::string codec;
+  std::uint64_t elements = 0;
+  double update_rms = 0;  ///< RMS of the error of m/(sqrt(v) + 1e-8) over the RMS of the update
+  double update_max = 0;  ///< its largest error, over the same
+  double root_rms = 0;    ///< RMS of the relative error of sqrt(v), where v > 0
+  double root_max = 0;
+  double first_max = 0;  ///< largest absolute error of the first moment
+  double second_max = 0;
+};
+
 struct Report {
   std::filesystem::path directory;
   std::uint64_t bytes = 0;  ///< of tensors
@@ -89,6 +119,7 @@ struct Report {
   bool plan_reused = false;
   std::vector<Phase> phases;
   std::vector<std::string> warnings;
+  std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
 };
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
