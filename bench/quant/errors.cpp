@@ -1,4 +1,4 @@
-// Sums in double, tensor after tensor.
+// Tensor after tensor.
 #include "errors.hpp"
 
 #include <fmt/format.h>
@@ -7,51 +7,29 @@
 #include <cmath>
 
 #include "cairn/error.hpp"
+#include "quant/errors.hpp"
 
 namespace cairn::quant_table {
 namespace {
 
-constexpr double kEpsilon = 1e-8;
-
 struct Sums {
-  double update_error = 0;
-  double update = 0;
-  double root_error = 0;
-  double update_max = 0;
-  double root_max = 0;
-  double roots = 0;
-  double values = 0;
+  quant::ErrorSums errors;
   double size_bytes = 0;
 };
 
 void add(Sums& sums, const Tensor& tensor, const Decoded& decoded) {
-  for (std::size_t i = 0; i < tensor.m.size(); ++i) {
-    const double root = std::sqrt(static_cast<double>(tensor.v[i]));
-    const double decoded_root = std::sqrt(static_cast<double>(decoded.v[i]));
-    const double update = tensor.m[i] / (root + kEpsilon);
-    const double error = std::abs(decoded.m[i] / (decoded_root + kEpsilon) - update);
-    sums.update_error += error * error;
-    sums.update += update * update;
-    sums.update_max = std::max(sums.update_max, error);
-    if (tensor.v[i] == 0) continue;
-    const double relative = std::abs(decoded_root / root - 1);
-    sums.root_error += relative * relative;
-    sums.root_max = std::max(sums.root_max, relative);
-    sums.roots += 1;
-  }
-  sums.values += static_cast<double>(tensor.m.size());
+  sums.errors.add({tensor.m, tensor.v}, {decoded.m, decoded.v});
   sums.size_bytes += decoded.size_bytes;
 }
 
 Errors errors_of(const Sums& sums, double all_values) {
-  const double update_rms = std::sqrt(sums.update / sums.values);
-  const double roots = std::max(sums.roots, 1.0);
-  return {std::sqrt(sums.update_error / sums.values) / update_rms,
-          std::sqrt(sums.root_error / roots),
-          sums.update_max / update_rms,
-          sums.root_max,
-          sums.size_bytes / (2 * sums.values),
-          sums.values / all_values};
+  const quant::ErrorSums& errors = sums.errors;
+  return {errors.update_rms(),
+          errors.root_rms(),
+          errors.update_max(),
+          errors.root_max(),
+          sums.size_bytes / (2 * errors.elements()),
+          errors.elements() / all_values};
 }
 
 }  // namespace
@@ -75,7 +53,7 @@ Errors worst_tensor(const Coding& coding, const State& state) {
     if (!decoded) continue;
     Sums sums;
     add(sums, tensor, *decoded);
-    const Errors errors = errors_of(sums, sums.values);
+    const Errors errors = errors_of(sums, sums.errors.elements());
     worst.update_rms = std::max(worst.update_rms, errors.update_rms);
     worst.root_rms = std::max(worst.root_rms, errors.root_rms);
   }

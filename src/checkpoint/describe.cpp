@@ -87,6 +87,14 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
   out.u64(options.align_bytes);
   out.u64(options.block_bytes);
   out.u64(options.memory_budget_bytes);
+  const Quantisation& quantisation = options.quantisation;
+  for (const auto& [section, codec] : quantisation.codecs) {
+    out.text(section);
+    out.text(codec);
+  }
+  out.u64(quantisation.disable_ckpt_quant ? 1 : 0);
+  out.u64(quantisation.remove_master_weight ? 1 : 0);
+  out.u64(quantisation.skip_save_model_weight ? 1 : 0);
   for (const auto& [key, value] : options.file_metadata) {
     out.text(key);
     out.text(value);

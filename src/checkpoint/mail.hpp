@@ -59,6 +59,8 @@ class MailReader {
   std::string_view text();
   std::vector<std::uint64_t> u64s();
   void skip_u64s();
+  /// The next bytes as they are.
+  std::span<const std::byte> raw(std::uint64_t bytes) { return next(bytes); }
   [[nodiscard]] std::size_t left() const { return rest_.size(); }
 
  private:

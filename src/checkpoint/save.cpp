@@ -11,6 +11,7 @@
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
+#include "checkpoint/state_coder.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
@@ -74,7 +75,9 @@ std::vector<Source> with_blob(comm::Communicator& communicator, std::span<const 
 }  // namespace
 
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
-    : communicator_(communicator), options_(std::move(options)), store_(store) {}
+    : communicator_(communicator), options_(std::move(options)), store_(store) {
+  if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
+}
 
 Saver::~Saver() = default;
 
@@ -84,11 +87,12 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
   const std::vector<Source> state = with_blob(communicator_, given, extras);
-  std::vector<LocalBox> boxes;
+  base::Bytes description;
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
-    boxes = local_boxes(std::span<const Source>(state));
-    changed = plan_ && plan_->description == describe(state, options_) ? 0 : 1;
+    for (const Source& source : state) check_shard(source, source.data, source.memory);
+    description = describe(state, options_);
+    changed = plan_ && plan_->description == description ? 0 : 1;
   });
   if (!choice_) {
     const EngineWish wish{options_.engine, options_.aggregators_per_node};
@@ -96,9 +100,21 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   }
   Report report;
   report.plan_reused = communicator_.max(changed) == 0;
-  if (!report.plan_reused) {
-    plan_.reset();
-    plan_ = make_save_plan(communicator_, state, boxes, {options_, *choice_, store_});
+  if (!report.plan_reused) plan_.reset();
+  CodedState coded;
+  DescribedState saved{state, {}};
+  if (coder_) {
+    clock.begin("encode");
+    coded = coder_->code(communicator_, state, options_.quantisation, report.plan_reused);
+    report.coding_errors = std::move(coded.errors);
+    saved = {coded.sources, coded.codings};
+    clock.begin("plan");
+  }
+  std::vector<LocalBox> boxes;
+  comm::agree(communicator_, "describe the state", [&] { boxes = local_boxes(saved.sources); });
+  if (!plan_) {
+    plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
+    plan_->description = std::move(description);
   }
   CommitContent content = make_content(plan_->layout);
   comm::agree_on_root(communicator_, "read the files to carry along", 0,
@@ -125,6 +141,10 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     content.manifest.layout = extras.layout;
     content.manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
     content.manifest.user_metadata = extras.metadata;
+    if (coder_) {
+      content.manifest.quantisation = coder_->quantisation();
+      if (!coder_->rebuilt().empty()) content.manifest.extra["rebuilt"] = coder_->rebuilt();
+    }
     content.manifest.extra["engine"] = report.engine;
     content.manifest.extra["hints"] = options_.hints;
     finish_commit(communicator_, target, std::move(content));

@@ -15,6 +15,7 @@ namespace cairn::checkpoint {
 
 struct EngineChoice;
 struct SavePlan;
+class StateCoder;
 
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
 class Saver {
@@ -33,6 +34,7 @@ class Saver {
   Options options_;
   io::WindowStore& store_;
   std::unique_ptr<SavePlan> plan_;
+  std::unique_ptr<StateCoder> coder_;
   std::unique_ptr<EngineChoice> choice_;  ///< of the first save
 };
 

@@ -8,15 +8,15 @@
 
 namespace cairn::checkpoint {
 
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
                                          std::span<const LocalBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;
   auto made = std::make_unique<SavePlan>();
-  plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
+  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
   std::unique_ptr<plan::HfLayout> files;
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "deal the tensors to files", [&] {
-    tensor_of_shard = number_tensors(catalog, state);
+    tensor_of_shard = number_tensors(catalog, state.sources);
     files = std::make_unique<plan::HfLayout>(
         std::move(catalog), plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
   });
@@ -47,7 +47,6 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   made->exchange =
       std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
                                      *made->buffers, std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
-  made->description = describe(state, options);
   return made;
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "checkpoint/catalog_steps.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
@@ -15,7 +16,7 @@
 namespace cairn::checkpoint {
 
 struct SavePlan {
-  base::Bytes description;  ///< of this rank, for the comparison with the next save
+  base::Bytes description;  ///< of this rank, for the comparison with the next save; filled by the caller
   plan::FileLayout layout;  ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
@@ -32,7 +33,7 @@ struct SavePlanOptions {
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work.
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::span<const Source> state,
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
                                          std::span<const LocalBox> boxes, const SavePlanOptions& how);
 
 }  // namespace cairn::checkpoint

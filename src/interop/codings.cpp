@@ -98,9 +98,9 @@ void add_codings(Recognised& recognised, const Reading& reading) {
             [&](const auto& a, const auto& b) { return key(a) < key(b); });
   std::set<std::pair<std::string_view, std::string_view>> seen;
   for (const QuantisedMoments& moments : recognised.quantised) {
-    for (const std::string& name : {moments.first, moments.second}) {
-      if (seen.insert({moments.section, name}).second) continue;
-      throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} is coded twice", reading.place(), in_quotes(name)));
+    for (const std::string* name : {&moments.first, &moments.second}) {
+      if (seen.insert({moments.section, *name}).second) continue;
+      throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} is coded twice", reading.place(), in_quotes(*name)));
     }
   }
 }

@@ -136,6 +136,11 @@ class Codec {
   virtual void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
                       PartBytes out) const = 0;
 
+  /// The scales of a box from its statistics alone: `out` has no bytes for parts of role kCodes. With kWholeBlocks: does
+  /// nothing, because scales are stored among the codes.
+  virtual void store_scales(const Source& source, const Box& box, const Statistics& statistics,
+                            PartBytes out) const = 0;
+
   virtual void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions& options,
                       const Moments& out) const = 0;
 };

@@ -87,6 +87,8 @@ class OwnCodec final : public Codec {
     }
   }
 
+  void store_scales(const Source&, const Box&, const Statistics&, PartBytes) const override {}
+
   void decode(const Source& source, const Box& box, ConstPartBytes parts, const DecodeOptions&,
               const Moments& out) const override {
     check_spans(source.shape, box, parts, out);

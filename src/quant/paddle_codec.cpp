@@ -123,13 +123,8 @@ class PaddleCodec : public Codec {
     require_statistics(statistics);
     require_parts(source, box, out);
     for (const Band& band : paddle::bands_of(stage_, source.shape, box)) {
-      ScaleRows scales(band);
-      const std::size_t from = statistics_of(statistics, source.shape, box, band);
-      for (std::size_t i = 0; i < kScaleCount; ++i) scales.load(i, &statistics.arrays[i].values[from]);
-      if (stage_ == Stage::kO1) scales.replace_zeros();
-      for (std::size_t i = 0; i < kScaleCount; ++i) {
-        scales.store(i, &out[scale_part(stage_, i)][band.scale_begin * sizeof(float)]);
-      }
+      const ScaleRows scales = scales_of(statistics, source.shape, box, band);
+      store(scales, band, out);
       for_rows(band, [&](std::size_t at, std::size_t length) {
         const paddle::Row row = {&moments.m[at], &moments.v[at], length};
         auto* first = reinterpret_cast<std::uint8_t*>(&out[0][at]);
@@ -137,6 +132,22 @@ class PaddleCodec : public Codec {
         auto* second = reinterpret_cast<std::uint8_t*>(&out[2][at]);
         paddle::encode_row_o1(row, scales.view(), reinterpret_cast<std::int8_t*>(first), second);
       });
+    }
+  }
+
+  void store_scales(const Source& source, const Box& box, const Statistics& statistics, PartBytes out) const override {
+    require_statistics(statistics);
+    const auto stored = parts(source.shape);
+    for (std::size_t i = 0; i < kScaleCount; ++i) {
+      const std::size_t part = scale_part(stage_, i);
+      if (out.size() == stored.size() &&
+          out[part].size() == bytes_of(stored[part], part_box(source.shape, part, box))) {
+        continue;
+      }
+      throw misuse(fmt::format("scales of '{}' have another size than their box", base::printable(source.name)));
+    }
+    for (const Band& band : paddle::bands_of(stage_, source.shape, box)) {
+      store(scales_of(statistics, source.shape, box, band), band, out);
     }
   }
 
@@ -196,6 +207,20 @@ class PaddleCodec : public Codec {
       if (bytes[i].size() == wanted) continue;
       throw misuse(fmt::format("part {} of '{}' has {} bytes instead of {}", i, base::printable(source.name),
                                bytes[i].size(), wanted));
+    }
+  }
+  /// As they are stored.
+  [[nodiscard]] ScaleRows scales_of(const Statistics& statistics, const Shape& shape, const Box& box,
+                                    const Band& band) const {
+    ScaleRows scales(band);
+    const std::size_t from = statistics_of(statistics, shape, box, band);
+    for (std::size_t i = 0; i < kScaleCount; ++i) scales.load(i, &statistics.arrays[i].values[from]);
+    if (stage_ == Stage::kO1) scales.replace_zeros();
+    return scales;
+  }
+  void store(const ScaleRows& scales, const Band& band, PartBytes out) const {
+    for (std::size_t i = 0; i < kScaleCount; ++i) {
+      scales.store(i, &out[scale_part(stage_, i)][band.scale_begin * sizeof(float)]);
     }
   }
   /// The index of the band's first statistic.

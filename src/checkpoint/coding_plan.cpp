@@ -1,0 +1,110 @@
+#include "checkpoint/coding_plan.hpp"
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "checkpoint/catalog_exchange.hpp"
+#include "comm/agree.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) { return base::ceil_div(value, step) * step; }
+
+/// Whether the elements of the box follow each other in the flattened tensor.
+bool is_flat_range(const Box& box, const quant::Shape& shape) {
+  std::size_t d = 0;
+  while (d < shape.size() && box.shape[d] == 1) ++d;
+  for (++d; d < shape.size(); ++d) {
+    if (box.shape[d] != shape[d]) return false;
+  }
+  return true;
+}
+
+/// The whole blocks of a box along the last dimension, and what is left on both sides. The view has the box's dimensions.
+void cut_last_dimension(const LoosePiece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
+  const std::uint64_t begin = whole.box.offset.back();
+  const std::uint64_t end = begin + whole.box.shape.back();
+  const std::uint64_t first = std::min(rounded_up(begin, step), end);
+  const std::uint64_t last = std::max(first, end == view.back() ? end : end / step * step);
+  const auto sub = [&](std::uint64_t from, std::uint64_t to) {
+    Box box = whole.box;
+    box.offset.back() = from;
+    box.shape.back() = to - from;
+    return box;
+  };
+  if (begin < first) into.loose.push_back({whole.tensor, whole.local, sub(begin, first)});
+  if (first < last) into.direct.push_back({whole.tensor, whole.local, sub(first, last)});
+  if (last < end) into.loose.push_back({whole.tensor, whole.local, sub(last, end)});
+}
+
+}  // namespace
+
+void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into) {
+  if (shard::is_empty(whole.box)) return;
+  const quant::Shape view = codec.view(shape);
+  const std::uint64_t step = codec.traits().cut == quant::Cut::kWholeBlocks ? codec.traits().block_elements : 1;
+  if (view == shape) return cut_last_dimension(whole, view, step, into);
+  if (!is_flat_range(whole.box, shape)) {
+    into.loose.push_back(whole);
+    return;
+  }
+  Pieces flat;
+  const std::uint64_t begin = shard::flat_index(shape, whole.box.offset);
+  cut_last_dimension({whole.tensor, whole.local, {{begin}, {shard::elements_of(whole.box)}}}, view, step, flat);
+  into.direct.insert(into.direct.end(), flat.direct.begin(), flat.direct.end());
+  for (const LoosePiece& piece : flat.loose) {
+    const std::uint64_t from = piece.box.offset[0];
+    for (Box& box : shard::boxes_of_flat_range(shape, from, from + piece.box.shape[0])) {
+      into.loose.push_back({piece.tensor, piece.local, std::move(box)});
+    }
+  }
+}
+
+CodedTensor CodingPlan::tensor(std::uint32_t number) const {
+  const plan::CatalogTensor first = firsts.at(number);
+  CodedTensor coded;
+  coded.section = first.section;
+  coded.names = moments_of(first.name).value();
+  coded.source = {first.name, first.shape};
+  coded.codec = codecs.at(first.section);
+  coded.parts = coded.codec->parts(first.shape);
+  return coded;
+}
+
+MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state) {
+  std::vector<Source> firsts;
+  std::vector<Source> seconds;
+  for (const MomentPair& pair : sorted.pairs) {
+    firsts.push_back(state[pair.first]);
+    seconds.push_back(state[pair.second]);
+  }
+  return {local_boxes(std::span<const Source>(firsts)), local_boxes(std::span<const Source>(seconds))};
+}
+
+CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
+                            const Quantisation& quantisation) {
+  CodingPlan plan;
+  std::vector<Source> firsts;
+  std::vector<LocalBox> boxes;
+  comm::agree(communicator, "pair the moments", [&] {
+    plan.codecs = codecs_of(quantisation);
+    plan.sorted = sort_state(state, plan.codecs);
+    for (const MomentPair& pair : plan.sorted.pairs) firsts.push_back(state[pair.first]);
+    boxes = local_boxes(std::span<const Source>(firsts));
+  });
+  plan.firsts = exchange_catalog(communicator, {firsts});
+  std::vector<std::uint32_t> tensor_of_shard;
+  comm::agree(communicator, "number the moments", [&] { tensor_of_shard = number_tensors(plan.firsts, firsts); });
+  const auto parts = exchange_claims(communicator, plan.firsts, {boxes, tensor_of_shard});
+  comm::agree(communicator, "cut the moments", [&] {
+    for (const plan::MemoryPart& part : parts) {
+      const plan::CatalogTensor tensor = plan.firsts.at(part.tensor);
+      cut_box(*plan.codecs.at(tensor.section), tensor.shape, {part.tensor, part.local, part.part}, plan.pieces);
+    }
+  });
+  return plan;
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,18 @@
+// How far the coded moments of all ranks are from those that were given, and whether that is too far.
+#pragma once
+
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/coding_plan.hpp"
+#include "checkpoint/loose_blocks.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::checkpoint {
+
+/// Collective. On rank 0 the errors of all tensors by section and name, elsewhere nothing. Throws Error(kState) naming the
+/// tensor whose updates are wrong by more than `max_update_error` (0: no limit).
+std::vector<CodingError> collect_errors(comm::Communicator& communicator, const CodingPlan& plan,
+                                        const ErrorsByTensor& mine, double max_update_error);
+
+}  // namespace cairn::checkpoint

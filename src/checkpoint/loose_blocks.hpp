@@ -1,0 +1,25 @@
+// Blocks of a codec that no rank holds whole: their elements meet at a home, which codes them.
+//
+// A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks, else
+// 1024 blocks of the flattened tensor. Elements travel as they are, both moments, in rounds of bounded size.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "checkpoint/coded_piece.hpp"
+#include "checkpoint/coding_plan.hpp"
+#include "comm/communicator.hpp"
+#include "quant/errors.hpp"
+
+namespace cairn::checkpoint {
+
+using ErrorsByTensor = std::map<std::uint32_t, quant::ErrorSums>;
+
+/// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`, where
+/// wanted, gets what decoding makes of them. Throws Error(kState) for values that the codec refuses.
+std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
+                                          const MomentBoxes& memory, ErrorsByTensor* errors);
+
+}  // namespace cairn::checkpoint

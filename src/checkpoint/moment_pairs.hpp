@@ -1,0 +1,35 @@
+// What a rank brings to a save, sorted into pairs of moments that a codec is to code, and the rest. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "quant/codec.hpp"
+
+namespace cairn::checkpoint {
+
+/// Two sources that hold the same boxes of the two moments of one parameter.
+struct MomentPair {
+  std::uint32_t first = 0;  ///< numbers of sources
+  std::uint32_t second = 0;
+  const quant::Codec* codec = nullptr;
+};
+
+struct SortedState {
+  std::vector<MomentPair> pairs;    ///< in the order of the first moments
+  std::vector<std::uint32_t> rest;  ///< sources that are saved as they are, ascending
+};
+
+/// The codecs by section, without "off". Throws Error(kUsage) for an unknown codec.
+std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
+
+/// Moments of shapes that the codec leaves alone are of the rest. Throws Error(kUsage) for moments that are not F32, and
+/// Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it; both name the
+/// tensor.
+SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
+
+}  // namespace cairn::checkpoint

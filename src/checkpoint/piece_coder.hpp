@@ -1,0 +1,27 @@
+// Codes the boxes of moments that lie whole in this rank's memory. Rank-local.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "checkpoint/coding_plan.hpp"
+#include "quant/errors.hpp"
+
+namespace cairn::checkpoint {
+
+/// The memory boxes that a piece lies in.
+struct PieceMemory {
+  const LocalBox& first;
+  const LocalBox& second;
+};
+
+/// What the codec finds in the piece. Throws Error(kState) naming the first element that is not finite, or negative in v.
+quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
+
+/// The bytes of each part's box; parts of role kScales have none where the codec has statistics, since scales of one column
+/// belong to many pieces. `errors`, where wanted, gets what decoding makes of them.
+std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
+                                      const quant::Statistics& statistics, quant::ErrorSums* errors);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,175 @@
+#include "checkpoint/state_coder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/coding_report.hpp"
+#include "checkpoint/loose_blocks.hpp"
+#include "checkpoint/piece_coder.hpp"
+#include "checkpoint/scale_exchange.hpp"
+#include "comm/agree.hpp"
+#include "format/coding.hpp"
+#include "quant/boxes.hpp"
+#include "quant/whole.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Scales of whole tensors that are brought together at a time, for each rank.
+constexpr std::uint64_t kScaleBytes = 16ULL << 20;
+
+bool has_scales(const CodedTensor& tensor) { return tensor.codec->traits().cut == quant::Cut::kAnywhere; }
+
+/// Ends of ranges of tensor numbers: the tensors of a range have at most kScaleBytes of scales for each rank, or are one.
+std::vector<std::uint32_t> scale_batches(const CodingPlan& plan, int ranks) {
+  const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
+  std::vector<std::uint32_t> ends;
+  std::uint64_t bytes = 0;
+  for (std::uint32_t number = 0; number < plan.firsts.size(); ++number) {
+    const CodedTensor tensor = plan.tensor(number);
+    std::uint64_t more = 0;
+    for (const quant::Part& part : tensor.parts) {
+      if (part.role == quant::Role::kScales) more += quant::bytes_of(part, shard::whole(part.shape));
+    }
+    if (bytes != 0 && bytes + more > limit) {
+      ends.push_back(number);
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (bytes != 0) ends.push_back(plan.firsts.size());
+  return ends;
+}
+
+/// One call of StateCoder::code().
+class Coding {
+ public:
+  Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, bool with_errors)
+      : communicator_(communicator), plan_(plan), with_errors_(with_errors) {
+    comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
+  }
+
+  std::vector<CodedPiece> run() {
+    comm::agree(communicator_, "code the moments", [&] {
+      for (const DirectPiece& piece : plan_.pieces.direct) {
+        const CodedTensor tensor = plan_.tensor(piece.tensor);
+        if (!has_scales(tensor)) add_codes(piece, tensor, {});
+      }
+    });
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : scale_batches(plan_, communicator_.size())) {
+      code_with_scales(begin, end);
+      begin = end;
+    }
+    auto loose = code_loose_blocks(communicator_, plan_, memory_, with_errors_ ? &errors_ : nullptr);
+    std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
+    return std::move(pieces_);
+  }
+
+  [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
+
+ private:
+  [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) const {
+    return {memory_.first[piece.local], memory_.second[piece.local]};
+  }
+
+  void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
+    auto* errors = with_errors_ ? &errors_[piece.tensor] : nullptr;
+    auto bytes = encode_piece(tensor, piece.box, memory_of(piece), statistics, errors);
+    for (std::size_t p = 0; p < bytes.size(); ++p) {
+      if (tensor.parts[p].role == quant::Role::kScales) continue;
+      const Box box = tensor.codec->part_box(tensor.source.shape, p, piece.box);
+      pieces_.push_back({piece.tensor, p, {box}, std::move(bytes[p])});
+    }
+  }
+
+  /// The tensors [begin, end) whose scales several ranks may share.
+  void code_with_scales(std::uint32_t begin, std::uint32_t end) {
+    std::vector<const DirectPiece*> mine;
+    std::vector<MeasuredPiece> measured;
+    comm::agree(communicator_, "measure the moments", [&] {
+      for (const DirectPiece& piece : plan_.pieces.direct) {
+        if (piece.tensor < begin || piece.tensor >= end) continue;
+        const CodedTensor tensor = plan_.tensor(piece.tensor);
+        if (!has_scales(tensor)) continue;
+        mine.push_back(&piece);
+        measured.push_back({piece.tensor, piece.box, measure_piece(tensor, piece.box, memory_of(piece))});
+      }
+    });
+    auto scales = exchange_scales(communicator_, plan_, measured);
+    std::move(scales.begin(), scales.end(), std::back_inserter(pieces_));
+    comm::agree(communicator_, "code the moments", [&] {
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        add_codes(*mine[i], plan_.tensor(mine[i]->tensor), measured[i].statistics);
+      }
+    });
+  }
+
+  comm::Communicator& communicator_;
+  const CodingPlan& plan_;
+  bool with_errors_;
+  MomentBoxes memory_;
+  ErrorsByTensor errors_;
+  std::vector<CodedPiece> pieces_;
+};
+
+/// Pieces as sources, which point into them.
+void add_sources(const CodingPlan& plan, CodedState& state) {
+  for (const CodedPiece& piece : state.pieces) {
+    const CodedTensor tensor = plan.tensor(piece.tensor);
+    const quant::Part& part = tensor.parts[piece.part];
+    Source source;
+    source.section = tensor.section;
+    source.name = quant::stored_name(part, {tensor.names.first, tensor.names.second});
+    source.dtype = part.dtype;
+    source.shape = part.shape;
+    source.boxes = piece.boxes;
+    source.data = piece.bytes.data();
+    state.sources.push_back(std::move(source));
+    const format::Coding coding{tensor.codec->traits().name, tensor.names.first, tensor.names.second,
+                                tensor.source.shape};
+    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding) : "");
+  }
+}
+
+}  // namespace
+
+bool StateCoder::is_needed(const Quantisation& options) {
+  const bool has_codec =
+      std::any_of(options.codecs.begin(), options.codecs.end(), [](const auto& item) { return item.second != "off"; });
+  return (has_codec && !options.disable_ckpt_quant) || options.remove_master_weight || options.skip_save_model_weight;
+}
+
+CodedState StateCoder::code(comm::Communicator& communicator, std::span<const Source> state,
+                            const Quantisation& options, bool is_known) {
+  if (!is_known) {
+    plan_.reset();
+    kept_ = leave_out(communicator, state, options);
+  }
+  std::vector<Source> kept;
+  for (const std::uint32_t number : kept_.kept) kept.push_back(state[number]);
+  if (!plan_) plan_ = make_coding_plan(communicator, kept, options);
+  CodedState coded;
+  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(kept[number]);
+  coded.codings.resize(coded.sources.size());
+  if (plan_->firsts.size() == 0) return coded;
+  const bool with_errors = options.report || options.max_update_error > 0;
+  Coding coding(communicator, *plan_, kept, with_errors);
+  coded.pieces = coding.run();
+  add_sources(*plan_, coded);
+  if (with_errors) coded.errors = collect_errors(communicator, *plan_, coding.errors(), options.max_update_error);
+  return coded;
+}
+
+nlohmann::json StateCoder::quantisation() const {
+  nlohmann::json codecs = nlohmann::json::object();
+  if (!plan_) return codecs;
+  for (plan::PackedCatalog::Cursor at(plan_->firsts, 0); at.next();) {
+    const std::string section(at.section());
+    codecs[section] = plan_->codecs.at(section)->traits().name;
+  }
+  return codecs;
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,269 @@
+// Whatever ranks hold which boxes, a quantised save writes what coding the whole tensors gives, byte for byte.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <mutex>
+
+#include "cairn/error.hpp"
+#include "quant/whole.hpp"
+#include "quantised_state.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Options quantised(const std::string& codec) {
+  Options options = small_options();
+  options.quantisation.codecs["optimizer"] = codec;
+  return options;
+}
+
+struct Saved {
+  std::vector<Report> reports;
+  std::string failure;  ///< of all ranks, or empty
+};
+
+/// `spoil` may change a rank's sources and memory before the save.
+template <class Spoil>
+Saved save_with(const std::filesystem::path& root, const Options& options, Cut cut, int ranks, Spoil spoil) {
+  Saved saved;
+  std::mutex mutex;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    MomentRank state(cut, communicator.rank(), ranks);
+    state.fill(1);
+    auto sources = state.sources();
+    spoil(communicator.rank(), sources, state);
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, options, store);
+    try {
+      Report report = saver.save(root / "checkpoint-1", 1, sources, {}, true);
+      const std::lock_guard lock(mutex);
+      if (communicator.rank() == 0) saved.reports.push_back(std::move(report));
+    } catch (const Error& error) {
+      const std::lock_guard lock(mutex);
+      if (saved.failure.empty()) saved.failure = error.what();
+      EXPECT_EQ(saved.failure, error.what());
+    }
+  });
+  return saved;
+}
+
+Saved save(const std::filesystem::path& root, const Options& options, Cut cut, int ranks) {
+  Saved saved = save_with(root, options, cut, ranks, [](int, std::vector<Source>&, MomentRank&) {});
+  EXPECT_EQ(saved.failure, "");
+  return saved;
+}
+
+/// Compares every stored tensor with the content that coding the whole state gives.
+void expect_codes_of_the_whole(const std::filesystem::path& directory, const quant::Codec& codec) {
+  const checkpoint::OpenCheckpoint opened = checkpoint::open_here(directory);
+  std::size_t coded = 0;
+  std::size_t compared = 0;
+  std::size_t expected_tensors = 0;
+  for (const StateTensor& tensor : moment_state()) {
+    const bool is_first = tensor.name.ends_with("/moment1_0");
+    const bool is_moment = is_first || tensor.name.ends_with("/moment2_0");
+    if (!is_moment || !codec.left_alone(tensor.shape).empty()) {
+      ++expected_tensors;
+      compared += stored_bytes(opened, tensor.section, tensor.name) == moment_bytes(tensor, 1) ? 1 : 0;
+      continue;
+    }
+    if (!is_first) continue;
+    StateTensor second = tensor;
+    second.name.replace(second.name.size() - 9, 9, "moment2_0");
+    const auto m = moment_values(tensor, 1);
+    const auto v = moment_values(second, 1);
+    const quant::Encoded whole = quant::encode_whole(codec, {tensor.name, tensor.shape}, {m, v});
+    const auto parts = codec.parts(tensor.shape);
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+      ++expected_tensors;
+      const std::string name = quant::stored_name(parts[p], {tensor.name, second.name});
+      EXPECT_TRUE(stored_bytes(opened, "optimizer", name) == whole[p]) << codec.traits().name << ' ' << name;
+      compared += 1;
+    }
+    ++coded;
+  }
+  EXPECT_EQ(opened.quantised.size(), coded);
+  EXPECT_GE(coded, 3U);
+  EXPECT_EQ(compared, expected_tensors);
+  EXPECT_EQ(opened.stored.tensors.size(), expected_tensors);
+  EXPECT_EQ(opened.manifest->quantisation, nlohmann::json({{"optimizer", codec.traits().name}}));
+}
+
+class QuantisedSave : public testing::TestWithParam<const char*> {
+ protected:
+  const quant::Codec& codec = quant::find_codec(GetParam());
+  TempDir root;
+};
+
+TEST_P(QuantisedSave, AnyCutGivesTheCodesOfTheWhole) {
+  std::map<std::string, std::string> first;
+  int ranks = 1;
+  for (const Cut cut :
+       {Cut::kOneRank, Cut::kReplicated, Cut::kRows, Cut::kColumns, Cut::kFlat, Cut::kGrid, Cut::kMixed}) {
+    const std::filesystem::path at = root / std::to_string(ranks);
+    std::filesystem::create_directory(at);
+    save(at, quantised(GetParam()), cut, ranks);
+    expect_codes_of_the_whole(at / "checkpoint-1", codec);
+    const auto files = data_files(at / "checkpoint-1");
+    if (first.empty()) first = files;
+    EXPECT_EQ(files, first) << ranks;
+    ++ranks;
+  }
+}
+
+TEST_P(QuantisedSave, AnUnchangedStateReusesItsPlan) {
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, quantised(GetParam()), store);
+    MomentRank state(Cut::kColumns, communicator.rank(), 3);
+    for (int version = 3; version >= 1; --version) {
+      state.fill(version);
+      const auto sources = state.sources();
+      const auto step = static_cast<std::uint64_t>(4 - version);
+      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, true);
+      EXPECT_EQ(report.plan_reused, version < 3);
+    }
+  });
+  expect_codes_of_the_whole(root / "checkpoint-3", codec);
+}
+
+TEST_P(QuantisedSave, ReportsTheErrorOfEveryTensor) {
+  Options options = quantised(GetParam());
+  options.quantisation.report = true;
+  const Saved by_three = save(root.path(), options, Cut::kColumns, 3);
+  const auto& errors = by_three.reports.at(0).coding_errors;
+  const auto opened = checkpoint::open_here(root / "checkpoint-1");
+  ASSERT_EQ(errors.size(), opened.quantised.size());
+  std::size_t looked_at = 0;
+  for (const CodingError& error : errors) {
+    EXPECT_EQ(error.codec, GetParam());
+    if (error.name != "square/moment1_0") continue;
+    ++looked_at;
+    EXPECT_EQ(error.elements, 128U * 128U);
+    const bool is_8 = codec.traits().bits == 8;
+    EXPECT_GT(error.update_rms, is_8 ? 0.002 : 0.02);
+    EXPECT_GT(error.update_max, error.update_rms);
+    EXPECT_GT(error.root_rms, is_8 ? 0.002 : 0.02);
+    EXPECT_GT(error.root_max, error.root_rms);
+    EXPECT_GT(error.first_max, 0);
+    EXPECT_GT(error.second_max, 0);
+    if (std::string(GetParam()) == "q8") EXPECT_LT(error.update_rms, 0.005);
+    if (std::string(GetParam()) == "q4") EXPECT_LT(error.update_rms, 0.07);
+  }
+  EXPECT_EQ(looked_at, 1U);
+}
+
+TEST_P(QuantisedSave, TooLargeAnErrorIsRefusedAndNothingWritten) {
+  Options options = quantised(GetParam());
+  options.quantisation.max_update_error = 0.0001;
+  const Saved saved = save_with(root.path(), options, Cut::kRows, 3, [](int, auto&, auto&) {});
+  EXPECT_THAT(saved.failure, AllOf(HasSubstr(GetParam()), HasSubstr("0.01 %"), HasSubstr("/moment1_0'")));
+  EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1"));
+  EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1.partial"));
+}
+
+TEST_P(QuantisedSave, ValuesThatCannotBeKeptAreRefusedByName) {
+  for (const Cut cut : {Cut::kRows, Cut::kColumns}) {  // coded where they lie, and at a home
+    const Saved saved = save_with(root.path(), quantised(GetParam()), cut, 3, [](int rank, auto&, MomentRank& state) {
+      if (rank != 1) return;
+      for (std::size_t i = 0; i < state.tensors().size(); ++i) {
+        if (state.tensors()[i].name != "square/moment2_0") continue;
+        const float bad = std::numeric_limits<float>::quiet_NaN();
+        std::memcpy(state.memory(i).data(), &bad, sizeof bad);
+      }
+    });
+    EXPECT_THAT(saved.failure, AllOf(HasSubstr("'square/moment1_0'"), HasSubstr("nan"), HasSubstr("quant=off")));
+    EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1.partial"));
+  }
+}
+
+TEST_P(QuantisedSave, MomentsInAnotherDtypeAreRefused) {
+  const Saved saved = save_with(root.path(), quantised(GetParam()), Cut::kRows, 2, [](int, auto& sources, auto&) {
+    for (Source& source : sources) {
+      if (source.name.starts_with("square/moment")) source.dtype = DType::kI32;
+    }
+  });
+  EXPECT_THAT(saved.failure, AllOf(HasSubstr("'square/moment1_0'"), HasSubstr("I32"), HasSubstr("F32 only")));
+}
+
+TEST_P(QuantisedSave, AMomentWithoutTheOtherIsRefused) {
+  const auto failure = [&](auto spoil) {
+    return save_with(root.path(), quantised(GetParam()), Cut::kRows, 2, spoil).failure;
+  };
+  const auto named = [](std::vector<Source>& sources, std::string_view name) {
+    return std::find_if(sources.begin(), sources.end(), [&](const Source& s) { return s.name == name; });
+  };
+  EXPECT_THAT(failure([&](int rank, auto& sources, auto&) {
+                if (rank == 1) sources.erase(named(sources, "square/moment2_0"));
+              }),
+              AllOf(HasSubstr("'square/moment1_0'"), HasSubstr("does not hold 'square/moment2_0'")));
+  EXPECT_THAT(failure([&](int, auto& sources, auto&) { sources.erase(named(sources, "square/moment1_0")); }),
+              AllOf(HasSubstr("'square/moment2_0'"), HasSubstr("first moment")));
+  EXPECT_THAT(failure([&](int, auto& sources, auto&) {
+                named(sources, "square/moment2_0")->boxes = {{{0, 0}, {1, 1}}};
+              }),
+              AllOf(HasSubstr("'square/moment1_0'"), HasSubstr("other boxes of 'square/moment2_0'")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedSave, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
+                         [](const auto& codec) {
+                           std::string name = codec.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
+  const TempDir root;
+  const Saved saved = save_with(root.path(), quantised("q9"), Cut::kRows, 2, [](int, auto&, auto&) {});
+  EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
+}
+
+TEST(QuantisedSaveOptions, OffAndDisabledSaveEverythingAsItIs) {
+  for (const bool disabled : {false, true}) {
+    const TempDir root;
+    Options options = quantised(disabled ? "q8" : "off");
+    options.quantisation.disable_ckpt_quant = disabled;
+    save(root.path(), options, Cut::kRows, 2);
+    const auto opened = checkpoint::open_here(root / "checkpoint-1");
+    EXPECT_TRUE(opened.quantised.empty());
+    EXPECT_TRUE(opened.manifest->quantisation.empty());
+    EXPECT_EQ(opened.stored.tensors.size(), moment_state().size());
+  }
+}
+
+TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreLeftOut) {
+  const TempDir root;
+  Options options = quantised("q8");
+  options.quantisation.remove_master_weight = true;
+  save(root.path(), options, Cut::kMixed, 4);
+  const auto removed = checkpoint::open_here(root / "checkpoint-1");
+  for (const auto& tensor : removed.stored.tensors) EXPECT_NE(tensor.section, "master_weights") << tensor.name;
+  EXPECT_EQ(removed.manifest->extra.at("rebuilt"),
+            nlohmann::json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})"));
+
+  const TempDir other;
+  options.quantisation = {};
+  options.quantisation.skip_save_model_weight = true;
+  save(other.path(), options, Cut::kMixed, 4);
+  const auto skipped = checkpoint::open_here(other / "checkpoint-1");
+  for (const auto& tensor : skipped.stored.tensors) EXPECT_NE(tensor.section, "model") << tensor.name;
+  EXPECT_EQ(skipped.manifest->extra.at("rebuilt"),
+            nlohmann::json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})"));
+}
+
+TEST(QuantisedSaveOptions, LeavingOutBothWeightsIsRefused) {
+  const TempDir root;
+  Options options = small_options();
+  options.quantisation.remove_master_weight = true;
+  options.quantisation.skip_save_model_weight = true;
+  EXPECT_THAT(save_with(root.path(), options, Cut::kRows, 2, [](int, auto&, auto&) {}).failure,
+              HasSubstr("would save no weights"));
+}
+
+}  // namespace
+}  // namespace cairn::test
