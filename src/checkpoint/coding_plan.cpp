@@ -62,15 +62,19 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePi
   }
 }
 
+CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment) {
+  CodedTensor coded;
+  coded.section = moment.section;
+  coded.names = moments_of(moment.name).value();
+  coded.source = {coded.names.first, moment.shape};
+  coded.codec = &codec;
+  coded.parts = codec.parts(moment.shape);
+  return coded;
+}
+
 CodedTensor CodingPlan::tensor(std::uint32_t number) const {
   const plan::CatalogTensor first = firsts.at(number);
-  CodedTensor coded;
-  coded.section = first.section;
-  coded.names = moments_of(first.name).value();
-  coded.source = {first.name, first.shape};
-  coded.codec = codecs.at(first.section);
-  coded.parts = coded.codec->parts(first.shape);
-  return coded;
+  return make_coded_tensor(*codecs.at(first.section), first);
 }
 
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state) {

@@ -51,6 +51,9 @@ struct CodedTensor {
   std::vector<quant::Part> parts;
 };
 
+/// Requires: the name is one of a pair of moments, and the codec codes the shape.
+CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
+
 struct CodingPlan {
   SortedState sorted;
   std::map<std::string, const quant::Codec*> codecs;  ///< by section

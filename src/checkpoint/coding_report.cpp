@@ -32,10 +32,11 @@ ErrorsByTensor merged(const Mail& mail) {
   return all;
 }
 
-void check_errors(const CodingPlan& plan, const ErrorsByTensor& errors, double limit) {
+void check_errors(const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& errors,
+                  double limit) {
   for (const auto& [number, sums] : errors) {
     if (limit <= 0 || sums.update_rms() <= limit) continue;
-    const CodedTensor tensor = plan.tensor(number);
+    const CodedTensor tensor = tensor_of(number);
     throw Error(
         ErrorKind::kState,
         fmt::format("optimizer state of '{}': {} makes its updates wrong by {:.3g} % (RMS), allowed are {:.3g} %; "
@@ -62,7 +63,8 @@ CodingError error_of(const CodedTensor& tensor, const quant::ErrorSums& sums) {
 
 }  // namespace
 
-std::vector<CodingError> collect_errors(comm::Communicator& communicator, const CodingPlan& plan,
+std::vector<CodingError> collect_errors(comm::Communicator& communicator,
+                                        const std::function<CodedTensor(std::uint32_t)>& tensor_of,
                                         const ErrorsByTensor& mine, double max_update_error) {
   const int ranks = communicator.size();
   MailWriter out(static_cast<std::size_t>(ranks));
@@ -75,7 +77,7 @@ std::vector<CodingError> collect_errors(comm::Communicator& communicator, const 
   ErrorsByTensor homed;
   comm::agree(communicator, "check the error of the codes", [&] {
     homed = merged(mail);
-    check_errors(plan, homed, max_update_error);
+    check_errors(tensor_of, homed, max_update_error);
   });
   MailWriter at_home(1);
   for (const auto& [tensor, sums] : homed) {
@@ -86,7 +88,7 @@ std::vector<CodingError> collect_errors(comm::Communicator& communicator, const 
   const Mail all = communicator.gather(at_home.take().front(), 0);
   std::vector<CodingError> errors;
   comm::agree_on_root(communicator, "report the error of the codes", 0, [&] {
-    for (const auto& [number, sums] : merged(all)) errors.push_back(error_of(plan.tensor(number), sums));
+    for (const auto& [number, sums] : merged(all)) errors.push_back(error_of(tensor_of(number), sums));
   });
   return errors;
 }

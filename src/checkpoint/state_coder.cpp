@@ -158,7 +158,10 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
   Coding coding(communicator, *plan_, kept, with_errors);
   coded.pieces = coding.run();
   add_sources(*plan_, coded);
-  if (with_errors) coded.errors = collect_errors(communicator, *plan_, coding.errors(), options.max_update_error);
+  if (!with_errors) return coded;
+  coded.errors = collect_errors(
+      communicator, [&](std::uint32_t number) { return plan_->tensor(number); }, coding.errors(),
+      options.max_update_error);
   return coded;
 }
 

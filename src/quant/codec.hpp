@@ -72,6 +72,7 @@ struct Traits {
   std::string blocks;        ///< in words: which values share their scales
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
+  std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all of them
   std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; with kWholeBlocks
 };
 

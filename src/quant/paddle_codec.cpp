@@ -246,6 +246,7 @@ const Codec& paddle_o1() {
        .error_bounds = "m: 1/254 of the column's largest |m|. r = 1/(sqrt(v) + 1e-8): 1/510 of the column's "
                        "range of r; v itself has no bound, as its large values have the smallest r",
        .cut = Cut::kAnywhere,
+       .group_rows = 0,
        .block_elements = 1});
   return codec;
 }
@@ -258,6 +259,7 @@ const Codec& paddle_o2() {
                    .error_bounds = "m: 1/14 of the group's largest |m|. r = 1/(sqrt(v) + 1e-8): 1/30 of the group's "
                                    "range of r; v itself has no bound, as its large values have the smallest r",
                    .cut = Cut::kAnywhere,
+                   .group_rows = paddle::kGroupRows,
                    .block_elements = 1});
   return codec;
 }

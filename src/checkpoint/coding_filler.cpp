@@ -1,0 +1,286 @@
+#include "checkpoint/coding_filler.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+
+#include "base/checked.hpp"
+#include "checkpoint/box_pieces.hpp"
+#include "comm/agree.hpp"
+#include "quant/boxes.hpp"
+#include "quant/check.hpp"
+#include "quant/statistics.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+bool has_whole_scales(const CodedTensor& tensor) {
+  const quant::Traits& traits = tensor.codec->traits();
+  return traits.cut == quant::Cut::kAnywhere && traits.group_rows == 0;
+}
+
+/// A box of the view as boxes of the tensor, end to end.
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
+  if (tensor.codec->view(tensor.source.shape) == tensor.source.shape) return {box};
+  return shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
+}
+
+constexpr std::uint64_t kPairBytes = 2 * sizeof(float);
+
+std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
+
+/// The rows that share scales with those of the box.
+Box with_whole_groups(Box box, std::uint64_t group_rows) {
+  const std::uint64_t end = base::ceil_div(box.offset[0] + box.shape[0], group_rows) * group_rows;
+  box.offset[0] = box.offset[0] / group_rows * group_rows;
+  box.shape[0] = end - box.offset[0];
+  return box;
+}
+
+/// The bytes of all parts of a box.
+struct PartMemory {
+  PartMemory(const CodedTensor& tensor, const Box& box, bool scales_only) {
+    for (std::size_t p = 0; p < tensor.parts.size(); ++p) {
+      const bool is_left_out = scales_only && tensor.parts[p].role == quant::Role::kCodes;
+      const Box part = tensor.codec->part_box(tensor.source.shape, p, box);
+      bytes.emplace_back(is_left_out ? 0 : quant::bytes_of(tensor.parts[p], part));
+    }
+    for (base::Bytes& part : bytes) spans.emplace_back(part);
+  }
+  std::vector<base::Bytes> bytes;
+  std::vector<std::span<std::byte>> spans;
+};
+
+}  // namespace
+
+/// A piece of a window that is coded at once.
+struct CodingFiller::Item {
+  std::uint32_t pair = 0;
+  std::size_t part = 0;
+  Box box;                     ///< of the view: what is read and coded
+  std::span<std::byte> out;    ///< where the part's bytes go,
+  std::uint64_t out_from = 0;  ///< from this one of the box's on
+};
+
+CodingFiller::CodingFiller(comm::Communicator& communicator, const Work& work)
+    : communicator_(communicator), work_(work), index_(work.layout) {
+  find_scales();
+}
+
+/// Every rank reads a share of the pieces.
+void CodingFiller::find_scales() {
+  std::vector<Item> mine;
+  comm::agree(communicator_, "share the moments", [&] {
+    std::uint64_t piece = 0;
+    const auto ranks = static_cast<std::uint64_t>(communicator_.size());
+    for (std::uint32_t p = 0; p < work_.content.pairs.size(); ++p) {
+      const CodedTensor& tensor = work_.content.pairs[p].tensor;
+      if (!has_whole_scales(tensor)) continue;
+      const Box whole = shard::whole(tensor.source.shape);
+      scales_.emplace(p, tensor.codec->no_statistics(tensor.source.shape, whole));
+      for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
+        if (piece++ % ranks == static_cast<std::uint64_t>(communicator_.rank())) mine.push_back({p, 0, box, {}, 0});
+      });
+    }
+  });
+  if (scales_.empty()) return;
+  run(mine);
+  for (auto& [pair, statistics] : scales_) {
+    std::vector<std::uint64_t> keys = quant::reduction_keys(statistics);
+    communicator_.all_reduce(keys, comm::ReduceOp::kMax);
+    quant::take_reduction_keys(keys, statistics);
+  }
+}
+
+std::uint64_t CodingFiller::fill(const io::WindowBuffer& window) {
+  std::vector<WindowRegion> regions;
+  std::vector<Item> items;
+  std::vector<WantedBox> plain;
+  std::vector<std::unique_ptr<base::Bytes>> cut(0);  // of sub-byte groups that the window cuts
+  std::uint64_t bytes = 0;
+  comm::agree(communicator_, "find what a window holds", [&] {
+    regions = index_.regions(window);
+    cut.resize(regions.size());
+    for (std::size_t r = 0; r < regions.size(); ++r) {
+      const WindowRegion& region = regions[r];
+      bytes += region.memory.size();
+      const Origin& origin = work_.content.origins.at(region.tensor);
+      if (origin.pair && is_whole_scale(origin)) {
+        copy_scales(region, origin);
+        continue;
+      }
+      if (origin.pair) {
+        add_items(region, items);
+        continue;
+      }
+      std::span<std::byte> memory = region.memory;
+      if (region.loaded_bytes != memory.size()) {
+        cut[r] = std::make_unique<base::Bytes>(region.loaded_bytes);
+        memory = *cut[r];
+      }
+      const DType dtype = work_.content.catalog.tensors[region.tensor].dtype;
+      std::uint64_t at = 0;
+      for (const Box& box : region.boxes) {
+        const std::uint64_t size = shard::elements_of(box) * bits_of(dtype) / 8;
+        plain.push_back({origin.source, box, memory.subspan(at, size)});
+        at += size;
+      }
+    }
+  });
+  work_.reader.load(plain);
+  for (std::size_t r = 0; r < regions.size(); ++r) {
+    if (cut[r]) std::memcpy(regions[r].memory.data(), cut[r]->data() + regions[r].skip_bytes, regions[r].memory.size());
+  }
+  run(items);
+  return bytes;
+}
+
+bool CodingFiller::is_whole_scale(const Origin& origin) const {
+  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  return has_whole_scales(tensor) && tensor.parts[origin.part].role == quant::Role::kScales;
+}
+
+void CodingFiller::copy_scales(const WindowRegion& region, const Origin& origin) const {
+  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  const Box whole = shard::whole(tensor.source.shape);
+  const PartMemory memory(tensor, whole, true);
+  tensor.codec->store_scales(tensor.source, whole, scales_.at(*origin.pair), memory.spans);
+  const quant::Part& part = tensor.parts[origin.part];
+  const std::uint64_t first = shard::flat_index(part.shape, region.boxes.front().offset) * bits_of(part.dtype) / 8;
+  std::memcpy(region.memory.data(), memory.bytes[origin.part].data() + first + region.skip_bytes, region.memory.size());
+}
+
+/// Cuts a region of a part into boxes that fit a batch, and finds what must be coded for them.
+void CodingFiller::add_items(const WindowRegion& region, std::vector<Item>& out) const {
+  const Origin& origin = work_.content.origins[region.tensor];
+  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  const quant::Part& part = tensor.parts[origin.part];
+  const quant::Traits& traits = tensor.codec->traits();
+  const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
+  std::uint64_t at = 0;  // bytes of the region's boxes that are dealt with; the memory begins at skip_bytes
+  const auto add = [&](const Box& coded, std::uint64_t before, std::uint64_t bytes) {
+    const std::uint64_t begin = std::max(at, region.skip_bytes);
+    const std::uint64_t end = std::min(at + bytes, region.skip_bytes + region.memory.size());
+    if (begin < end) {
+      out.push_back({*origin.pair, origin.part, coded, region.memory.subspan(begin - region.skip_bytes, end - begin),
+                     before + begin - at});
+    }
+    at += bytes;
+  };
+  if (traits.cut == quant::Cut::kWholeBlocks) {
+    const std::uint64_t block_bytes = part.shape.back();
+    const std::uint64_t first = shard::flat_index(part.shape, region.boxes.front().offset);
+    const std::uint64_t end = first + region.loaded_bytes;
+    const quant::Shape view = tensor.codec->view(tensor.source.shape);
+    const std::uint64_t all = shard::elements_of(view);
+    const std::uint64_t step = std::max<std::uint64_t>(limit / traits.block_elements, 1);
+    for (std::uint64_t block = first / block_bytes; block * block_bytes < end; block += step) {
+      const std::uint64_t last = std::min(block + step, base::ceil_div(end, block_bytes));
+      std::uint64_t from = block * block_bytes;  // of the box's first byte in the part
+      for (const Box& box : shard::boxes_of_flat_range(view, block * traits.block_elements,
+                                                       std::min(last * traits.block_elements, all))) {
+        const std::uint64_t bytes = base::ceil_div(shard::elements_of(box), traits.block_elements) * block_bytes;
+        const std::uint64_t begin = std::max(from, first);
+        const std::uint64_t stop = std::min(from + bytes, end);
+        add(box, begin - from, stop - begin);
+        from += bytes;
+      }
+    }
+    return;
+  }
+  const bool is_scale = part.role == quant::Role::kScales;
+  const std::uint64_t element_bytes = bits_of(part.dtype) / 8;
+  for (const Box& wanted : region.boxes) {
+    for_each_piece(wanted, is_scale && traits.group_rows != 0 ? limit / traits.group_rows : limit, [&](Box box) {
+      const std::uint64_t bytes = shard::elements_of(box) * element_bytes;
+      if (is_scale && traits.group_rows != 0) {
+        box.offset[0] *= traits.group_rows;
+        box.shape[0] *= traits.group_rows;
+        return add(box, 0, bytes);
+      }
+      if (traits.group_rows == 0) return add(box, 0, bytes);
+      const Box whole = with_whole_groups(box, traits.group_rows);
+      const std::uint64_t row_bytes = shard::elements_of(box) / box.shape[0] * element_bytes;
+      add(whole, (box.offset[0] - whole.offset[0]) * row_bytes, bytes);
+    });
+  }
+}
+
+/// Collective: reads the moments of the items in batches, and codes them. Items without memory are measured.
+void CodingFiller::run(std::vector<Item>& items) {
+  std::vector<std::size_t> ends;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::uint64_t more = moment_bytes(items[i].box);
+    if (bytes != 0 && bytes + more > work_.batch_bytes) {
+      ends.push_back(i);
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (!items.empty()) ends.push_back(items.size());
+  const std::uint64_t batches = communicator_.max(ends.size());
+  std::size_t begin = 0;
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
+    const std::size_t end = batch < ends.size() ? ends[batch] : items.size();
+    std::vector<std::vector<float>> values;
+    std::vector<WantedBox> wanted;
+    for (std::size_t i = begin; i < end; ++i) {
+      const CodedPair& pair = work_.content.pairs[items[i].pair];
+      const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
+      for (const std::uint32_t moment : {pair.first, pair.second}) {
+        values.emplace_back(shard::elements_of(items[i].box));
+        std::span<std::byte> memory = std::as_writable_bytes(std::span(values.back()));
+        for (const Box& box : boxes) {
+          const std::uint64_t size = shard::elements_of(box) * sizeof(float);
+          wanted.push_back({moment, box, memory.first(size)});
+          memory = memory.subspan(size);
+        }
+      }
+    }
+    work_.reader.load(wanted);
+    comm::agree(communicator_, "code the moments", [&] {
+      for (std::size_t i = begin; i < end; ++i) code(items[i], {values[2 * (i - begin)], values[2 * (i - begin) + 1]});
+    });
+    begin = end;
+  }
+}
+
+void CodingFiller::code(const Item& item, const quant::ConstMoments& moments) {
+  const CodedTensor& tensor = work_.content.pairs[item.pair].tensor;
+  const quant::Codec& codec = *tensor.codec;
+  const bool has_scales = codec.traits().cut == quant::Cut::kAnywhere;
+  if (has_scales) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
+  if (item.out.empty()) return codec.measure(tensor.source, item.box, moments, scales_.at(item.pair));
+  quant::Statistics own;
+  if (has_scales && !has_whole_scales(tensor)) {
+    own = codec.no_statistics(tensor.source.shape, item.box);
+    codec.measure(tensor.source, item.box, moments, own);
+  }
+  const quant::Statistics& statistics = has_whole_scales(tensor) ? scales_.at(item.pair) : own;
+  const bool is_scale = tensor.parts[item.part].role == quant::Role::kScales;
+  PartMemory memory(tensor, item.box, is_scale);
+  if (is_scale) {
+    codec.store_scales(tensor.source, item.box, statistics, memory.spans);
+  } else {
+    codec.encode(tensor.source, item.box, moments, statistics, memory.spans);
+  }
+  std::memcpy(item.out.data(), memory.bytes[item.part].data() + item.out_from, item.out.size());
+  if (!work_.with_errors || item.part != 0) return;
+  std::vector<float> m(moments.m.size());
+  std::vector<float> v(moments.v.size());
+  const std::vector<std::span<const std::byte>> parts(memory.spans.begin(), memory.spans.end());
+  codec.decode(tensor.source, item.box, parts, {}, {m, v});
+  // A block counts where its first byte is written.
+  const std::uint64_t bytes = memory.bytes[0].size();
+  const std::uint64_t block = has_scales ? 1 : codec.traits().block_elements;
+  const std::uint64_t block_bytes = bytes / base::ceil_div(m.size(), block);
+  const std::uint64_t from = std::min<std::uint64_t>(base::ceil_div(item.out_from, block_bytes) * block, m.size());
+  const std::uint64_t to =
+      std::min<std::uint64_t>(base::ceil_div(item.out_from + item.out.size(), block_bytes) * block, m.size());
+  errors_[item.pair].add({moments.m.subspan(from, to - from), moments.v.subspan(from, to - from)},
+                         {std::span(m).subspan(from, to - from), std::span(v).subspan(from, to - from)});
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,57 @@
+// Fills windows of files to be written, in which some tensors are codes of moments of the source.
+//
+// A window's codes are made from just the moments that they need, which are read in batches of bounded size. Where the
+// scales of a codec span a whole tensor (paddle-o1), all moments are read once before, for the scales alone; those of
+// paddle-o2 are found again for each of its three scale tensors.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "checkpoint/coded_catalog.hpp"
+#include "checkpoint/loose_blocks.hpp"
+#include "checkpoint/tensor_reader.hpp"
+#include "checkpoint/window_regions.hpp"
+#include "comm/communicator.hpp"
+#include "io/exchange.hpp"
+#include "plan/file_layout.hpp"
+
+namespace cairn::checkpoint {
+
+class CodingFiller {
+ public:
+  struct Work {
+    const plan::FileLayout& layout;  ///< of content.catalog, tensor by tensor
+    const CodedCatalog& content;
+    TensorReader& reader;       ///< of the source, whose numbers `content` has
+    std::uint64_t batch_bytes;  ///< of moments in memory at a time
+    bool with_errors = false;
+  };
+  /// Collective: reads the moments whose scales span whole tensors. What `work` refers to must outlive the object.
+  CodingFiller(comm::Communicator& communicator, const Work& work);
+
+  /// Collective: loads and codes what the window holds (a rank may have none). Returns the bytes of tensors in it.
+  std::uint64_t fill(const io::WindowBuffer& window);
+
+  /// Of this rank's windows so far, by the number of the pair; filled when asked for.
+  [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
+
+ private:
+  struct Item;
+  void find_scales();
+  /// A part that has scales of whole tensors, which are known.
+  [[nodiscard]] bool is_whole_scale(const Origin& origin) const;
+  void copy_scales(const WindowRegion& region, const Origin& origin) const;
+  void add_items(const WindowRegion& region, std::vector<Item>& out) const;
+  void run(std::vector<Item>& items);
+  void code(const Item& item, const quant::ConstMoments& moments);
+
+  comm::Communicator& communicator_;
+  Work work_;
+  WindowIndex index_;
+  std::map<std::uint32_t, quant::Statistics> scales_;  ///< by pair, of whole tensors
+  ErrorsByTensor errors_;
+};
+
+}  // namespace cairn::checkpoint
