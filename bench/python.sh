@@ -1,0 +1,27 @@
+# Finds a Python with the packages that a benchmark pins. Sourced by bash after scripts/lib.sh.
+
+has_packages() { [ -x "$1/bin/python" ] && "$1/bin/python" scripts/check_requirements.py "$2" >/dev/null; }
+
+# find_python REQUIREMENTS: sets `python`. CAIRN_VENV and build/venv are taken as they are; else packages are installed
+# into build/peers-venv.
+find_python() {
+  local venv requirements=$1
+  for venv in ${CAIRN_VENV:+"$CAIRN_VENV"} build/venv build/peers-venv; do
+    if has_packages "$venv" "$requirements"; then
+      python=$(cd "$venv" && pwd)/bin/python
+      return
+    fi
+  done
+  echo "Installing the Python packages of $requirements into build/peers-venv (large, once)" >&2
+  python3 -m venv --clear build/peers-venv
+  build/peers-venv/bin/pip install -q --disable-pip-version-check -r "$requirements"
+  python=$PWD/build/peers-venv/bin/python
+}
+
+# build_programs: the release build of what benchmarks in Python start; sets CAIRN_BIN_DIR.
+build_programs() {
+  install_packages "${build_packages[@]}" >&2
+  configure release
+  build build/release cairn cairn_peer_program
+  CAIRN_BIN_DIR=$PWD/build/release/bin
+}

@@ -1,0 +1,122 @@
+"""The losses as one SVG file that needs nothing else: training losses of all runs, and below them the held-out loss of
+each lineage less that of the run without quantisation and with the same seed, beside the spread of the seeds."""
+
+import html
+import math
+
+WIDTH, LEFT, RIGHT = 760, 64, 130
+PANEL_HEIGHT, PANEL_STEP, TOP = 250, 320, 40
+COLOURS = {"q8": "#0b6bcb", "q4": "#c2410c", "f32": "#2f7d32", "paddle-o1": "#7b4bb7", "paddle-o2": "#b08900"}
+GREYS = ("#555b61", "#8a9197", "#b4babf")
+SMOOTHED_STEPS = 5
+STYLE = ("svg{background:#fff;font:12px sans-serif;fill:#20262c}.grid{stroke:#dde2e6}.line{fill:none;stroke-width:1.6}"
+         ".band{fill:#e9edf0}.title{font-weight:bold}")
+
+
+class Panel:
+    """Axes over the values it is to show, and what is drawn on them."""
+
+    def __init__(self, number, title, steps, values):
+        self.top = TOP + number * PANEL_STEP
+        self.bottom = self.top + PANEL_HEIGHT
+        self.steps = steps
+        self.ticks = _ticks(min(values), max(values))
+        self.out = [_text(LEFT, self.top - 14, "start", title, "title")]
+
+    def x(self, step):
+        return LEFT + step / self.steps * (WIDTH - LEFT - RIGHT)
+
+    def y(self, value):
+        low, high = self.ticks[0], self.ticks[-1]
+        return self.bottom - (value - low) / (high - low) * PANEL_HEIGHT
+
+    def axes(self):
+        for tick in self.ticks:
+            self.out.append(f'<path class="grid" d="M{LEFT} {self.y(tick):.1f}H{WIDTH - RIGHT}"/>')
+            self.out.append(_text(LEFT - 8, self.y(tick) + 4, "end", f"{tick:.4g}"))
+        for number in range(0, 12, 1):
+            step = round(self.steps * number / 11)
+            self.out.append(_text(self.x(step), self.bottom + 17, "middle", str(step)))
+        self.out.append(_text((LEFT + WIDTH - RIGHT) / 2, self.bottom + 34, "middle", "step"))
+
+    def line(self, points, colour):
+        path = " ".join(f"{self.x(step):.1f},{self.y(value):.1f}" for step, value in points)
+        self.out.append(f'<polyline class="line" stroke="{colour}" points="{path}"/>')
+
+    def dots(self, points, colour):
+        self.out += [f'<circle cx="{self.x(step):.1f}" cy="{self.y(value):.1f}" r="3" fill="{colour}">'
+                     f"<title>step {step}: {value:+.5f}</title></circle>" for step, value in points]
+
+    def band(self, lows, highs):
+        edge = [*lows, *reversed(highs)]
+        path = " ".join(f"{self.x(step):.1f},{self.y(value):.1f}" for step, value in edge)
+        self.out.append(f'<polygon class="band" points="{path}"/>')
+
+    def legend(self, entries):
+        for number, (name, colour) in enumerate(entries):
+            y = self.top + 8 + 18 * number
+            self.out.append(f'<path class="line" stroke="{colour}" d="M{WIDTH - RIGHT + 12} {y}h16"/>')
+            self.out.append(_text(WIDTH - RIGHT + 34, y + 4, "start", name))
+
+
+def _text(x, y, anchor, text, style=None):
+    kind = f' class="{style}"' if style else ""
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{kind}>{html.escape(text)}</text>'
+
+
+def _ticks(low, high):
+    """About six round numbers around both."""
+    raw = max(high - low, 1e-9) / 5
+    power = 10 ** math.floor(math.log10(raw))
+    step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= raw)
+    begin, end = math.floor(low / step), math.ceil(high / step)
+    return [number * step for number in range(begin, max(end, begin + 1) + 1)]
+
+
+def _smoothed(losses):
+    """Means of a few steps, at their last one."""
+    return [(end, sum(losses[end - SMOOTHED_STEPS:end]) / SMOOTHED_STEPS)
+            for end in range(SMOOTHED_STEPS, len(losses) + 1)]
+
+
+def _held_out(run):
+    return {int(step): loss for step, loss in run["held_out"].items()}
+
+
+def _training_panel(runs, colours, steps):
+    curves = {run["name"]: _smoothed(run["losses"]) for run in runs}
+    panel = Panel(0, f"Training loss, mean of {SMOOTHED_STEPS} steps", steps,
+                  [value for curve in curves.values() for _, value in curve])
+    panel.axes()
+    for name, curve in curves.items():
+        panel.line(curve, colours[name])
+    panel.legend([(name, colours[name]) for name in curves])
+    return panel
+
+
+def _difference_panel(seeded, lineages, reference, colours, steps):
+    base = _held_out(reference)
+    curves = {run["name"]: [(step, loss - base[step]) for step, loss in _held_out(run).items()] for run in lineages}
+    spread = {step: [_held_out(run)[step] - base[step] for run in seeded] for step in base}
+    lows, highs = ([(step, pick(values)) for step, values in spread.items()] for pick in (min, max))
+    panel = Panel(1, "Held-out loss less that of the same seed without quantisation; grey: spread of the seeds", steps,
+                  [value for curve in (lows, highs, *curves.values()) for _, value in curve])
+    panel.band(lows, highs)
+    panel.axes()
+    for name, curve in curves.items():
+        panel.line(curve, colours[name])
+        panel.dots(curve, colours[name])
+    panel.legend([(name, colours[name]) for name in curves])
+    return panel
+
+
+def svg_of(document):
+    runs, steps = document["runs"], document["recipe"]["steps"]
+    seeded = [run for run in runs if not run["resumes"]]
+    lineages = [run for run in runs if run["resumes"]]
+    reference = next(run for run in seeded if run["seed"] == document["middle_seed"])
+    colours = {**COLOURS, **{run["name"]: grey for run, grey in zip(seeded, GREYS)}}
+    panels = [_training_panel(runs, colours, steps), _difference_panel(seeded, lineages, reference, colours, steps)]
+    body = "\n".join(line for panel in panels for line in panel.out)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {TOP + 2 * PANEL_STEP}" role="img">\n'
+            f"<style>{STYLE}</style>\n{body}\n</svg>\n")

@@ -1,0 +1,176 @@
+"""Whether training through quantised checkpoints ends where training without them does; started by bench/training/run,
+which says how. Exits with 1 when a final loss is outside of the spread of the seeds, or when a check failed.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import re
+import shlex
+import signal
+import sys
+import tempfile
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
+
+import machine  # noqa: E402  (of bench/peers, as programs and ranks are)
+import plot  # noqa: E402
+from lineage import WORLD_SIZES, Lineage, Trainer  # noqa: E402
+from model import Text  # noqa: E402
+from piece import Recipe  # noqa: E402
+from programs import Launcher  # noqa: E402
+from turns import Turns  # noqa: E402
+
+VERSION = 1
+SEEDS = (1, 2, 3)
+SEEDED_RANKS = 2
+REQUIRED = ("q8", "q4")  # the verdict is on these; others are for comparison
+LINEAGES = (*REQUIRED, "f32", "paddle-o1", "paddle-o2")
+QUICK = {"steps": 20, "batch_sequences": 12, "held_out_sequences": 48, "warm_up_steps": 5}
+
+
+def say(text):
+    print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="bench/training/run",
+                                     description="Trains through quantised checkpoints, and without.")
+    parser.add_argument("--lineages", default=",".join(REQUIRED),
+                        help=f"comma-separated, of {', '.join(LINEAGES)} [{','.join(REQUIRED)}]")
+    parser.add_argument("--quick", action="store_true", help="20 steps, 2 resumes: shows that everything runs")
+    parser.add_argument("--directory", type=pathlib.Path, default=machine.ROOT / "build",
+                        help="where checkpoints are written and removed [build]")
+    parser.add_argument("--output", type=pathlib.Path, help="write the report as JSON to this file, the plot beside it")
+    parser.add_argument("--results", action="store_true", help="write bench/results/training-<date>.json and .svg")
+    parser.add_argument("--lock", type=pathlib.Path,
+                        help="take turns by flock(1)'s lock on this file, for machines that others measure on")
+    parser.add_argument("--bin", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--mpirun", required=True, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    options.lineages = options.lineages.split(",")
+    unknown = set(options.lineages) - set(LINEAGES)
+    if unknown or not set(REQUIRED) <= set(options.lineages):
+        parser.error(f"--lineages: {','.join(REQUIRED)} and any of {', '.join(LINEAGES[len(REQUIRED):])}")
+    return options
+
+
+def middle_of(seeded):
+    """The run without quantisation whose final loss is the middle one: what every lineage repeats with its seed. A rule
+    that was fixed before any result was there."""
+    return sorted(seeded, key=final_loss)[len(seeded) // 2]
+
+
+def final_loss(run):
+    return run["held_out"][max(run["held_out"])]
+
+
+def verdicts_of(seeded, lineages):
+    spread = min(map(final_loss, seeded)), max(map(final_loss, seeded))
+    same_seed = final_loss(middle_of(seeded))
+    return {"spread": {"min": spread[0], "max": spread[1]},
+            "lineages": [{"name": run["name"], "final_loss": final_loss(run),
+                          "difference_to_same_seed": final_loss(run) - same_seed,
+                          "inside": spread[0] <= final_loss(run) <= spread[1],
+                          "required": run["name"] in REQUIRED} for run in lineages]}
+
+
+def measure(options, recipe, trainer):
+    pieces = 3 if options.quick else len(WORLD_SIZES)
+    ends = [recipe.steps * number // pieces for number in range(1, pieces + 1)]
+    seeded = [trainer.seeded(seed, SEEDED_RANKS, ends) for seed in SEEDS]
+    chosen = middle_of(seeded)
+    lineages = [Lineage(trainer, name, None if name == "f32" else name, chosen["seed"], ends[:-1], WORLD_SIZES).go()
+                for name in options.lineages]
+    return seeded, lineages
+
+
+def document_of(options, recipe, seeded, lineages):
+    text = Text()
+    return {
+        "cairn_training_json": VERSION,
+        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "command": shlex.join(["bench/training/run", *options.given]),
+        "text": {"module": "pydoc_data.topics", "size_bytes": text.size_bytes, "sha256": text.sha256,
+                 "held_out_bytes": len(text.held_out)},
+        "recipe": dataclasses.asdict(recipe),
+        "middle_seed": middle_of(seeded)["seed"],
+        "verdicts": verdicts_of(seeded, lineages),
+        "runs": [*seeded, *lineages],
+    }
+
+
+def table_of(document):
+    spread = document["verdicts"]["spread"]
+    verdicts = {verdict["name"]: verdict for verdict in document["verdicts"]["lineages"]}
+    rows = [["run", "seed", "resumes", "held-out loss", "to the same seed", "in the spread", "update RMS, %",
+             "sqrt(v) RMS, %", "size, of F32"]]
+    for run in document["runs"]:
+        row = [run["name"], str(run["seed"]), str(len(run["resumes"])), f"{final_loss(run):.4f}"]
+        verdict, resumes = verdicts.get(run["name"]), run["resumes"]
+        if verdict:
+            row += [f"{verdict['difference_to_same_seed']:+.4f}", "yes" if verdict["inside"] else "NO"]
+        if resumes and "update_rms" in resumes[0]:
+            row += [_range([100 * resume[key] for resume in resumes]) for key in ("update_rms", "root_rms")]
+            row += [f"{resumes[0]['size_bytes_checkpoint'] / resumes[0]['size_bytes_plain']:.3f}"]
+        rows.append(row + ["-"] * (len(rows[0]) - len(row)))
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    rule = ["-" * width for width in widths]
+    lines = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |"
+             for row in [rows[0], rule, *rows[1:]]]
+    lines += ["", f"spread of {len(SEEDS)} seeds without quantisation: {spread['min']:.4f} to {spread['max']:.4f}"]
+    for verdict in document["verdicts"]["lineages"]:
+        if verdict["required"]:
+            lines.append(f"{verdict['name']}: {verdict['final_loss']:.4f}: "
+                         f"{'inside' if verdict['inside'] else 'OUTSIDE'} of the spread")
+    return "\n".join(lines)
+
+
+def _range(values):
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} - {high}"
+
+
+def json_of(document):
+    """Indented, with lists of numbers on one line."""
+    text = json.dumps(document, indent=1)
+    return re.sub(r"\[\s+([-+\d.,\seE]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
+
+
+def write(options, document):
+    outputs = [options.output] if options.output else []
+    if options.results:
+        outputs.append(machine.ROOT / "bench/results" / f"training-{document['date']}.json")
+    for path in outputs:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json_of(document))
+        path.with_suffix(".svg").write_text(plot.svg_of(document))
+        say(f"wrote {path} and {path.with_suffix('.svg')}")
+
+
+def main():
+    given = sys.argv[1:]
+    options = parse(given)
+    options.given = given[4:]  # after --bin and --mpirun, which bench/training/run puts in front
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda received, _: sys.exit(128 + received))
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    launcher = Launcher(options.mpirun, options.bin)
+    facts = machine.describe(launcher)
+    recipe = Recipe(**(QUICK if options.quick else {}))
+    options.directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="cairn-training-", dir=options.directory.resolve()) as folder:
+        turns = Turns(options.lock)
+        seeded, lineages = measure(options, recipe, Trainer(launcher, recipe, pathlib.Path(folder), turns, say))
+        turns.end()
+    document = {**document_of(options, recipe, seeded, lineages), "machine": facts}
+    print(table_of(document))
+    write(options, document)
+    sys.exit(0 if all(verdict["inside"] for verdict in document["verdicts"]["lineages"] if verdict["required"]) else 1)
+
+
+if __name__ == "__main__":
+    main()
