@@ -38,5 +38,7 @@ CLI::Option* add_wish(CLI::App& command, const std::string& name, std::uint64_t&
 void add_engine(CLI::App& command, std::string& engine);
 void add_aggregators(CLI::App& command, std::uint64_t& per_node);
 void add_memory(CLI::App& command, std::uint64_t& bytes);
+/// Adds --paddle-reciprocals.
+void add_paddle_reciprocals(CLI::App& command, bool& reciprocals);
 
 }  // namespace cairn::app

@@ -22,6 +22,12 @@ void add_convert(CLI::App& app, Command& chosen) {
       ->type_name("FORM");
   command->add_option("--layout", options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
       ->type_name("LAYOUT");
+  command
+      ->add_option("--quant", options->quant,
+                   "Codes of optimizer moments: keep, or off to store F32; shards and .h5 hold F32 anyway [keep]")
+      ->check(CLI::IsMember({"keep", "off"}))
+      ->type_name("CODEC");
+  add_paddle_reciprocals(*command, options->paddle_reciprocals);
   add_size(*command, "--max-file-size", options->write.max_file_bytes, "Tensor bytes per file");
   add_engine(*command, options->write.engine);
   add_size(*command, "--align", options->write.align_bytes, "Data sections begin on multiples of this");
@@ -39,7 +45,8 @@ void add_convert(CLI::App& app, Command& chosen) {
       "  cairn convert runs/a/checkpoint-1000 export\n"
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
       "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
-      "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5");
+      "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5\n"
+      "  mpirun -n 4 cairn convert quantised plain --quant off");
   command->callback([options, &chosen] {
     chosen = [options](cli::Context& context) { return cli::run_convert(context, *options); };
   });

@@ -55,4 +55,9 @@ void add_memory(CLI::App& command, std::uint64_t& bytes) {
   add_size(command, "--memory", bytes, "Memory per rank for moving data");
 }
 
+void add_paddle_reciprocals(CLI::App& command, bool& reciprocals) {
+  command.add_flag("--paddle-reciprocals", reciprocals,
+                   "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
+}
+
 }  // namespace cairn::app

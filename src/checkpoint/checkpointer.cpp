@@ -6,6 +6,7 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/load.hpp"
@@ -83,13 +84,18 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   checkpoint::PhaseClock whole;
   comm::Communicator& communicator = *state_->communicator;
   const OpenCheckpoint opened = state_->open(step);
-  checkpoint::Loader loader(communicator, opened, state_->read_options(), state_->windows);
+  checkpoint::View view;
   std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
-  loader.load(wanted);
+  comm::agree(communicator, "describe what to load", [&] {
+    view = checkpoint::decoded_view(opened, checkpoint::view_options(state_->options));
+    wanted = checkpoint::wanted_boxes(opened, view, targets);
+  });
+  const auto reader =
+      checkpoint::make_view_reader(communicator, opened, view, state_->read_options(), &state_->windows);
+  reader->load(wanted);
 
-  Report report = checkpoint::report_of_load(communicator, opened, loader.engine(), wanted, targets.size());
-  checkpoint::add_times(communicator, loader.clock(), whole, report);
+  Report report = checkpoint::report_of_load(communicator, opened, reader->engine(), wanted, targets.size());
+  checkpoint::add_times(communicator, reader->clock(), whole, report);
   return report;
 }
 

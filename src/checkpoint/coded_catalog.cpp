@@ -51,9 +51,9 @@ plan::CatalogTensor part_tensor(const CodedTensor& tensor, std::size_t p) {
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs) {
   const auto numbers = numbers_of(source);
   CodedCatalog out;
-  std::map<Key, Origin> origins;
+  std::map<Key, TensorOrigin> origins;
   std::vector<plan::CatalogTensor> tensors;
-  const auto add = [&](plan::CatalogTensor tensor, const Origin& origin) {
+  const auto add = [&](plan::CatalogTensor tensor, const TensorOrigin& origin) {
     origins[{tensor.section, tensor.name}] = origin;
     tensors.push_back(std::move(tensor));
   };

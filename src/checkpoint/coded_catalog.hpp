@@ -13,14 +13,14 @@
 namespace cairn::checkpoint {
 
 /// Two moments of the source that become codes.
-struct CodedPair {
+struct PairToCode {
   CodedTensor tensor;
   std::uint32_t first = 0;  ///< numbers in the source's catalog
   std::uint32_t second = 0;
 };
 
 /// Where a tensor that is to be written comes from.
-struct Origin {
+struct TensorOrigin {
   std::uint32_t source = 0;  ///< a tensor of the source, as it is; or
   std::optional<std::uint32_t> pair;
   std::size_t part = 0;  ///< of the pair's codec
@@ -28,8 +28,8 @@ struct Origin {
 
 struct CodedCatalog {
   plan::Catalog catalog;
-  std::vector<Origin> origins;  ///< of each tensor of the catalog
-  std::vector<CodedPair> pairs;
+  std::vector<TensorOrigin> origins;  ///< of each tensor of the catalog
+  std::vector<PairToCode> pairs;
 };
 
 /// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another shape.

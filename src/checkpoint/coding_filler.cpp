@@ -105,7 +105,7 @@ std::uint64_t CodingFiller::fill(const io::WindowBuffer& window) {
     for (std::size_t r = 0; r < regions.size(); ++r) {
       const WindowRegion& region = regions[r];
       bytes += region.memory.size();
-      const Origin& origin = work_.content.origins.at(region.tensor);
+      const TensorOrigin& origin = work_.content.origins.at(region.tensor);
       if (origin.pair && is_whole_scale(origin)) {
         copy_scales(region, origin);
         continue;
@@ -136,12 +136,12 @@ std::uint64_t CodingFiller::fill(const io::WindowBuffer& window) {
   return bytes;
 }
 
-bool CodingFiller::is_whole_scale(const Origin& origin) const {
+bool CodingFiller::is_whole_scale(const TensorOrigin& origin) const {
   const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   return has_whole_scales(tensor) && tensor.parts[origin.part].role == quant::Role::kScales;
 }
 
-void CodingFiller::copy_scales(const WindowRegion& region, const Origin& origin) const {
+void CodingFiller::copy_scales(const WindowRegion& region, const TensorOrigin& origin) const {
   const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   const Box whole = shard::whole(tensor.source.shape);
   const PartMemory memory(tensor, whole, true);
@@ -153,7 +153,7 @@ void CodingFiller::copy_scales(const WindowRegion& region, const Origin& origin)
 
 /// Cuts a region of a part into boxes that fit a batch, and finds what must be coded for them.
 void CodingFiller::add_items(const WindowRegion& region, std::vector<Item>& out) const {
-  const Origin& origin = work_.content.origins[region.tensor];
+  const TensorOrigin& origin = work_.content.origins[region.tensor];
   const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   const quant::Part& part = tensor.parts[origin.part];
   const quant::Traits& traits = tensor.codec->traits();
@@ -227,7 +227,7 @@ void CodingFiller::run(std::vector<Item>& items) {
     std::vector<std::vector<float>> values;
     std::vector<WantedBox> wanted;
     for (std::size_t i = begin; i < end; ++i) {
-      const CodedPair& pair = work_.content.pairs[items[i].pair];
+      const PairToCode& pair = work_.content.pairs[items[i].pair];
       const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
       for (const std::uint32_t moment : {pair.first, pair.second}) {
         values.emplace_back(shard::elements_of(items[i].box));

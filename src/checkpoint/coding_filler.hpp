@@ -41,8 +41,8 @@ class CodingFiller {
   struct Item;
   void find_scales();
   /// A part that has scales of whole tensors, which are known.
-  [[nodiscard]] bool is_whole_scale(const Origin& origin) const;
-  void copy_scales(const WindowRegion& region, const Origin& origin) const;
+  [[nodiscard]] bool is_whole_scale(const TensorOrigin& origin) const;
+  void copy_scales(const WindowRegion& region, const TensorOrigin& origin) const;
   void add_items(const WindowRegion& region, std::vector<Item>& out) const;
   void run(std::vector<Item>& items);
   void code(const Item& item, const quant::ConstMoments& moments);

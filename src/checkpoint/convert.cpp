@@ -10,12 +10,12 @@
 #include "checkpoint/commit.hpp"
 #include "checkpoint/convert_source.hpp"
 #include "checkpoint/data_writer.hpp"
+#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage.hpp"
 #include "checkpoint/stage_reader.hpp"
-#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_filler.hpp"
 #include "checkpoint/window_io.hpp"
@@ -58,7 +58,8 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
   return held;
 }
 
-CommitContent content_of(const OpenCheckpoint& source, const plan::FileLayout& layout, const ConvertOptions& options) {
+CommitContent content_of(const OpenCheckpoint& source, const View& view, const plan::FileLayout& layout,
+                         const ConvertOptions& options) {
   CommitContent content = make_content(layout);
   if (source.manifest) {
     const format::Manifest& old = *source.manifest;
@@ -66,11 +67,11 @@ CommitContent content_of(const OpenCheckpoint& source, const plan::FileLayout& l
     content.manifest.step = old.step;
     content.manifest.run_id = old.run_id;
     content.manifest.user_metadata = old.user_metadata;
-    content.manifest.quantisation = old.quantisation;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
   }
   if (options.shards) content.manifest.layout = options.layout.value_or("");
+  describe_codes(source, view, content.manifest);
   return content;
 }
 
@@ -82,8 +83,9 @@ void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layo
   }
 }
 
-plan::FileLayout lay_out(const OpenCheckpoint& source, const ConvertOptions& options, std::vector<std::string>& notes) {
-  const plan::Catalog catalog = catalog_of(source.stored);
+plan::FileLayout lay_out(const OpenCheckpoint& source, const View& view, const ConvertOptions& options,
+                         std::vector<std::string>& notes) {
+  const plan::Catalog catalog = catalog_of(view);
   const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes, options.write.file_metadata};
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
@@ -102,11 +104,13 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
   ConvertReport result;
   result.notes = source.warnings;
+  View view;
   plan::FileLayout layout;
   MemorySplit budget;
   std::unique_ptr<plan::ExtentMap> extents;
   comm::agree(communicator, "lay out the files", [&] {
-    layout = lay_out(source, options, result.notes);
+    view = view_for(source, destination, options, result.notes);
+    layout = lay_out(source, view, options, result.notes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
@@ -118,12 +122,12 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
-  CommitContent content = content_of(source, layout, options);
+  CommitContent content = content_of(source, view, layout, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { read_all_carried(source, layout, content); });
 
-  const auto reader = make_reader(communicator, source, reading_half(options.read));
-  WindowFiller filler(layout, source, *reader);
+  const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
+  WindowFiller filler(layout, view, *reader);
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);

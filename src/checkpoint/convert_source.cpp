@@ -1,20 +1,65 @@
 #include "checkpoint/convert_source.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "base/units.hpp"
+#include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/stage_reader.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "format/blocks.hpp"
+#include "format/coding.hpp"
+#include "format/rebuilt.hpp"
 
 namespace cairn::checkpoint {
 
-plan::Catalog catalog_of(const format::StoredCheckpoint& stored) {
+View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
+              std::vector<std::string>& notes) {
+  if (options.quant != "keep" && options.quant != "off") {
+    throw Error(ErrorKind::kUsage, fmt::format("quant is '{}': known are keep and off", base::printable(options.quant)));
+  }
+  const bool holds_values_only = options.shards || is_stage_name(destination);
+  if (options.quant == "keep" && !holds_values_only) return stored_view(source);
+  View view = decoded_view(source, {options.paddle_reciprocals, false});
+  if (!view.as_stored && options.quant == "keep") {
+    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} tensors are decoded or made from others",
+                                options.shards ? "shards" : "staging files",
+                                std::count_if(view.tensors.begin(), view.tensors.end(), [](const ViewTensor& tensor) {
+                                  return tensor.origin != Origin::kStored;
+                                })));
+  }
+  return view;
+}
+
+plan::Catalog catalog_of(const View& view) {
   std::vector<plan::CatalogTensor> tensors;
-  for (const auto& tensor : stored.tensors) {
-    tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, {}});
+  for (const ViewTensor& tensor : view.tensors) {
+    tensors.push_back({std::string(tensor.section),
+                       std::string(tensor.name),
+                       tensor.dtype,
+                       {tensor.shape.begin(), tensor.shape.end()},
+                       {}});
+  }
+  if (view.as_stored) {
+    for (const CodedPair& pair : view.pairs) {
+      const interop::QuantisedMoments& moments = *pair.moments;
+      tensors[pair.stored.at(0)].coding =
+          format::encode_coding({moments.codec, moments.first, moments.second, moments.shape});
+    }
   }
   return plan::make_catalog(std::move(tensors));
+}
+
+void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest) {
+  manifest.quantisation = nlohmann::json::object();
+  if (!view.as_stored) return;
+  for (const CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
+  if (!source.manifest) return;
+  const auto rebuilt = source.manifest->extra.find(format::kRebuiltKey);
+  if (rebuilt != source.manifest->extra.end()) manifest.extra[format::kRebuiltKey] = *rebuilt;
 }
 
 std::map<std::string, base::Bytes> carried_files(const OpenCheckpoint& source) {

@@ -1,18 +1,32 @@
 // What a conversion takes from its source besides the tensors' bytes, whatever it is converted to.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
+#include "checkpoint/convert.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
-#include "format/stored_checkpoint.hpp"
+#include "checkpoint/view.hpp"
+#include "format/manifest.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
 
-plan::Catalog catalog_of(const format::StoredCheckpoint& stored);
+/// Rank-local. Codes and scales as they are stored, or moments in F32 and every weight that can be made: what
+/// options.quant says, and always the latter for shards and staging files, which adds to `notes` when it matters. Throws
+/// Error(kUsage) for a `quant` that is unknown, and as decoded_view().
+View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
+              std::vector<std::string>& notes);
+
+/// Codes and scales that the view has as tensors come with the notes that the files carry of them.
+plan::Catalog catalog_of(const View& view);
+
+/// What the manifest says of codes and of weights that are left out, where the view is as stored.
+void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);
 
 /// Rank-local: file name -> content.
 std::map<std::string, base::Bytes> carried_files(const OpenCheckpoint& source);

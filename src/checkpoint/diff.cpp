@@ -11,7 +11,8 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
-#include "checkpoint/tensor_reader.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/values.hpp"
 #include "comm/agree.hpp"
 #include "plan/catalog.hpp"
@@ -20,7 +21,15 @@
 namespace cairn::checkpoint {
 namespace {
 
-using Key = std::pair<std::string, std::string>;
+using Key = std::pair<std::string_view, std::string_view>;
+
+/// One of the two checkpoints.
+struct Side {
+  Side(comm::Communicator& communicator, const std::filesystem::path& path)
+      : opened(open_checkpoint(communicator, path)) {}
+  OpenCheckpoint opened;
+  View view;
+};
 
 /// A tensor of both, to be compared element by element.
 struct Pair {
@@ -37,20 +46,20 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
-std::map<Key, std::uint32_t> numbers_of(const OpenCheckpoint& checkpoint) {
+std::map<Key, std::uint32_t> numbers_of(const View& view) {
   std::map<Key, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < checkpoint.stored.tensors.size(); ++i) {
-    numbers[{checkpoint.stored.tensors[i].section, checkpoint.stored.tensors[i].name}] = i;
+  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
+    numbers[{view.tensors[i].section, view.tensors[i].name}] = i;
   }
   return numbers;
 }
 
-TensorDiff compare_heads(const format::StoredTensor& a, const format::StoredTensor& b) {
+TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
   TensorDiff diff;
   diff.section = a.section;
   diff.name = a.name;
   diff.elements = shard::elements_of(a.shape);
-  if (a.shape != b.shape) {
+  if (!std::ranges::equal(a.shape, b.shape)) {
     diff.verdict = TensorVerdict::kOtherShape;
     diff.detail = fmt::format("[{}] against [{}]", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
   } else if (a.dtype != b.dtype) {
@@ -60,7 +69,7 @@ TensorDiff compare_heads(const format::StoredTensor& a, const format::StoredTens
   return diff;
 }
 
-TensorDiff only_in(const format::StoredTensor& tensor, TensorVerdict verdict) {
+TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
   TensorDiff diff;
   diff.section = tensor.section;
   diff.name = tensor.name;
@@ -70,7 +79,7 @@ TensorDiff only_in(const format::StoredTensor& tensor, TensorVerdict verdict) {
 }
 
 /// Rows in catalog order, and the pairs whose elements can be compared.
-std::vector<Pair> pair_up(const OpenCheckpoint& a, const OpenCheckpoint& b, DiffResult& result) {
+std::vector<Pair> pair_up(const View& a, const View& b, DiffResult& result) {
   const auto in_a = numbers_of(a);
   const auto in_b = numbers_of(b);
   std::vector<Key> keys;
@@ -87,12 +96,12 @@ std::vector<Pair> pair_up(const OpenCheckpoint& a, const OpenCheckpoint& b, Diff
     const auto at_a = in_a.find(key);
     const auto at_b = in_b.find(key);
     if (at_b == in_b.end()) {
-      result.tensors.push_back(only_in(a.stored.tensors[at_a->second], TensorVerdict::kOnlyInA));
+      result.tensors.push_back(only_in(a.at(at_a->second), TensorVerdict::kOnlyInA));
     } else if (at_a == in_a.end()) {
-      result.tensors.push_back(only_in(b.stored.tensors[at_b->second], TensorVerdict::kOnlyInB));
+      result.tensors.push_back(only_in(b.at(at_b->second), TensorVerdict::kOnlyInB));
     } else {
-      const auto& tensor_a = a.stored.tensors[at_a->second];
-      const auto& tensor_b = b.stored.tensors[at_b->second];
+      const auto& tensor_a = a.at(at_a->second);
+      const auto& tensor_b = b.at(at_b->second);
       result.tensors.push_back(compare_heads(tensor_a, tensor_b));
       const TensorDiff& row = result.tensors.back();
       const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
@@ -124,70 +133,91 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
 
 /// What the ranks found of one tensor.
 struct Tally {
+  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
   std::vector<std::uint64_t> differing;
+  std::vector<std::uint64_t> outside;
   std::vector<double> max_difference;
 };
 
-void compare_values(const format::StoredTensor& a, const format::StoredTensor& b, std::span<const std::byte> bytes_a,
-                    std::span<const std::byte> bytes_b, std::size_t row, Tally& tally) {
-  const std::vector<double> x = decode_values(a.dtype, bytes_a);
-  const std::vector<double> y = decode_values(b.dtype, bytes_b);
-  const std::size_t width = bits_of(a.dtype) / 8;
+/// Elements of one tensor in both checkpoints.
+struct Elements {
+  DType dtype_a;
+  DType dtype_b;
+  std::span<const std::byte> bytes_a;
+  std::span<const std::byte> bytes_b;
+  std::size_t row;
+};
+
+bool is_close(double difference, double b, const Tolerance& tolerance) {
+  if (tolerance.is_none() || std::isinf(difference)) return false;
+  return difference <= tolerance.absolute + tolerance.relative * std::abs(b);
+}
+
+void compare_values(const Elements& elements, const Tolerance& tolerance, Tally& tally) {
+  const auto& [dtype_a, dtype_b, bytes_a, bytes_b, row] = elements;
+  const std::vector<double> x = decode_values(dtype_a, bytes_a);
+  const std::vector<double> y = decode_values(dtype_b, bytes_b);
+  const std::size_t width = bits_of(dtype_a) / 8;
   for (std::size_t i = 0; i < x.size(); ++i) {
-    const bool differs = a.dtype == b.dtype ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0
+    const bool differs = dtype_a == dtype_b ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0
                                             : !(x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])));
     if (!differs) continue;
     ++tally.differing[row];
     double difference = std::abs(x[i] - y[i]);
     if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) difference = 0;
     if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
+    if (!is_close(difference, y[i], tolerance)) ++tally.outside[row];
     tally.max_difference[row] = std::max(tally.max_difference[row], difference);
   }
 }
 
 /// Sub-byte and other dtypes without values: whole groups of bytes are compared, and count for their elements.
-void compare_groups(DType dtype, std::span<const std::byte> a, std::span<const std::byte> b, std::size_t row,
-                    Tally& tally) {
-  const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(dtype)) / 8;
-  const std::uint64_t group_elements = group_bytes * 8 / bits_of(dtype);
-  for (std::size_t at = 0; at < a.size(); at += group_bytes) {
-    if (std::memcmp(&a[at], &b[at], group_bytes) != 0) tally.differing[row] += group_elements;
+void compare_groups(const Elements& elements, Tally& tally) {
+  const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
+  const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
+  for (std::size_t at = 0; at < elements.bytes_a.size(); at += group_bytes) {
+    if (std::memcmp(&elements.bytes_a[at], &elements.bytes_b[at], group_bytes) == 0) continue;
+    tally.differing[elements.row] += group_elements;
+    tally.outside[elements.row] += group_elements;
   }
 }
 
 /// Reads the same pieces of both and compares; collective through the loaders.
 class PieceComparer {
  public:
-  PieceComparer(const OpenCheckpoint& a, const OpenCheckpoint& b, TensorReader& load_a, TensorReader& load_b)
-      : a_(a), b_(b), load_a_(load_a), load_b_(load_b) {}
+  /// A view and its reader.
+  struct Input {
+    const View& view;
+    TensorReader& reader;
+  };
+  PieceComparer(Input a, Input b, const Tolerance& tolerance) : a_(a), b_(b), tolerance_(tolerance) {}
 
   std::uint64_t compare(std::span<const Piece> pieces, Tally& tally) {
-    const auto bytes_a = load(pieces, a_, load_a_, &Pair::a);
-    const auto bytes_b = load(pieces, b_, load_b_, &Pair::b);
+    const auto bytes_a = load(pieces, a_, &Pair::a);
+    const auto bytes_b = load(pieces, b_, &Pair::b);
     std::uint64_t compared = 0;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const Pair& pair = *pieces[i].pair;
-      const auto& tensor_a = a_.stored.tensors[pair.a];
-      const auto& tensor_b = b_.stored.tensors[pair.b];
+      const Elements elements{a_.view.at(pair.a).dtype, b_.view.at(pair.b).dtype, bytes_a[i], bytes_b[i], pair.row};
       compared += bytes_a[i].size();
-      if (tensor_a.dtype == tensor_b.dtype && bytes_a[i] == bytes_b[i]) continue;
-      if (has_values(tensor_a.dtype)) {
-        compare_values(tensor_a, tensor_b, bytes_a[i], bytes_b[i], pair.row, tally);
+      if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
+      if (has_values(elements.dtype_a)) {
+        compare_values(elements, tolerance_, tally);
       } else {
-        compare_groups(tensor_a.dtype, bytes_a[i], bytes_b[i], pair.row, tally);
+        compare_groups(elements, tally);
       }
     }
     return compared;
   }
 
  private:
-  static std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const OpenCheckpoint& checkpoint,
-                                                  TensorReader& loader, std::uint32_t Pair::*number) {
+  static std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
+                                                  std::uint32_t Pair::*number) {
     std::vector<std::vector<std::byte>> memory(pieces.size());
     std::vector<WantedBox> wanted;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const std::uint32_t tensor_number = pieces[i].pair->*number;
-      const auto& tensor = checkpoint.stored.tensors[tensor_number];
+      const ViewTensor& tensor = input.view.at(tensor_number);
       memory[i].resize((pieces[i].end - pieces[i].begin) * bits_of(tensor.dtype) / 8);
       std::uint64_t at = 0;
       for (Box& box : shard::boxes_of_flat_range(tensor.shape, pieces[i].begin, pieces[i].end)) {
@@ -196,15 +226,35 @@ class PieceComparer {
         at += bytes;
       }
     }
-    loader.load(wanted);
+    input.reader.load(wanted);
     return memory;
   }
 
-  const OpenCheckpoint& a_;
-  const OpenCheckpoint& b_;
-  TensorReader& load_a_;
-  TensorReader& load_b_;
+  Input a_;
+  Input b_;
+  Tolerance tolerance_;
 };
+
+/// What the tallies say of the tensors that were compared.
+void judge(const std::vector<Pair>& pairs, const View& a, const Tally& tally, const Tolerance& tolerance,
+           DiffResult& result) {
+  for (const Pair& pair : pairs) {
+    TensorDiff& row = result.tensors[pair.row];
+    row.elements_differing = tally.differing[pair.row];
+    row.elements_outside = tally.outside[pair.row];
+    if (has_values(a.at(pair.a).dtype)) row.max_abs_difference = tally.max_difference[pair.row];
+    if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
+    const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
+    row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
+  }
+}
+
+void check_tolerance(const Tolerance& tolerance) {
+  for (const double value : {tolerance.relative, tolerance.absolute}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}: expected is 0 or a positive number", value));
+  }
+}
 
 }  // namespace
 
@@ -213,20 +263,31 @@ bool DiffResult::equal() const {
                      [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
 }
 
+bool DiffResult::close() const {
+  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
+    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
+  });
+}
+
 DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
-                const std::filesystem::path& path_b, const ReadOptions& options) {
-  const OpenCheckpoint a = open_checkpoint(communicator, path_a);
-  const OpenCheckpoint b = open_checkpoint(communicator, path_b);
+                const std::filesystem::path& path_b, const DiffOptions& options) {
+  comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
+  Side a(communicator, path_a);
+  Side b(communicator, path_b);
   DiffResult result;
-  const std::vector<Pair> pairs = pair_up(a, b, result);
-  const auto load_a = make_reader(communicator, a, options);
-  const auto load_b = make_reader(communicator, b, options);
-  PieceComparer comparer(a, b, *load_a, *load_b);
+  std::vector<Pair> pairs;
+  comm::agree(communicator, "pair up the tensors", [&] {
+    for (Side* side : {&a, &b}) side->view = decoded_view(side->opened, {options.paddle_reciprocals, false});
+    pairs = pair_up(a.view, b.view, result);
+  });
+  const auto load_a = make_view_reader(communicator, a.opened, a.view, options.read);
+  const auto load_b = make_view_reader(communicator, b.opened, b.view, options.read);
+  PieceComparer comparer({a.view, *load_a}, {b.view, *load_b}, options.tolerance);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
-  const std::uint64_t round_elements = std::max<std::uint64_t>(options.memory_budget_bytes / 64 / 8 * 8, 8);
+  const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
   const std::vector<Piece> pieces = share_of(pairs, communicator, round_elements);
-  Tally tally{std::vector<std::uint64_t>(result.tensors.size(), 0), std::vector<double>(result.tensors.size(), 0)};
+  Tally tally(result.tensors.size());
   std::uint64_t compared = 0;
   for (std::size_t at = 0; communicator.max(at < pieces.size() ? 1 : 0) != 0;) {
     std::size_t end = at;
@@ -239,14 +300,10 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
     at = end;
   }
   communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
+  communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
   result.bytes_compared = communicator.sum(compared);
-  for (const Pair& pair : pairs) {
-    TensorDiff& row = result.tensors[pair.row];
-    row.elements_differing = tally.differing[pair.row];
-    if (has_values(a.stored.tensors[pair.a].dtype)) row.max_abs_difference = tally.max_difference[pair.row];
-    if (row.verdict == TensorVerdict::kEqual && row.elements_differing != 0) row.verdict = TensorVerdict::kDiffers;
-  }
+  judge(pairs, a.view, tally, options.tolerance, result);
   return result;
 }
 

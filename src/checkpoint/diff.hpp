@@ -1,4 +1,6 @@
 // Compares two checkpoints tensor by tensor, whatever their dialects and file splits, in bounded memory.
+//
+// Compared are the views of them (view.hpp): moments in F32, whether they are stored as they are or as codes.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +13,7 @@
 
 namespace cairn::checkpoint {
 
-enum class TensorVerdict { kEqual, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
+enum class TensorVerdict { kEqual, kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
 
 struct TensorDiff {
   std::string section;
@@ -19,6 +21,7 @@ struct TensorDiff {
   TensorVerdict verdict = TensorVerdict::kEqual;
   std::uint64_t elements = 0;
   std::uint64_t elements_differing = 0;  ///< by bits
+  std::uint64_t elements_outside = 0;    ///< of the tolerance; without one as elements_differing
   std::optional<double>
       max_abs_difference;  ///< where the dtype has values to compare; NaN against a number is infinity
   std::string detail;      ///< "[4, 8] against [8, 4]", "BF16 against F32"
@@ -28,10 +31,26 @@ struct DiffResult {
   std::vector<TensorDiff> tensors;  ///< catalog order, the same on every rank; tensors only in one come too
   std::uint64_t bytes_compared = 0;
   [[nodiscard]] bool equal() const;
+  [[nodiscard]] bool close() const;  ///< equal, or no pair of values is outside of the tolerance
 };
 
-/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32).
+/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN; a value
+/// without numbers to compare (F4, F6 ...) when its bits are the same. Both 0: no tolerance, equal is equal by bits.
+struct Tolerance {
+  double relative = 0;
+  double absolute = 0;
+  [[nodiscard]] bool is_none() const { return relative == 0 && absolute == 0; }
+};
+
+struct DiffOptions {
+  ReadOptions read;
+  Tolerance tolerance;
+  bool paddle_reciprocals = false;  ///< as in Quantisation
+};
+
+/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype is
+/// never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
 DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& a, const std::filesystem::path& b,
-                const ReadOptions& options);
+                const DiffOptions& options);
 
 }  // namespace cairn::checkpoint

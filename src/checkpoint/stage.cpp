@@ -9,10 +9,10 @@
 #include "cairn/error.hpp"
 #include "checkpoint/catalog_exchange.hpp"
 #include "checkpoint/convert_source.hpp"
+#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "checkpoint/stage_writer.hpp"
-#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/version.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_filler.hpp"
@@ -24,7 +24,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// A staging file has no block table and no list of files: the manifest of the source without them.
+/// A staging file has no block table and no list of files: the manifest of the source without them, and without codes.
 format::Manifest manifest_of(const OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.version = format::kManifestVersion;
@@ -33,6 +33,7 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.carried_files.clear();
   manifest.block_bytes = options.block_bytes;
   manifest.blocks_crc32c = 0;
+  manifest.quantisation = nlohmann::json::object();
   manifest.extra = nlohmann::json::object();
   return manifest;
 }
@@ -62,6 +63,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
                                PhaseClock& clock) {
   ConvertReport result;
   result.notes = source.warnings;
+  View view;
   plan::Catalog catalog;
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
@@ -69,14 +71,15 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     if (options.shards) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
-    catalog = catalog_of(source.stored);
+    view = view_for(source, destination, options, result.notes);
+    catalog = catalog_of(view);
     content = content_of(manifest_of(source, options.write));
   });
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { content.carried = carried_files(source); });
-  const auto reader = make_reader(communicator, source, reading_half(options.read));
+  const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
-  WindowFiller filler(writer.layout(), source, *reader);
+  WindowFiller filler(writer.layout(), view, *reader);
   writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
   result.report = writer.report();
   return result;

@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "base/log.hpp"
+#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/stage.hpp"
 #include "checkpoint/targets.hpp"
-#include "checkpoint/tensor_reader.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
@@ -37,11 +37,15 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   checkpoint::PhaseClock whole;
   const auto communicator = communicator_on(given);
   const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
-  const auto reader = checkpoint::make_reader(
-      *communicator, opened,
-      {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
+  checkpoint::View view;
   std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(*communicator, "describe what to load", [&] { wanted = checkpoint::wanted_boxes(opened, targets); });
+  comm::agree(*communicator, "describe what to load", [&] {
+    view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
+    wanted = checkpoint::wanted_boxes(opened, view, targets);
+  });
+  const auto reader = checkpoint::make_view_reader(
+      *communicator, opened, view,
+      {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
   reader->load(wanted);
 
   Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());

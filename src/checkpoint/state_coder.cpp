@@ -148,7 +148,7 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
     kept_ = leave_out(communicator, state, options);
   }
   std::vector<Source> kept;
-  for (const std::uint32_t number : kept_.kept) kept.push_back(state[number]);
+  for (const std::uint32_t number : kept_.numbers) kept.push_back(state[number]);
   if (!plan_) plan_ = make_coding_plan(communicator, kept, options);
   CodedState coded;
   for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(kept[number]);

@@ -42,7 +42,7 @@ class StateCoder {
   [[nodiscard]] const nlohmann::json& rebuilt() const { return kept_.rebuilt; }
 
  private:
-  KeptState kept_;
+  Kept kept_;
   std::optional<CodingPlan> plan_;
 };
 

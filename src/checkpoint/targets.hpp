@@ -11,13 +11,15 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
+#include "checkpoint/view.hpp"
 
 namespace cairn::checkpoint {
 
 /// Index into stored.tensors by (section, name).
 std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened);
 
-/// Rank-local: the targets' boxes as wanted boxes. Throws kNotFound or kState where the checkpoint has something else.
-std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, std::span<const Target> targets);
+/// Rank-local: the targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names; where a
+/// moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
+std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets);
 
 }  // namespace cairn::checkpoint

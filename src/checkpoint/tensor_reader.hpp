@@ -28,9 +28,10 @@ class TensorReader {
   [[nodiscard]] virtual const EngineChoice& engine() const = 0;
 };
 
-/// Collective. `communicator` and `checkpoint` must outlive the reader.
+/// Collective. Boxes are numbered by checkpoint.stored. `communicator`, `checkpoint` and `windows` (may be null: windows of
+/// its own) must outlive the reader.
 std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                                          ReadOptions options);
+                                          ReadOptions options, io::WindowStore* windows = nullptr);
 
 /// Rank-local: one of checkpoint.carried. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);

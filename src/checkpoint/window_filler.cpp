@@ -3,7 +3,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include "shard/box_math.hpp"
@@ -11,10 +11,10 @@
 namespace cairn::checkpoint {
 namespace {
 
-std::vector<std::uint32_t> source_numbers(const plan::FileLayout& layout, const format::StoredCheckpoint& source) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < source.tensors.size(); ++i) {
-    numbers[{source.tensors[i].section, source.tensors[i].name}] = i;
+std::vector<std::uint32_t> source_numbers(const plan::FileLayout& layout, const View& view) {
+  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers;
+  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
+    numbers[{view.tensors[i].section, view.tensors[i].name}] = i;
   }
   std::vector<std::uint32_t> result;
   for (const auto& tensor : layout.stored.tensors) result.push_back(numbers.at({tensor.section, tensor.name}));
@@ -23,8 +23,8 @@ std::vector<std::uint32_t> source_numbers(const plan::FileLayout& layout, const 
 
 }  // namespace
 
-WindowFiller::WindowFiller(const plan::FileLayout& layout, const OpenCheckpoint& source, TensorReader& reader)
-    : index_(layout), numbers_(source_numbers(layout, source.stored)), source_(source), reader_(reader) {}
+WindowFiller::WindowFiller(const plan::FileLayout& layout, const View& view, TensorReader& reader)
+    : index_(layout), numbers_(source_numbers(layout, view)), view_(view), reader_(reader) {}
 
 std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   std::vector<WindowRegion> regions = index_.regions(window);
@@ -51,7 +51,7 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
 void WindowFiller::append(std::vector<WantedBox>& wanted, const WindowRegion& region,
                           std::span<std::byte> memory) const {
   const std::uint32_t tensor = numbers_[region.tensor];
-  const DType dtype = source_.stored.tensors[tensor].dtype;
+  const DType dtype = view_.at(tensor).dtype;
   std::uint64_t at = 0;
   for (const Box& box : region.boxes) {
     const std::uint64_t bytes = shard::elements_of(box) * bits_of(dtype) / 8;

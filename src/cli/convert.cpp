@@ -33,6 +33,8 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints,
                   command.write.aggregators_per_node};
   options.shards = command.to == "shards";
+  options.quant = command.quant;
+  options.paddle_reciprocals = command.paddle_reciprocals;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }

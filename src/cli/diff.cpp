@@ -22,6 +22,7 @@ using checkpoint::TensorVerdict;
 const char* name_of(TensorVerdict verdict) {
   switch (verdict) {
     case TensorVerdict::kEqual: return "equal";
+    case TensorVerdict::kClose: return "close";
     case TensorVerdict::kDiffers: return "differs";
     case TensorVerdict::kOnlyInA: return "only in A";
     case TensorVerdict::kOnlyInB: return "only in B";
@@ -34,12 +35,13 @@ const char* name_of(TensorVerdict verdict) {
 checkpoint::DiffResult diff_with_progress(Context& context, const DiffCommand& command, const ResolvedPath& a,
                                           const ResolvedPath& b) {
   const ProgressLine progress(context.output);
-  return checkpoint::diff(context.communicator, a.path, b.path, command.read);
+  return checkpoint::diff(context.communicator, a.path, b.path, command.options);
 }
 
 // Values of tensors of one shape were compared; otherwise counts mean nothing.
 bool was_compared(const TensorDiff& tensor) {
-  return tensor.verdict == TensorVerdict::kEqual || tensor.verdict == TensorVerdict::kDiffers ||
+  return tensor.verdict == TensorVerdict::kEqual || tensor.verdict == TensorVerdict::kClose ||
+         tensor.verdict == TensorVerdict::kDiffers ||
          (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
 }
 
@@ -48,6 +50,7 @@ void print_text(Output& output, const checkpoint::DiffResult& result, bool all) 
                {"tensor"},
                {"verdict"},
                {"differing", Align::kRight},
+               {"outside", Align::kRight},
                {"of", Align::kRight},
                {"max abs difference", Align::kRight},
                {"detail"}});
@@ -55,7 +58,8 @@ void print_text(Output& output, const checkpoint::DiffResult& result, bool all) 
     if (tensor.verdict == TensorVerdict::kEqual) continue;
     const bool compared = was_compared(tensor);
     table.add({base::printable(tensor.section), base::printable(tensor.name), name_of(tensor.verdict),
-               compared ? group_digits(tensor.elements_differing) : "-", compared ? group_digits(tensor.elements) : "-",
+               compared ? group_digits(tensor.elements_differing) : "-",
+               compared ? group_digits(tensor.elements_outside) : "-", compared ? group_digits(tensor.elements) : "-",
                tensor.max_abs_difference ? fmt::format("{:.6g}", *tensor.max_abs_difference) : "-",
                base::printable(tensor.detail)});
   }
@@ -63,18 +67,29 @@ void print_text(Output& output, const checkpoint::DiffResult& result, bool all) 
   if (result.equal()) {
     output.line(fmt::format("equal: {} tensors, {} bytes compared", group_digits(result.tensors.size()),
                             group_digits(result.bytes_compared)));
+  } else if (result.close()) {
+    output.line(fmt::format("close: {} tensors, {} of them not equal bit for bit, {} bytes compared",
+                            group_digits(result.tensors.size()), group_digits(table.rows()),
+                            group_digits(result.bytes_compared)));
   } else {
-    output.line(fmt::format("different: {} of {} tensors, {} bytes compared", group_digits(table.rows()),
+    const auto different = std::count_if(result.tensors.begin(), result.tensors.end(), [](const TensorDiff& tensor) {
+      return tensor.verdict != TensorVerdict::kEqual && tensor.verdict != TensorVerdict::kClose;
+    });
+    output.line(fmt::format("different: {} of {} tensors, {} bytes compared",
+                            group_digits(static_cast<std::uint64_t>(different)),
                             group_digits(result.tensors.size()), group_digits(result.bytes_compared)));
   }
 }
 
-void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b,
+void print_document(Context& context, const DiffCommand& command, const ResolvedPath& a, const ResolvedPath& b,
                     const checkpoint::DiffResult& result) {
   nlohmann::ordered_json document = json_document("diff");
   document["a"] = a.path.string();
   document["b"] = b.path.string();
+  document["rtol"] = command.options.tolerance.relative;
+  document["atol"] = command.options.tolerance.absolute;
   document["equal"] = result.equal();
+  document["close"] = result.close();
   document["tensors"] = result.tensors.size();
   document["size_bytes_compared"] = result.bytes_compared;
   nlohmann::ordered_json rows = nlohmann::ordered_json::array();
@@ -84,6 +99,7 @@ void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b
         {"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
     row["elements"] = tensor.elements;
     row["elements_differing"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_differing) : nullptr;
+    row["elements_outside"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_outside) : nullptr;
     row["max_abs_difference"] =
         tensor.max_abs_difference ? json_number(*tensor.max_abs_difference) : nlohmann::ordered_json(nullptr);
     row["detail"] = tensor.detail;
@@ -93,7 +109,7 @@ void print_document(Output& output, const ResolvedPath& a, const ResolvedPath& b
   std::vector<std::string> notes = a.notes;
   notes.insert(notes.end(), b.notes.begin(), b.notes.end());
   document["notes"] = notes;
-  print_json(output, document);
+  print_json(context.output, document);
 }
 
 }  // namespace
@@ -103,13 +119,13 @@ int run_diff(Context& context, const DiffCommand& command) {
   const ResolvedPath b = resolve(context.communicator, command.b);
   const checkpoint::DiffResult result = diff_with_progress(context, command, a, b);
   if (command.json) {
-    print_document(context.output, a, b, result);
+    print_document(context, command, a, b, result);
   } else {
     for (const std::string& note : a.notes) context.output.line("note: A: " + one_line(note));
     for (const std::string& note : b.notes) context.output.line("note: B: " + one_line(note));
     print_text(context.output, result, command.all);
   }
-  return result.equal() ? kExitGood : kExitFailed;
+  return result.close() ? kExitGood : kExitFailed;
 }
 
 }  // namespace cairn::cli

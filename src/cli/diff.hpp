@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "checkpoint/load.hpp"
+#include "checkpoint/diff.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
@@ -13,10 +13,10 @@ struct DiffCommand {
   std::filesystem::path b;
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
-  checkpoint::ReadOptions read;
+  checkpoint::DiffOptions options;
 };
 
-/// Collective. kExitFailed when anything differs.
+/// Collective. kExitFailed when anything differs by more than the tolerance.
 int run_diff(Context& context, const DiffCommand& command);
 
 }  // namespace cairn::cli

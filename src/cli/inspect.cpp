@@ -1,9 +1,13 @@
 // Gathers what `cairn inspect` shows.
 #include "cli/inspect.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 
+#include "base/units.hpp"
+#include "checkpoint/root.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"
@@ -38,7 +42,7 @@ void sum_up(Inspection& inspection) {
   std::set<std::uint32_t> files_of_section;
   for (const format::StoredTensor& tensor : inspection.checkpoint.stored.tensors) {
     if (inspection.sections.empty() || inspection.sections.back().section != tensor.section) {
-      inspection.sections.push_back({tensor.section, 0, 0, 0, 0});
+      inspection.sections.push_back({tensor.section, 0, 0, 0, 0, {}});
       files_of_section.clear();
     }
     std::set<std::uint32_t> files_of_tensor;
@@ -59,7 +63,36 @@ void sum_up(Inspection& inspection) {
   inspection.total.files = inspection.files.size();
 }
 
+/// What is coded, and what that saves.
+void find_codes(Inspection& inspection) {
+  for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
+    for (const std::string& part : moments.parts) inspection.coded[{moments.section, part}] = &moments;
+  }
+  std::map<const interop::QuantisedMoments*, std::uint64_t> bytes_of_pair;
+  for (const format::StoredTensor& tensor : inspection.checkpoint.stored.tensors) {
+    const auto at = inspection.coded.find({tensor.section, tensor.name});
+    if (at != inspection.coded.end()) bytes_of_pair[at->second] += size_of(tensor);
+  }
+  std::map<std::string, std::map<std::string, InspectCoding>> by_section;
+  for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
+    InspectCoding& coding = by_section[moments.section][moments.codec];
+    coding.codec = moments.codec;
+    coding.pairs += 1;
+    coding.size_bytes += bytes_of_pair.at(&moments);
+    coding.decoded_size_bytes += 2 * format::tensor_bytes(DType::kF32, moments.shape, moments.first);
+  }
+  for (InspectTotals& section : inspection.sections) {
+    for (auto& [codec, coding] : by_section[section.section]) section.codings.push_back(std::move(coding));
+  }
+}
+
 }  // namespace
+
+std::string saving_text(const InspectCoding& coding) {
+  return fmt::format("{} for {}, {:.1f}x", base::format_size(coding.size_bytes),
+                     base::format_size(coding.decoded_size_bytes),
+                     static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
+}
 
 std::uint64_t size_of(const format::StoredTensor& tensor) {
   return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
@@ -75,6 +108,11 @@ Inspection inspect_here(const std::filesystem::path& path) {
   sort_tensors(out.checkpoint.stored.tensors);
   out.files = files_of(out.checkpoint);
   sum_up(out);
+  find_codes(out);
+  if (out.checkpoint.manifest) {
+    const std::filesystem::path manifest = out.checkpoint.directory / checkpoint::kManifestFile;
+    out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
+  }
   return out;
 }
 

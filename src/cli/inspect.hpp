@@ -5,10 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/open.hpp"
 #include "cli/output.hpp"
+#include "format/rebuilt.hpp"
 
 namespace cairn::cli {
 
@@ -23,6 +25,14 @@ struct InspectOptions {
   bool metadata = false;
 };
 
+/// Pairs of moments that are stored as codes and scales.
+struct InspectCoding {
+  std::string codec;
+  std::uint64_t pairs = 0;
+  std::uint64_t size_bytes = 0;          ///< of codes and scales
+  std::uint64_t decoded_size_bytes = 0;  ///< of the moments in F32
+};
+
 /// Sums over the tensors of one section, or over all.
 struct InspectTotals {
   std::string section;
@@ -30,6 +40,7 @@ struct InspectTotals {
   std::uint64_t elements = 0;
   std::uint64_t size_bytes = 0;  ///< of tensor data
   std::uint64_t files = 0;       ///< data files that hold a part of it
+  std::vector<InspectCoding> codings = {};  ///< of moments that it holds as codes, by codec
 };
 
 struct InspectFile {
@@ -44,6 +55,9 @@ struct Inspection {
   checkpoint::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
+  std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
+      coded;                               ///< by section and stored name: what it is codes or scales of
+  std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
   std::vector<InspectFile> files;  ///< as stored.files
   std::vector<std::string> notes;  ///< how the path was understood, and warnings of the checkpoint
 };
@@ -53,6 +67,9 @@ Inspection inspect_here(const std::filesystem::path& path);
 
 /// Rank-local: bytes of a stored tensor.
 std::uint64_t size_of(const format::StoredTensor& tensor);
+
+/// "8.6 MiB for 32.0 MiB, 3.8x".
+std::string saving_text(const InspectCoding& coding);
 
 /// Rank-local: prints tables (inspect_text.cpp) or the JSON document (inspect_json.cpp).
 void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options);

@@ -15,6 +15,33 @@ Json totals_json(const InspectTotals& totals) {
           {"files", totals.files}};
 }
 
+Json codings_json(const std::vector<InspectCoding>& codings) {
+  Json out = Json::array();
+  for (const InspectCoding& coding : codings) {
+    out.push_back({{"codec", coding.codec},
+                   {"pairs", coding.pairs},
+                   {"size_bytes", coding.size_bytes},
+                   {"decoded_size_bytes", coding.decoded_size_bytes}});
+  }
+  return out;
+}
+
+Json rebuilt_json(const std::vector<format::Rebuilt>& rules) {
+  Json out = Json::array();
+  for (const format::Rebuilt& rule : rules) {
+    out.push_back({{"section", rule.section}, {"from", rule.from}, {"dtype", std::string(name_of(rule.dtype))}});
+  }
+  return out;
+}
+
+/// What a stored tensor is codes or scales of, or null.
+Json coding_json(const Inspection& inspection, const format::StoredTensor& tensor) {
+  const auto at = inspection.coded.find({tensor.section, tensor.name});
+  if (at == inspection.coded.end()) return nullptr;
+  const interop::QuantisedMoments& moments = *at->second;
+  return {{"codec", moments.codec}, {"first", moments.first}, {"second", moments.second}, {"shape", moments.shape}};
+}
+
 Json manifest_json(const std::optional<format::Manifest>& manifest) {
   if (!manifest) return nullptr;
   Json out = {{"version", manifest->version}, {"tool", manifest->tool}};
@@ -38,7 +65,8 @@ Json files_json(const Inspection& inspection) {
   return out;
 }
 
-Json tensors_json(const format::StoredCheckpoint& stored) {
+Json tensors_json(const Inspection& inspection) {
+  const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
   Json out = Json::array();
   for (const format::StoredTensor& tensor : stored.tensors) {
     Json boxes = Json::array();
@@ -54,7 +82,8 @@ Json tensors_json(const format::StoredCheckpoint& stored) {
                    {"shape", tensor.shape},
                    {"elements", shard::elements_of(tensor.shape)},
                    {"size_bytes", size_of(tensor)},
-                   {"boxes", std::move(boxes)}});
+                   {"boxes", std::move(boxes)},
+                   {"coding", coding_json(inspection, tensor)}});
   }
   return out;
 }
@@ -73,10 +102,12 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   for (const InspectTotals& section : inspection.sections) {
     Json row = {{"name", section.section}};
     row.update(totals_json(section));
+    row["codings"] = codings_json(section.codings);
     document["sections"].push_back(std::move(row));
   }
+  document["rebuilt"] = rebuilt_json(inspection.rebuilt);
   document["files"] = files_json(inspection);
-  document["tensors"] = tensors_json(opened.stored);
+  document["tensors"] = tensors_json(inspection);
   document["carried"] = opened.carried;
   document["notes"] = inspection.notes;
   print_json(output, document);

@@ -33,6 +33,25 @@ void print_heading(Output& output, const Inspection& inspection) {
   output.line(fmt::format("{} tensors, {} elements, {} in {} files", group_digits(inspection.total.tensors),
                           group_digits(inspection.total.elements), base::format_size(inspection.total.size_bytes),
                           inspection.total.files));
+  for (const InspectTotals& section : inspection.sections) {
+    for (const InspectCoding& coding : section.codings) {
+      output.line(fmt::format("{}: {} pairs of moments are codes of {}, {}", base::printable(section.section),
+                              group_digits(coding.pairs), base::printable(coding.codec), saving_text(coding)));
+    }
+  }
+  for (const format::Rebuilt& rule : inspection.rebuilt) {
+    output.line(fmt::format("{}: what is left out is made from {} in {}", rule.section, rule.from,
+                            cairn::name_of(rule.dtype)));
+  }
+}
+
+/// "q8: w.exp_avg, w.exp_avg_sq", or nothing for a tensor that is what it seems.
+std::string codes_cell(const Inspection& inspection, const format::StoredTensor& tensor) {
+  const auto at = inspection.coded.find({tensor.section, tensor.name});
+  if (at == inspection.coded.end()) return "";
+  const interop::QuantisedMoments& moments = *at->second;
+  return fmt::format("{}: {}, {}", base::printable(moments.codec), base::printable(moments.first),
+                     base::printable(moments.second));
 }
 
 Table section_table(const Inspection& inspection) {
@@ -57,13 +76,19 @@ Table file_table(const Inspection& inspection) {
 }
 
 Table tensor_table(const Inspection& inspection) {
-  Table table({{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}});
+  std::vector<Column> columns = {{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}};
+  const bool has_codes = !inspection.coded.empty();
+  if (has_codes) columns.push_back({"codes of"});
+  Table table(std::move(columns));
   const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
   for (const format::StoredTensor& tensor : stored.tensors) {
     std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
     if (tensor.boxes.size() > 1) where += fmt::format(" and {} more boxes", tensor.boxes.size() - 1);
-    table.add({base::printable(tensor.section), base::printable(tensor.name), std::string(name_of(tensor.dtype)),
-               shape_text(tensor.shape), group_digits(size_of(tensor)), where});
+    std::vector<std::string> cells = {base::printable(tensor.section), base::printable(tensor.name),
+                                      std::string(name_of(tensor.dtype)), shape_text(tensor.shape),
+                                      group_digits(size_of(tensor)), where};
+    if (has_codes) cells.push_back(codes_cell(inspection, tensor));
+    table.add(std::move(cells));
   }
   return table;
 }

@@ -26,7 +26,7 @@ void convert_simulated(const fs::path& from, const fs::path& to, int ranks, cons
 checkpoint::DiffResult diff_simulated(const fs::path& a, const fs::path& b, int ranks) {
   checkpoint::DiffResult result;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
-    auto mine = checkpoint::diff(communicator, a, b, {"posix", 64 << 10, {}});
+    auto mine = checkpoint::diff(communicator, a, b, {{"posix", 64 << 10, {}}, {}, false});
     if (communicator.rank() == 0) result = std::move(mine);
   });
   return result;

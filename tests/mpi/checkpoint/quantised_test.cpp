@@ -1,0 +1,158 @@
+// Quantised saves on MPI: any other cut loads the values that coding the whole tensors gives, and saving those again gives the
+// same codes.
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+
+#include "cairn/checkpoint.hpp"
+#include "environment.hpp"
+#include "moment_state.hpp"
+#include "quant/whole.hpp"
+#include "shared_temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+struct World {
+  World() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  }
+  int rank = 0;
+  int ranks = 0;
+};
+
+Options options_for(const std::string& codec) {
+  Options options;
+  options.max_file_bytes = 100'000;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  options.quantisation.codecs = {{"optimizer", codec}};
+  return options;
+}
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// What a load gives of each whole tensor.
+std::vector<std::vector<std::byte>> expected_content(const quant::Codec& codec) {
+  const auto tensors = moment_state();
+  std::vector<std::vector<std::byte>> content;
+  for (const StateTensor& tensor : tensors) content.push_back(moment_bytes(tensor, 1));
+  for (std::size_t i = 0; i + 1 < tensors.size(); ++i) {
+    if (!tensors[i].name.ends_with("/moment1_0") || !codec.left_alone(tensors[i].shape).empty()) continue;
+    const quant::Source source{tensors[i].name, tensors[i].shape};
+    auto m = moment_values(tensors[i], 1);
+    auto v = moment_values(tensors[i + 1], 1);
+    quant::decode_whole(codec, source, quant::encode_whole(codec, source, {m, v}), {}, {m, v});
+    content[i] = bytes_of(m);
+    content[i + 1] = bytes_of(v);
+  }
+  return content;
+}
+
+std::vector<Target> targets_of(MomentRank& state) {
+  std::vector<Target> targets;
+  for (std::size_t i = 0; i < state.tensors().size(); ++i) {
+    const StateTensor& tensor = state.tensors()[i];
+    Target target;
+    static_cast<Shard&>(target) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, state.boxes(i)};
+    target.data = state.memory(i).data();
+    targets.push_back(std::move(target));
+  }
+  return targets;
+}
+
+void expect_content(MomentRank& state, const std::vector<std::vector<std::byte>>& content) {
+  for (std::size_t i = 0; i < state.tensors().size(); ++i) {
+    const StateTensor& tensor = state.tensors()[i];
+    EXPECT_TRUE(state.memory(i) == MomentRank::cut_out(content[i], tensor, state.boxes(i)))
+        << tensor.section << ' ' << tensor.name;
+  }
+}
+
+class Quantised : public testing::TestWithParam<const char*> {};
+
+TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
+  const World world;
+  const SharedTempDir root;
+  const quant::Codec& codec = quant::find_codec(GetParam());
+  const auto content = expected_content(codec);
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
+  MomentRank state(Cut::kColumns, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  for (const Cut cut : {Cut::kRows, Cut::kFlat, Cut::kGrid, Cut::kReplicated, Cut::kOneRank}) {
+    MomentRank loaded(cut, world.rank, world.ranks);
+    checkpointer.load(1, targets_of(loaded));
+    expect_content(loaded, content);
+  }
+}
+
+/// PaddlePaddle's codes drift from one resume to the next, which is why it allows one.
+class OwnQuantised : public Quantised {};
+
+TEST_P(OwnQuantised, TenResumesDoNotDrift) {
+  const World world;
+  const SharedTempDir root;
+  const auto content = expected_content(quant::find_codec(GetParam()));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
+  MomentRank first(Cut::kRows, world.rank, world.ranks);
+  first.fill(1);
+  checkpointer.save(1, first.sources());
+  const Cut cuts[] = {Cut::kFlat, Cut::kColumns, Cut::kGrid, Cut::kOneRank, Cut::kReplicated};
+  for (std::uint64_t step = 1; step <= 10; ++step) {
+    MomentRank resumed(cuts[step % 5], world.rank, world.ranks);
+    checkpointer.load(step, targets_of(resumed));
+    expect_content(resumed, content);
+    checkpointer.save(step + 1, resumed.sources());
+  }
+}
+
+TEST_P(Quantised, WeightsThatWereLeftOutComeBack) {
+  const World world;
+  const SharedTempDir root;
+  for (const bool keeps_masters : {false, true}) {
+    Options options = options_for(GetParam());
+    options.quantisation.remove_master_weight = !keeps_masters;
+    options.quantisation.skip_save_model_weight = keeps_masters;
+    const std::uint64_t step = keeps_masters ? 2 : 1;
+    Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+    MomentRank state(Cut::kRows, world.rank, world.ranks);
+    state.fill(1);
+    // Finite weights, of which half of the bits are the other's.
+    for (std::size_t i = 0; i + 1 < state.tensors().size(); i += 5) {
+      const std::size_t elements = state.memory(i).size() / 2;
+      for (std::size_t e = 0; e < elements; ++e) {
+        state.memory(i)[2 * e + 1] &= std::byte{0x3f};
+        std::memset(&state.memory(i + 1)[4 * e], 0, 2);
+        std::memcpy(&state.memory(i + 1)[4 * e + 2], &state.memory(i)[2 * e], 2);
+      }
+    }
+    checkpointer.save(step, state.sources());
+    MomentRank loaded(Cut::kRows, world.rank, world.ranks);
+    checkpointer.load(step, targets_of(loaded));
+    std::size_t compared = 0;
+    for (std::size_t i = 0; i + 1 < state.tensors().size(); i += 5) {
+      EXPECT_TRUE(loaded.memory(i) == state.memory(i)) << state.tensors()[i].name;
+      EXPECT_TRUE(loaded.memory(i + 1) == state.memory(i + 1)) << state.tensors()[i].name;
+      compared += 2;
+    }
+    EXPECT_EQ(compared, 2 * moment_state().size() / 5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, OwnQuantised, testing::Values("q8", "q4"));
+INSTANTIATE_TEST_SUITE_P(Codecs, Quantised, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
+                         [](const auto& codec) {
+                           std::string name = codec.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace cairn::test

@@ -1,0 +1,117 @@
+#include "coded_files.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <span>
+#include <stdexcept>
+
+#include "environment.hpp"
+#include "format/coding.hpp"
+#include "format/safetensors.hpp"
+
+namespace cairn::test {
+
+void write_safetensors(const std::filesystem::path& path, const FileTensors& tensors,
+                       const std::map<std::string, std::string>& metadata) {
+  std::vector<format::TensorToStore> stored;
+  std::vector<const base::Bytes*> contents;
+  for (const auto& [name, tensor] : tensors) {
+    stored.push_back({name, tensor.dtype, tensor.shape});
+    contents.push_back(&tensor.bytes);
+  }
+  const format::EncodedHeader header = format::encode_header(stored, metadata, 64);
+  std::string content = header.bytes;
+  for (const std::size_t i : header.order) {
+    if (contents[i]->size() != format::tensor_bytes(stored[i].dtype, stored[i].shape, stored[i].name)) {
+      throw std::runtime_error("content of '" + stored[i].name + "' has another size");
+    }
+    content.append(reinterpret_cast<const char*>(contents[i]->data()), contents[i]->size());
+  }
+  write_file(path, content);
+}
+
+FileTensors read_safetensors(const std::filesystem::path& path) {
+  const std::string file = read_file(path);
+  const std::string_view all(file);
+  const auto length = format::header_length(base::as_bytes(all.substr(0, 64)), file.size(), path.string());
+  const auto header = format::parse_header(all.substr(format::kPrefixBytes, length), file.size(), path.string());
+  FileTensors tensors;
+  for (const auto& entry : header.tensors) {
+    const auto bytes = base::as_bytes(all.substr(header.data_start + entry.begin, entry.end - entry.begin));
+    tensors.emplace(entry.name, FileTensor{entry.dtype, entry.shape, {bytes.begin(), bytes.end()}});
+  }
+  return tensors;
+}
+
+FileTensors read_section(const std::filesystem::path& directory, const std::string& stem) {
+  FileTensors tensors;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with(stem) && name.ends_with(".safetensors")) tensors.merge(read_safetensors(entry.path()));
+  }
+  return tensors;
+}
+
+CodedMoments CodedMoments::random(const std::string& codec_name, const std::string& parameter,
+                                  std::vector<std::uint64_t> shape, std::uint64_t seed) {
+  const quant::Codec& codec = quant::find_codec(codec_name);
+  CodedMoments out{codec_name, parameter + ".exp_avg", parameter + ".exp_avg_sq", std::move(shape), {}};
+  std::uint64_t elements = 1;
+  for (const std::uint64_t size : out.shape) elements *= size;
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> m(elements);
+  std::vector<float> v(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    const float root = 1e-4F * std::exp(normal(random));
+    v[i] = root * root;
+    m[i] = root * normal(random);
+  }
+  out.parts = quant::encode_whole(codec, {out.first, out.shape}, {m, v});
+  return out;
+}
+
+void CodedMoments::add_to(FileTensors& tensors, std::map<std::string, std::string>& metadata) const {
+  const auto described = quant::find_codec(codec).parts(shape);
+  for (std::size_t i = 0; i < described.size(); ++i) {
+    const std::string name = quant::stored_name(described[i], {first, second});
+    tensors[name] = {described[i].dtype, described[i].shape, parts[i]};
+    if (i == 0) {
+      metadata[std::string(format::kCodingKey) + name] = format::encode_coding({codec, first, second, shape});
+    }
+  }
+}
+
+std::pair<base::Bytes, base::Bytes> CodedMoments::decoded(quant::PaddleDivision division) const {
+  std::uint64_t elements = 1;
+  for (const std::uint64_t size : shape) elements *= size;
+  std::vector<float> m(elements);
+  std::vector<float> v(elements);
+  quant::decode_whole(quant::find_codec(codec), {first, shape}, parts, {division}, {m, v});
+  const auto m_bytes = std::as_bytes(std::span(m));
+  const auto v_bytes = std::as_bytes(std::span(v));
+  return {{m_bytes.begin(), m_bytes.end()}, {v_bytes.begin(), v_bytes.end()}};
+}
+
+base::Bytes slice(const base::Bytes& whole, const std::vector<std::uint64_t>& shape, std::size_t element_bytes,
+                  const Box& box) {
+  base::Bytes out;
+  std::uint64_t elements = 1;
+  for (const std::uint64_t size : box.shape) elements *= size;
+  for (std::uint64_t i = 0; i < elements; ++i) {
+    std::uint64_t rest = i;
+    std::uint64_t flat = 0;
+    std::uint64_t stride = 1;
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      flat += (box.offset[d] + rest % box.shape[d]) * stride;
+      rest /= box.shape[d];
+      stride *= shape[d];
+    }
+    const auto at = whole.begin() + static_cast<std::ptrdiff_t>(flat * element_bytes);
+    out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(element_bytes));
+  }
+  return out;
+}
+
+}  // namespace cairn::test

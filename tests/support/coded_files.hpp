@@ -1,0 +1,58 @@
+// safetensors files for tests of coded moments: written and read by code that shares nothing with Cairn's writers, readers and
+// planners but the header and the codecs' whole-tensor calls.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/box.hpp"
+#include "cairn/dtype.hpp"
+#include "quant/codec.hpp"
+#include "quant/whole.hpp"
+
+namespace cairn::test {
+
+struct FileTensor {
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+  base::Bytes bytes;
+
+  friend bool operator==(const FileTensor&, const FileTensor&) = default;
+};
+using FileTensors = std::map<std::string, FileTensor>;
+
+void write_safetensors(const std::filesystem::path& path, const FileTensors& tensors,
+                       const std::map<std::string, std::string>& metadata);
+FileTensors read_safetensors(const std::filesystem::path& path);
+/// All tensors of the directory's files whose names begin with `stem`.
+FileTensors read_section(const std::filesystem::path& directory, const std::string& stem);
+
+/// Both moments of a parameter: what was coded, the parts, and what the parts decode to.
+struct CodedMoments {
+  std::string codec;
+  std::string first;
+  std::string second;
+  std::vector<std::uint64_t> shape;
+  quant::Encoded parts;
+
+  /// Of an untrained, made-up state; the values follow from the seed.
+  static CodedMoments random(const std::string& codec, const std::string& parameter, std::vector<std::uint64_t> shape,
+                             std::uint64_t seed);
+
+  /// Adds the parts and the note on them.
+  void add_to(FileTensors& tensors, std::map<std::string, std::string>& metadata) const;
+  /// First and second moment, F32, of the whole tensor.
+  [[nodiscard]] std::pair<base::Bytes, base::Bytes> decoded(
+      quant::PaddleDivision division = quant::PaddleDivision::kTrue) const;
+};
+
+/// The bytes of a box of a tensor, element by element.
+base::Bytes slice(const base::Bytes& whole, const std::vector<std::uint64_t>& shape, std::size_t element_bytes,
+                  const Box& box);
+
+}  // namespace cairn::test

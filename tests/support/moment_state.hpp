@@ -1,0 +1,118 @@
+// A state of Adam moments of many shapes, cut among ranks, with content that codecs like; for tests of quantised saves.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "shard/box_math.hpp"
+#include "sharded_state.hpp"
+
+namespace cairn::test {
+
+/// Rows that are whole blocks and rows that are not, one, two and three dimensions, tensors that codecs leave alone.
+inline std::vector<StateTensor> moment_state() {
+  const std::map<std::string, std::vector<std::uint64_t>> shapes = {
+      {"aligned", {64, 384}},     {"cube", {5, 7, 256}}, {"odd", {107, 40}}, {"long", {33, 1000}},
+      {"odd_cube", {6, 10, 129}}, {"norm", {300}},       {"small", {4, 4}},  {"group", {96, 50}},
+      {"square", {128, 128}},     {"row", {1, 4096}},
+  };
+  std::vector<StateTensor> tensors;
+  for (const auto& [name, shape] : shapes) {
+    tensors.push_back({"model", name, DType::kBF16, shape});
+    tensors.push_back({"master_weights", name, DType::kF32, shape});
+    tensors.push_back({"optimizer", name + "/moment1_0", DType::kF32, shape});
+    tensors.push_back({"optimizer", name + "/moment2_0", DType::kF32, shape});
+    tensors.push_back({"optimizer", name + "/beta1_pow_acc_0", DType::kF32, {1}});
+  }
+  return tensors;
+}
+
+/// Content of a whole tensor; `first` and `second` moments of one name belong together. Weights are floats too.
+inline std::vector<float> moment_values(const StateTensor& tensor, int version) {
+  const std::string name = tensor.name.substr(0, tensor.name.find('/')) + std::to_string(version);
+  std::seed_seq seed(name.begin(), name.end());
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> gauss;
+  std::vector<float> values(shard::elements_of(tensor.shape));
+  for (float& value : values) {
+    const double v = std::exp(2 * gauss(random) - 25);
+    const double m = gauss(random) * std::sqrt(v);
+    value = static_cast<float>(tensor.name.ends_with("moment2_0") ? v : m);
+  }
+  return values;
+}
+
+inline std::vector<std::byte> moment_bytes(const StateTensor& tensor, int version) {
+  if (tensor.dtype == DType::kBF16) return whole_content(tensor, tensor.name.size(), version);
+  const std::vector<float> values = moment_values(tensor, version);
+  std::vector<std::byte> bytes(values.size() * sizeof(float));
+  std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+
+/// One rank's part of the state, with memory of its own.
+class MomentRank {
+ public:
+  MomentRank(Cut cut, int rank, int ranks) : tensors_(moment_state()) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      boxes_.push_back(cut_boxes(tensors_[i], i / 5, cut, rank, ranks));  // moments of one name alike
+      std::uint64_t elements = 0;
+      for (const Box& box : boxes_.back()) elements += shard::elements_of(box);
+      memory_.emplace_back(elements * bits_of(tensors_[i].dtype) / 8);
+    }
+  }
+
+  void fill(int version) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      memory_[i] = cut_out(moment_bytes(tensors_[i], version), tensors_[i], boxes_[i]);
+    }
+  }
+
+  /// The bytes of boxes of a whole tensor, element by element.
+  static std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const StateTensor& tensor,
+                                        const std::vector<Box>& boxes) {
+    std::vector<std::byte> out;
+    const std::uint64_t width = bits_of(tensor.dtype) / 8;
+    for (const Box& box : boxes) {
+      for (std::uint64_t e = 0; e < shard::elements_of(box); ++e) {
+        std::uint64_t rest = e;
+        std::uint64_t flat = 0;
+        std::uint64_t stride = 1;
+        for (std::size_t d = box.shape.size(); d-- > 0;) {
+          flat += (box.offset[d] + rest % box.shape[d]) * stride;
+          rest /= box.shape[d];
+          stride *= tensor.shape[d];
+        }
+        const auto at = whole.begin() + static_cast<std::ptrdiff_t>(flat * width);
+        out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(width));
+      }
+    }
+    return out;
+  }
+
+  std::vector<Source> sources() {
+    std::vector<Source> sources(tensors_.size());
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const StateTensor& tensor = tensors_[i];
+      static_cast<Shard&>(sources[i]) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, boxes_[i]};
+      sources[i].data = memory_[i].data();
+    }
+    return sources;
+  }
+
+  [[nodiscard]] const std::vector<StateTensor>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::vector<Box>& boxes(std::size_t i) const { return boxes_[i]; }
+  std::vector<std::byte>& memory(std::size_t i) { return memory_[i]; }
+
+ private:
+  std::vector<StateTensor> tensors_;
+  std::vector<std::vector<Box>> boxes_;
+  std::vector<std::vector<std::byte>> memory_;
+};
+
+}  // namespace cairn::test

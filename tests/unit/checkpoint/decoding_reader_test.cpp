@@ -1,0 +1,285 @@
+// Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to the bit,
+// for every codec, with little memory; what is damaged is refused by name on every rank.
+#include "checkpoint/decoding_reader.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "cairn/error.hpp"
+#include "checkpoint/cast.hpp"
+#include "coded_files.hpp"
+#include "comm/simulated.hpp"
+#include "random.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+using checkpoint::OpenCheckpoint;
+using checkpoint::View;
+using checkpoint::ViewTensor;
+using checkpoint::WantedBox;
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// The whole tensors of a view by section and name.
+using Truth = std::map<std::pair<std::string, std::string>, base::Bytes>;
+
+base::Bytes random_floats(std::mt19937_64& random, std::size_t count, DType dtype) {
+  std::vector<float> values(count);
+  std::normal_distribution<float> normal;
+  for (float& value : values) value = normal(random);
+  base::Bytes out(count * bits_of(dtype) / 8);
+  checkpoint::cast_values(DType::kF32, std::as_bytes(std::span(values)), dtype, out);
+  return out;
+}
+
+/// Moments of every codec and kind of shape, plain tensors beside them, and what a view of them must hold.
+Truth write_state(const std::filesystem::path& directory, quant::PaddleDivision division) {
+  std::filesystem::create_directories(directory);
+  Truth truth;
+  FileTensors optimizer;
+  std::map<std::string, std::string> notes;
+  std::uint64_t seed = test_seed();
+  const auto add = [&](const std::string& codec, std::vector<std::uint64_t> shape) {
+    const auto moments =
+        CodedMoments::random(codec, "p" + std::to_string(notes.size()) + "." + codec, std::move(shape), ++seed);
+    moments.add_to(optimizer, notes);
+    auto [first, second] = moments.decoded(division);
+    truth[{"optimizer", moments.first}] = std::move(first);
+    truth[{"optimizer", moments.second}] = std::move(second);
+  };
+  for (const char* codec : {"q8", "q4"}) {
+    add(codec, {24, 256});
+    add(codec, {31, 101});  // flattened, the last block is short
+    add(codec, {3, 5, 384});
+    add(codec, {2, 9000});
+  }
+  add("paddle-o1", {50, 33});
+  add("paddle-o1", {70});
+  add("paddle-o2", {96, 41});
+  auto random = make_random(3);
+  optimizer["plain.exp_avg"] = {DType::kF32, {7, 9}, random_floats(random, 63, DType::kF32)};
+  truth[{"optimizer", "plain.exp_avg"}] = optimizer["plain.exp_avg"].bytes;
+  write_safetensors(directory / "optimizer.safetensors", optimizer, notes);
+  FileTensors model;
+  model["w"] = {DType::kBF16, {40, 30}, random_floats(random, 1200, DType::kBF16)};
+  model["norm"] = {DType::kF32, {30}, random_floats(random, 30, DType::kF32)};
+  for (const auto& [name, tensor] : model) {
+    truth[{"model", name}] = tensor.bytes;
+    base::Bytes wide(tensor.bytes.size() * 32 / bits_of(tensor.dtype));
+    checkpoint::cast_values(tensor.dtype, tensor.bytes, DType::kF32, wide);
+    truth[{"master_weights", name}] = std::move(wide);
+  }
+  write_safetensors(directory / "model.safetensors", model, {});
+  return truth;
+}
+
+/// Boxes of one rank with memory of their own, at odd addresses too.
+class Wishes {
+ public:
+  Wishes(const View& view, std::mt19937_64& random, std::size_t count) : view_(view) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto number = static_cast<std::uint32_t>(uniform(random, 0, view.tensors.size() - 1));
+      Box box;
+      for (const std::uint64_t size : view.at(number).shape) {
+        const std::uint64_t begin = uniform(random, 0, 3) == 0 ? 0 : uniform(random, 0, size);
+        box.offset.push_back(begin);
+        box.shape.push_back(uniform(random, 0, 1) == 0 ? size - begin : uniform(random, 0, size - begin));
+      }
+      add(number, box, random);
+      // Often both moments of the same box, and sometimes the same twice.
+      const ViewTensor& tensor = view.at(number);
+      if (tensor.origin == checkpoint::Origin::kFirstMoment && uniform(random, 0, 1) == 0) add(number + 1, box, random);
+      if (uniform(random, 0, 9) == 0) add(number, box, random);
+    }
+  }
+
+  [[nodiscard]] std::span<const WantedBox> wanted() const { return wanted_; }
+
+  /// Bytes that were compared and equal; fails at the first wish that has something else.
+  std::uint64_t check(const Truth& truth) const {
+    std::uint64_t bytes = 0;
+    for (const WantedBox& want : wanted_) {
+      const ViewTensor& tensor = view_.at(want.tensor);
+      const auto& whole = truth.at({std::string(tensor.section), std::string(tensor.name)});
+      const std::vector<std::uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
+      const base::Bytes expected = slice(whole, shape, bits_of(tensor.dtype) / 8, want.box);
+      EXPECT_EQ(expected.size(), want.memory.size());
+      const bool is_same = expected.empty() || std::memcmp(expected.data(), want.memory.data(), expected.size()) == 0;
+      EXPECT_TRUE(is_same) << tensor.name << " at " << testing::PrintToString(want.box.offset) << " of "
+                           << testing::PrintToString(want.box.shape);
+      bytes += expected.size();
+    }
+    return bytes;
+  }
+
+ private:
+  void add(std::uint32_t number, const Box& box, std::mt19937_64& random) {
+    std::uint64_t bytes = bits_of(view_.at(number).dtype) / 8;
+    for (const std::uint64_t size : box.shape) bytes *= size;
+    const std::uint64_t shift = uniform(random, 0, 2) == 0 ? uniform(random, 1, 3) : 0;
+    memory_.emplace_back(bytes + shift, std::byte{0x5a});
+    wanted_.push_back({number, box, std::span(memory_.back()).subspan(shift)});
+  }
+
+  const View& view_;
+  std::vector<base::Bytes> memory_;
+  std::vector<WantedBox> wanted_;
+};
+
+class AnyBoxes : public testing::TestWithParam<std::tuple<int, std::uint64_t, bool>> {};
+
+TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
+  const auto [ranks, memory_bytes, reciprocals] = GetParam();
+  const TempDir directory;
+  const Truth truth = write_state(directory.path(),
+                                  reciprocals ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue);
+  std::atomic<std::uint64_t> compared = 0;
+  comm::run_simulated(ranks, [&, memory_bytes = memory_bytes, reciprocals = reciprocals](comm::Communicator& communicator) {
+    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
+    const View view = checkpoint::decoded_view(opened, {reciprocals, true});
+    EXPECT_EQ(view.tensors.size(), truth.size());
+    checkpoint::DecodingReader reader(communicator, opened, view,
+                                      checkpoint::make_reader(communicator, opened, {"posix", 64 << 20, {}}),
+                                      memory_bytes);
+    auto random = make_random(10 + static_cast<std::uint64_t>(communicator.rank()));
+    for (int round = 0; round < 3; ++round) {
+      const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may want nothing
+      const Wishes wishes(view, random, count);
+      reader.load(wishes.wanted());
+      compared += wishes.check(truth);
+    }
+  });
+  EXPECT_GT(compared, ranks == 1 ? 0U : 100'000U);
+}
+
+INSTANTIATE_TEST_SUITE_P(RanksAndMemory, AnyBoxes,
+                         testing::Combine(testing::Values(1, 2, 3, 5), testing::Values(1, 20'000, 64 << 20),
+                                          testing::Bool()));
+
+/// Counts the loads that it passes on.
+class CountingReader final : public checkpoint::TensorReader {
+ public:
+  CountingReader(std::unique_ptr<TensorReader> inner, std::vector<std::uint64_t>& loaded_bytes)
+      : inner_(std::move(inner)), loaded_bytes_(loaded_bytes) {}
+  void load(std::span<const WantedBox> wanted) override {
+    loaded_bytes_.push_back(0);
+    for (const WantedBox& want : wanted) loaded_bytes_.back() += want.memory.size();
+    inner_->load(wanted);
+  }
+  checkpoint::PhaseClock& clock() override { return inner_->clock(); }
+  [[nodiscard]] const checkpoint::EngineChoice& engine() const override { return inner_->engine(); }
+
+ private:
+  std::unique_ptr<TensorReader> inner_;
+  std::vector<std::uint64_t>& loaded_bytes_;
+};
+
+TEST(DecodingReader, MemoryIsBoundedAndBothMomentsAreReadOnce) {
+  const TempDir directory;
+  FileTensors tensors;
+  std::map<std::string, std::string> notes;
+  const auto moments = CodedMoments::random("q8", "w", {512, 256}, 1);
+  moments.add_to(tensors, notes);
+  write_safetensors(directory / "optimizer.safetensors", tensors, notes);
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
+    const View view = checkpoint::decoded_view(opened, {});
+    ASSERT_EQ(view.tensors.size(), 2U);
+    std::vector<std::uint64_t> loaded;
+    constexpr std::uint64_t kMemoryBytes = 64 << 10;
+    auto counting = std::make_unique<CountingReader>(
+        checkpoint::make_reader(communicator, opened, {"posix", 64 << 20, {}}), loaded);
+    checkpoint::DecodingReader reader(communicator, opened, view, std::move(counting), kMemoryBytes);
+    std::vector<base::Bytes> memory(2, base::Bytes(512 * 256 * 4));
+    const Box all{{0, 0}, {512, 256}};
+    reader.load(std::vector<WantedBox>{{0, all, memory[0]}, {1, all, memory[1]}});
+    std::uint64_t total = 0;
+    for (const std::uint64_t bytes : loaded) {
+      EXPECT_LE(bytes, kMemoryBytes / 2);
+      total += bytes;
+    }
+    EXPECT_EQ(total, moments.parts[0].size());
+    EXPECT_GE(loaded.size(), 5U);
+    EXPECT_EQ(memory[0], moments.decoded().first);
+    EXPECT_EQ(memory[1], moments.decoded().second);
+  });
+}
+
+/// The message of loading everything on three ranks; "" when it goes well.
+std::string failure_of_load(const std::filesystem::path& directory) {
+  std::string message;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory);
+    const View view = checkpoint::decoded_view(opened, {});
+    const auto reader = checkpoint::make_view_reader(communicator, opened, view, {"posix", 64 << 20, {}});
+    std::vector<base::Bytes> memory;
+    std::vector<WantedBox> wanted;
+    for (std::uint32_t i = 0; i < view.tensors.size() && communicator.rank() == 1; ++i) {
+      const std::vector<std::uint64_t> shape(view.at(i).shape.begin(), view.at(i).shape.end());
+      std::uint64_t bytes = bits_of(view.at(i).dtype) / 8;
+      for (const std::uint64_t size : shape) bytes *= size;
+      memory.emplace_back(bytes);
+      wanted.push_back({i, {std::vector<std::uint64_t>(shape.size(), 0), shape}, memory.back()});
+    }
+    try {
+      reader->load(wanted);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kFormat);
+      if (communicator.rank() == 2) message = error.what();  // which wanted nothing
+    }
+  });
+  return message;
+}
+
+std::string failure_with(const std::string& codec, std::size_t part, const std::function<void(base::Bytes&)>& damage) {
+  const TempDir directory;
+  FileTensors tensors;
+  std::map<std::string, std::string> notes;
+  auto moments = CodedMoments::random(codec, "w", {64, 128}, 1);
+  damage(moments.parts.at(part));
+  moments.add_to(tensors, notes);
+  write_safetensors(directory / "optimizer.safetensors", tensors, notes);
+  return failure_of_load(directory.path());
+}
+
+TEST(DecodingReader, RefusesWhatIsDamagedByName) {
+  const auto put = [](float scale) {
+    return [scale](base::Bytes& bytes) { std::memcpy(bytes.data() + 40, &scale, sizeof scale); };
+  };
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  EXPECT_EQ(failure_with("paddle-o1", 1, put(0.5F)), "");
+  EXPECT_THAT(failure_with("paddle-o1", 1, put(nan)),
+              AllOf(HasSubstr("'w.exp_avg@scales'"), HasSubstr("nan"), HasSubstr("(rank 1)")));
+  EXPECT_THAT(failure_with("paddle-o1", 4, put(-infinity)), HasSubstr("'w.exp_avg_sq@max_scales'"));
+  EXPECT_THAT(failure_with("paddle-o2", 2, put(nan)), HasSubstr("'w.exp_avg_sq@min_scales'"));
+  const auto fill = [](base::Bytes& bytes) { std::fill(bytes.begin() + 272 + 4, bytes.begin() + 544, std::byte{0xff}); };
+  EXPECT_THAT(failure_with("q8", 0, fill), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("q8"), HasSubstr("[1, 0]"),
+                                                 HasSubstr("not in use")));
+}
+
+TEST(DecodingReader, BoxesThatDoNotFitAreRefused) {
+  const TempDir directory;
+  write_state(directory.path(), quant::PaddleDivision::kTrue);
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
+    const View view = checkpoint::decoded_view(opened, {});
+    const auto reader = checkpoint::make_view_reader(communicator, opened, view, {"posix", 64 << 20, {}});
+    base::Bytes memory(16);
+    const Box box{std::vector<std::uint64_t>(view.at(0).shape.size(), 1'000'000),
+                  std::vector<std::uint64_t>(view.at(0).shape.size(), 1)};
+    EXPECT_THROW(reader->load(std::vector<WantedBox>{{0, box, memory}}), Error);
+  });
+}
+
+}  // namespace
+}  // namespace cairn::test
