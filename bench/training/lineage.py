@@ -17,7 +17,7 @@ import codes
 import ranks
 from piece import MOMENTS, Piece, run_piece
 
-WORLD_SIZES = (1, 2, 3, 4, 2, 1, 3, 4, 2, 3, 1)
+WORLD_SIZES = (2, 3, 4, 2, 1, 3, 2, 4, 3, 4, 2)
 
 
 class Trainer:
@@ -26,11 +26,15 @@ class Trainer:
     def __init__(self, launcher, recipe, folder, turns, say):
         self.launcher, self.recipe, self.folder = launcher, recipe, folder
         self.turns, self.say = turns, say
+        self.step_seconds = 0  # of the slowest piece
 
     def train(self, size, piece):
         """Facts of rank 0, once all ranks have said that they were `size`, and held their share of the moments."""
-        self.turns.take()
+        steps = piece.end - piece.begin
+        self.turns.take(steps * self.step_seconds)
+        begun = time.monotonic()
         every = ranks.run(size, run_piece, self.recipe, piece)
+        self.step_seconds = max(self.step_seconds, (time.monotonic() - begun) / steps)
         for facts in every:
             if facts["ranks"] != size:
                 raise RuntimeError(f"a rank of {size} was one of {facts['ranks']}")

@@ -29,7 +29,7 @@ SEEDS = (1, 2, 3)
 SEEDED_RANKS = 2
 REQUIRED = ("q8", "q4")  # the verdict is on these; others are for comparison
 LINEAGES = (*REQUIRED, "f32", "paddle-o1", "paddle-o2")
-QUICK = {"steps": 20, "batch_sequences": 12, "held_out_sequences": 48, "warm_up_steps": 5}
+QUICK = {"steps": 20, "held_out_sequences": 48, "warm_up_steps": 5}
 
 
 def say(text):

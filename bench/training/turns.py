@@ -3,7 +3,7 @@
 import fcntl
 import time
 
-HOLD_S = 60  # a turn ends at the first call of take() after that
+LONGEST_S = 170
 PAUSE_S = 0.5  # in which one who waits gets it
 
 
@@ -14,16 +14,16 @@ class Turns:
         self.file = None if path is None else open(path, "a", encoding="utf-8")
         self.since = None
 
-    def take(self):
-        """Waits for a turn unless one is held, and was not held for long."""
-        if self.file is None or (self.since is not None and time.monotonic() - self.since < HOLD_S):
+    def take(self, seconds):
+        """Waits for a turn, unless one is held in which so many seconds are left."""
+        if self.file is None or (self.since is not None and time.monotonic() - self.since + seconds < LONGEST_S):
             return
-        if self.since is not None:
-            fcntl.flock(self.file, fcntl.LOCK_UN)
-            time.sleep(PAUSE_S)
+        self.end()
         fcntl.flock(self.file, fcntl.LOCK_EX)
         self.since = time.monotonic()
 
     def end(self):
-        if self.file is not None:
-            self.file.close()
+        if self.since is not None:
+            fcntl.flock(self.file, fcntl.LOCK_UN)
+            self.since = None
+            time.sleep(PAUSE_S)
