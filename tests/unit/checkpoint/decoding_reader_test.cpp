@@ -140,10 +140,11 @@ class AnyBoxes : public testing::TestWithParam<std::tuple<int, std::uint64_t, bo
 TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
   const auto [ranks, memory_bytes, reciprocals] = GetParam();
   const TempDir directory;
-  const Truth truth = write_state(directory.path(),
-                                  reciprocals ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue);
+  const Truth truth =
+      write_state(directory.path(), reciprocals ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue);
   std::atomic<std::uint64_t> compared = 0;
-  comm::run_simulated(ranks, [&, memory_bytes = memory_bytes, reciprocals = reciprocals](comm::Communicator& communicator) {
+  comm::run_simulated(ranks, [&, memory_bytes = memory_bytes,
+                              reciprocals = reciprocals](comm::Communicator& communicator) {
     const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
     const View view = checkpoint::decoded_view(opened, {reciprocals, true});
     EXPECT_EQ(view.tensors.size(), truth.size());
@@ -262,9 +263,11 @@ TEST(DecodingReader, RefusesWhatIsDamagedByName) {
               AllOf(HasSubstr("'w.exp_avg@scales'"), HasSubstr("nan"), HasSubstr("(rank 1)")));
   EXPECT_THAT(failure_with("paddle-o1", 4, put(-infinity)), HasSubstr("'w.exp_avg_sq@max_scales'"));
   EXPECT_THAT(failure_with("paddle-o2", 2, put(nan)), HasSubstr("'w.exp_avg_sq@min_scales'"));
-  const auto fill = [](base::Bytes& bytes) { std::fill(bytes.begin() + 272 + 4, bytes.begin() + 544, std::byte{0xff}); };
-  EXPECT_THAT(failure_with("q8", 0, fill), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("q8"), HasSubstr("[1, 0]"),
-                                                 HasSubstr("not in use")));
+  const auto fill = [](base::Bytes& bytes) {
+    std::fill(bytes.begin() + 272 + 4, bytes.begin() + 544, std::byte{0xff});
+  };
+  EXPECT_THAT(failure_with("q8", 0, fill),
+              AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("q8"), HasSubstr("[1, 0]"), HasSubstr("not in use")));
 }
 
 TEST(DecodingReader, BoxesThatDoNotFitAreRefused) {
