@@ -19,7 +19,8 @@ namespace cairn::checkpoint {
 View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
               std::vector<std::string>& notes) {
   if (options.quant != "keep" && options.quant != "off") {
-    throw Error(ErrorKind::kUsage, fmt::format("quant is '{}': known are keep and off", base::printable(options.quant)));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("quant is '{}': known are keep and off", base::printable(options.quant)));
   }
   const bool holds_values_only = options.shards || is_stage_name(destination);
   if (options.quant == "keep" && !holds_values_only) return stored_view(source);

@@ -41,7 +41,14 @@ QuantisedMoments check_coding(const Recognised& recognised, std::string_view sec
   const auto wrong = [&](std::string_view what) {
     return Error(ErrorKind::kFormat, fmt::format("moments {}: {}", in_quotes(coding.first), what));
   };
-  const quant::Codec& codec = quant::find_codec(coding.codec);
+  const auto find = [&]() -> const quant::Codec& {
+    try {
+      return quant::find_codec(coding.codec);
+    } catch (const Error& error) {
+      throw wrong(error.what());
+    }
+  };
+  const quant::Codec& codec = find();
   if (const std::string reason = codec.left_alone(coding.shape); !reason.empty()) {
     throw wrong(fmt::format("{} does not code them: {}", coding.codec, reason));
   }
@@ -98,9 +105,9 @@ void add_codings(Recognised& recognised, const Reading& reading) {
             [&](const auto& a, const auto& b) { return key(a) < key(b); });
   std::set<std::pair<std::string_view, std::string_view>> seen;
   for (const QuantisedMoments& moments : recognised.quantised) {
-    for (const std::string& name : {moments.first, moments.second}) {
-      if (seen.insert({moments.section, name}).second) continue;
-      throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} is coded twice", reading.place(), in_quotes(name)));
+    for (const std::string* name : {&moments.first, &moments.second}) {
+      if (seen.insert({moments.section, *name}).second) continue;
+      throw Error(ErrorKind::kFormat, fmt::format("{}: tensor {} is coded twice", reading.place(), in_quotes(*name)));
     }
   }
 }
