@@ -29,7 +29,7 @@ TEST(DecodePieces, OfAFlattenedTensor) {
   const quant::Codec& q4 = quant::find_codec("q4");
   // Rows of 100: the last block has 112 of its 128 elements.
   EXPECT_EQ(decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
-  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {2000}}}));
+  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
   // Rows far apart are read apart.
   EXPECT_EQ(decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20),
             (std::vector<Box>{{{0}, {128}}, {{9984}, {128}}}));
