@@ -24,9 +24,21 @@ void add_convert(CLI::App& app, Command& chosen) {
       ->type_name("LAYOUT");
   command
       ->add_option("--quant", options->quant,
-                   "Codes of optimizer moments: keep, or off to store F32; shards and .h5 hold F32 anyway [keep]")
-      ->check(CLI::IsMember({"keep", "off"}))
+                   "Moments of section optimizer: keep their codes, off to store F32, or a codec: q8, q4, paddle-o1, "
+                   "paddle-o2; shards and .h5 hold F32 anyway [keep]")
+      ->check(CLI::IsMember({"keep", "off", "q8", "q4", "paddle-o1", "paddle-o2"}))
       ->type_name("CODEC");
+  cairn::Quantisation& quantisation = options->write.quantisation;
+  command->add_flag("--report", quantisation.report, "What coding did to every tensor: largest and RMS errors");
+  command
+      ->add_option("--max-update-error", quantisation.max_update_error,
+                   "Refuse codes that make a tensor's updates wrong by more than this (RMS; 0.01 is 1 %)")
+      ->check(CLI::PositiveNumber)
+      ->type_name("SHARE");
+  command->add_flag("--remove-master-weight", quantisation.remove_master_weight,
+                    "Leave out master weights that loads can make from the model's");
+  command->add_flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
+                    "Leave out model weights that loads can make from master weights");
   add_paddle_reciprocals(*command, options->paddle_reciprocals);
   add_size(*command, "--max-file-size", options->write.max_file_bytes, "Tensor bytes per file");
   add_engine(*command, options->write.engine);
@@ -46,7 +58,8 @@ void add_convert(CLI::App& app, Command& chosen) {
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
       "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
       "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5\n"
-      "  mpirun -n 4 cairn convert quantised plain --quant off");
+      "  mpirun -n 4 cairn convert checkpoint-1000 small --quant q8 --remove-master-weight --report\n"
+      "  mpirun -n 4 cairn convert small plain --quant off");
   command->callback([options, &chosen] {
     chosen = [options](cli::Context& context) { return cli::run_convert(context, *options); };
   });

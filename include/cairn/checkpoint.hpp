@@ -42,7 +42,7 @@ struct Source : Shard {
   Memory memory = Memory::kHost;
 };
 
-/// A shard to load into. dtype and shape must be those of the checkpoint.
+/// A shard to load into. dtype and shape must be those of the checkpoint: of moments that it holds as codes, F32 and theirs.
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
@@ -142,7 +142,8 @@ class Checkpointer {
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
   /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not what
-  /// was written. Targets are unspecified after an error.
+  /// was written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left out; codes and scales
+  /// come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error.
   Report load(std::uint64_t step, std::span<const Target> targets);
 
   /// Collective. What travelled with checkpoint-<step>; rank_blobs[r] is the blob of saving rank r, on every rank.

@@ -48,6 +48,8 @@ plan::CatalogTensor part_tensor(const CodedTensor& tensor, std::size_t p) {
 
 }  // namespace
 
+CodedCatalog plain_catalog(const plan::Catalog& source) { return code_catalog(source, {}); }
+
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs) {
   const auto numbers = numbers_of(source);
   CodedCatalog out;

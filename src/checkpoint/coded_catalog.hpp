@@ -32,6 +32,9 @@ struct CodedCatalog {
   std::vector<PairToCode> pairs;
 };
 
+/// Every tensor as it is.
+CodedCatalog plain_catalog(const plan::Catalog& source);
+
 /// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another shape.
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
 

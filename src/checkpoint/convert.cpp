@@ -7,11 +7,14 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/coded_catalog.hpp"
+#include "checkpoint/coding_report.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/convert_source.hpp"
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/left_out.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage.hpp"
@@ -20,6 +23,7 @@
 #include "checkpoint/window_filler.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
+#include "format/rebuilt.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
 #include "shard/shard_map.hpp"
@@ -83,9 +87,28 @@ void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layo
   }
 }
 
-plan::FileLayout lay_out(const OpenCheckpoint& source, const View& view, const ConvertOptions& options,
-                         std::vector<std::string>& notes) {
+bool is_codec(const std::string& quant) { return quant != "keep" && quant != "off"; }
+
+/// What is written, and from which tensors of the view. `rebuilt` is for the manifest.
+CodedCatalog content_of(const View& view, const ConvertOptions& options, nlohmann::json& rebuilt) {
   const plan::Catalog catalog = catalog_of(view);
+  const Kept kept = leave_out(catalog, options.write.quantisation);
+  rebuilt = kept.rebuilt;
+  plan::Catalog left;
+  for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
+  std::map<std::string, const quant::Codec*> codecs;
+  if (is_codec(options.quant)) codecs["optimizer"] = &quant::find_codec(options.quant);
+  CodedCatalog content = code_catalog(left, codecs);
+  for (TensorOrigin& origin : content.origins) origin.source = origin.pair ? 0 : kept.numbers[origin.source];
+  for (PairToCode& pair : content.pairs) {
+    pair.first = kept.numbers[pair.first];
+    pair.second = kept.numbers[pair.second];
+  }
+  return content;
+}
+
+plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const ConvertOptions& options,
+                         std::vector<std::string>& notes) {
   const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes, options.write.file_metadata};
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
@@ -105,12 +128,15 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   ConvertReport result;
   result.notes = source.warnings;
   View view;
+  CodedCatalog catalog;
+  nlohmann::json rebuilt;
   plan::FileLayout layout;
   MemorySplit budget;
   std::unique_ptr<plan::ExtentMap> extents;
   comm::agree(communicator, "lay out the files", [&] {
     view = view_for(source, destination, options, result.notes);
-    layout = lay_out(source, view, options, result.notes);
+    catalog = content_of(view, options, rebuilt);
+    layout = lay_out(source, catalog.catalog, options, result.notes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
@@ -123,11 +149,15 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, view, layout, options);
+  for (const PairToCode& pair : catalog.pairs) content.manifest.quantisation[pair.tensor.section] = options.quant;
+  if (!rebuilt.empty()) content.manifest.extra[format::kRebuiltKey].update(rebuilt);
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { read_all_carried(source, layout, content); });
 
   const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
-  WindowFiller filler(layout, view, *reader);
+  const Quantisation& quantisation = options.write.quantisation;
+  const bool with_errors = !catalog.pairs.empty() && (quantisation.report || quantisation.max_update_error > 0);
+  WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), with_errors});
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);
@@ -137,6 +167,11 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
+    if (with_errors) {
+      result.report.coding_errors = collect_errors(
+          communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; }, filler.errors(),
+          quantisation.max_update_error);
+    }
     clock.begin("commit");
     finish_commit(communicator, target, std::move(content));
   } catch (...) {
@@ -144,7 +179,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     throw;
   }
   clock.stop();
+  auto errors = std::move(result.report.coding_errors);
   result.report = report_of(layout.stored, choice);
+  result.report.coding_errors = std::move(errors);
   result.report.directory = destination;
   add_times(communicator, clock, clock, result.report);
   return result;

@@ -14,10 +14,11 @@ namespace cairn::checkpoint {
 
 struct ConvertOptions {
   ReadOptions read;
-  Options write;                      ///< engine, max_file_bytes, align_bytes, block_bytes, hints
+  Options write;                      ///< engine, max_file_bytes, align_bytes, block_bytes, hints, quantisation
   bool shards = false;                ///< false: Hugging Face files; true: torch DCP's sharded safetensors
   std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for shards
-  std::string quant = "keep";       ///< codes of moments: "keep", or "off" to decode them; shards and .h5 never hold codes
+  std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section
+                               ///< "optimizer"; shards and .h5 never hold codes
   bool paddle_reciprocals = false;  ///< as in Quantisation, where codes are decoded
 };
 

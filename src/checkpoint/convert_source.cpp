@@ -18,10 +18,15 @@ namespace cairn::checkpoint {
 
 View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
               std::vector<std::string>& notes) {
-  if (options.quant != "keep" && options.quant != "off") {
-    throw Error(ErrorKind::kUsage, fmt::format("quant is '{}': known are keep and off", base::printable(options.quant)));
-  }
   const bool holds_values_only = options.shards || is_stage_name(destination);
+  if (options.quant != "keep" && options.quant != "off") {
+    (void)quant::find_codec(options.quant);
+    if (holds_values_only) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}",
+                              options.shards ? "shards" : "staging files", options.quant));
+    }
+  }
   if (options.quant == "keep" && !holds_values_only) return stored_view(source);
   View view = decoded_view(source, {options.paddle_reciprocals, false});
   if (!view.as_stored && options.quant == "keep") {

@@ -18,7 +18,7 @@ namespace cairn::checkpoint {
 
 /// Rank-local. Codes and scales as they are stored, or moments in F32 and every weight that can be made: what
 /// options.quant says, and always the latter for shards and staging files, which adds to `notes` when it matters. Throws
-/// Error(kUsage) for a `quant` that is unknown, and as decoded_view().
+/// Error(kUsage) for a `quant` that is unknown, or one of codes for shards and staging files, and as decoded_view().
 View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
               std::vector<std::string>& notes);
 

@@ -20,7 +20,8 @@ std::uint64_t block_elements(const quant::Codec& codec) {
 }
 
 /// The tensor's own coordinates: blocks lie along the last dimension.
-std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t row_elements, std::uint64_t limit_blocks) {
+std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t row_elements,
+                                  std::uint64_t limit_blocks) {
   std::vector<Box> pieces;
   const std::uint64_t end = base::ceil_div(box.offset.back() + box.shape.back(), block);
   box.offset.back() /= block;

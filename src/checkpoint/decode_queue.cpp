@@ -45,7 +45,8 @@ DecodeQueue::DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std
 void DecodeQueue::add(const WantedBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
   check(want, tensor);
-  const bool is_copy = tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
+  const bool is_copy =
+      tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
     direct_.push_back({tensor.source, want.box, want.memory});
     return;

@@ -97,8 +97,7 @@ std::uint64_t DecodingReader::decode(const DecodeTask& task, const DecodePiece& 
     }
     pair.codec->decode(source, piece.box, parts, view_.decode, {first, second});
   } catch (const Error& error) {
-    throw Error(error.kind(),
-                fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()));
+    throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()));
   }
   copy_out(first, runs, task.first);
   copy_out(second, runs, task.second);
@@ -111,8 +110,7 @@ std::unique_ptr<TensorReader> make_view_reader(comm::Communicator& communicator,
   const std::uint64_t half = options.memory_budget_bytes / 2;
   // Blocks must fit: a reader that has too little for them says so, and it should say so of the whole budget only.
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
-  options.memory_budget_bytes =
-      std::max(half, std::min(options.memory_budget_bytes, smallest_budget(block_bytes)));
+  options.memory_budget_bytes = std::max(half, std::min(options.memory_budget_bytes, smallest_budget(block_bytes)));
   return std::make_unique<DecodingReader>(communicator, checkpoint, view,
                                           make_reader(communicator, checkpoint, std::move(options), windows), half);
 }

@@ -1,21 +1,19 @@
 #include "checkpoint/left_out.hpp"
 
-#include <fmt/format.h>
-
 #include <bit>
 #include <optional>
 
-#include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/catalog_exchange.hpp"
 #include "comm/agree.hpp"
+#include "format/rebuilt.hpp"
 #include "plan/packed_catalog.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-constexpr const char* kModel = "model";
-constexpr const char* kMaster = "master_weights";
+using format::kMasterWeightsSection;
+using format::kModelSection;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
@@ -58,8 +56,9 @@ class LeavingOut {
                   "skip_save_model_weight needs model weights of one dtype, but some are BF16 and some F16");
     }
     const auto dtype = static_cast<DType>(std::countr_zero(dtypes_));
-    rebuilt[is_master_ ? kMaster : kModel] = {{"from", is_master_ ? kModel : kMaster},
-                                              {"dtype", std::string(name_of(dtype))}};
+    rebuilt[std::string(is_master_ ? kMasterWeightsSection : kModelSection)] = {
+        {"from", std::string(is_master_ ? kModelSection : kMasterWeightsSection)},
+        {"dtype", std::string(name_of(dtype))}};
     return rebuilt;
   }
 
@@ -67,8 +66,8 @@ class LeavingOut {
   /// The dtype of the weight that this one can be made from, or nothing.
   template <class Tensor>
   [[nodiscard]] std::optional<DType> dtype_of_other(const Tensor& tensor, const plan::PackedCatalog& catalog) const {
-    if (tensor.section != (is_master_ ? kMaster : kModel)) return std::nullopt;
-    const auto number = catalog.find(is_master_ ? kModel : kMaster, tensor.name);
+    if (tensor.section != (is_master_ ? kMasterWeightsSection : kModelSection)) return std::nullopt;
+    const auto number = catalog.find(is_master_ ? kModelSection : kMasterWeightsSection, tensor.name);
     if (!number) return std::nullopt;
     const plan::CatalogTensor other = catalog.at(*number);
     const bool fits = is_half(is_master_ ? other.dtype : tensor.dtype) &&

@@ -15,6 +15,7 @@
 #include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
+#include "format/rebuilt.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -143,7 +144,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     content.manifest.user_metadata = extras.metadata;
     if (coder_) {
       content.manifest.quantisation = coder_->quantisation();
-      if (!coder_->rebuilt().empty()) content.manifest.extra["rebuilt"] = coder_->rebuilt();
+      if (!coder_->rebuilt().empty()) content.manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
     }
     content.manifest.extra["engine"] = report.engine;
     content.manifest.extra["hints"] = options_.hints;

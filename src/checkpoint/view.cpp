@@ -39,10 +39,8 @@ std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
 void add_moments(View& view) {
   for (std::uint32_t i = 0; i < view.pairs.size(); ++i) {
     const interop::QuantisedMoments& moments = *view.pairs[i].moments;
-    view.tensors.push_back(
-        {moments.section, moments.first, DType::kF32, moments.shape, Origin::kFirstMoment, i});
-    view.tensors.push_back(
-        {moments.section, moments.second, DType::kF32, moments.shape, Origin::kSecondMoment, i});
+    view.tensors.push_back({moments.section, moments.first, DType::kF32, moments.shape, Origin::kFirstMoment, i});
+    view.tensors.push_back({moments.section, moments.second, DType::kF32, moments.shape, Origin::kSecondMoment, i});
   }
 }
 

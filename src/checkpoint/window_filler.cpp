@@ -1,63 +1,230 @@
 #include "checkpoint/window_filler.hpp"
 
+#include <algorithm>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <string_view>
-#include <utility>
 
+#include "base/checked.hpp"
+#include "checkpoint/box_pieces.hpp"
+#include "comm/agree.hpp"
+#include "quant/boxes.hpp"
+#include "quant/check.hpp"
+#include "quant/statistics.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-std::vector<std::uint32_t> source_numbers(const plan::FileLayout& layout, const View& view) {
+bool has_whole_scales(const CodedTensor& tensor) {
+  const quant::Traits& traits = tensor.codec->traits();
+  return traits.cut == quant::Cut::kAnywhere && traits.group_rows == 0;
+}
+
+/// A box of the view as boxes of the tensor, end to end.
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
+  if (tensor.codec->view(tensor.source.shape) == tensor.source.shape) return {box};
+  return shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
+}
+
+std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
+
+/// Number in the catalog of each tensor of the layout.
+std::vector<std::uint32_t> numbers_in(const plan::Catalog& catalog, const format::StoredCheckpoint& layout) {
   std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
-    numbers[{view.tensors[i].section, view.tensors[i].name}] = i;
+  for (std::uint32_t i = 0; i < catalog.tensors.size(); ++i) {
+    numbers[{catalog.tensors[i].section, catalog.tensors[i].name}] = i;
   }
   std::vector<std::uint32_t> result;
-  for (const auto& tensor : layout.stored.tensors) result.push_back(numbers.at({tensor.section, tensor.name}));
+  for (const auto& tensor : layout.tensors) result.push_back(numbers.at({tensor.section, tensor.name}));
   return result;
 }
 
+/// The bytes of all parts of a box.
+struct PartMemory {
+  PartMemory(const CodedTensor& tensor, const Box& box, bool scales_only) {
+    for (std::size_t p = 0; p < tensor.parts.size(); ++p) {
+      const bool is_left_out = scales_only && tensor.parts[p].role == quant::Role::kCodes;
+      const Box part = tensor.codec->part_box(tensor.source.shape, p, box);
+      bytes.emplace_back(is_left_out ? 0 : quant::bytes_of(tensor.parts[p], part));
+    }
+    for (base::Bytes& part : bytes) spans.emplace_back(part);
+  }
+  std::vector<base::Bytes> bytes;
+  std::vector<std::span<std::byte>> spans;
+};
+
 }  // namespace
 
-WindowFiller::WindowFiller(const plan::FileLayout& layout, const View& view, TensorReader& reader)
-    : index_(layout), numbers_(source_numbers(layout, view)), view_(view), reader_(reader) {}
+std::uint64_t batch_bytes(const Options& options) {
+  return std::max<std::uint64_t>(options.memory_budget_bytes / 8, kPairBytes << 10);
+}
+
+WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
+    : communicator_(communicator), work_(work), index_(work.layout) {
+  comm::agree(communicator_, "find the tensors to write",
+              [&] { numbers_ = numbers_in(work_.content.catalog, work_.layout.stored); });
+  find_scales();
+}
+
+/// Every rank reads a share of the pieces.
+void WindowFiller::find_scales() {
+  std::vector<CodingItem> mine;
+  comm::agree(communicator_, "share the moments", [&] {
+    std::uint64_t piece = 0;
+    const auto ranks = static_cast<std::uint64_t>(communicator_.size());
+    for (std::uint32_t p = 0; p < work_.content.pairs.size(); ++p) {
+      const CodedTensor& tensor = work_.content.pairs[p].tensor;
+      if (!has_whole_scales(tensor)) continue;
+      const Box whole = shard::whole(tensor.source.shape);
+      scales_.emplace(p, tensor.codec->no_statistics(tensor.source.shape, whole));
+      for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
+        if (piece++ % ranks == static_cast<std::uint64_t>(communicator_.rank())) mine.push_back({{p, 0}, box, {}, 0});
+      });
+    }
+  });
+  if (scales_.empty()) return;
+  run(mine);
+  for (auto& [pair, statistics] : scales_) {
+    std::vector<std::uint64_t> keys = quant::reduction_keys(statistics);
+    communicator_.all_reduce(keys, comm::ReduceOp::kMax);
+    quant::take_reduction_keys(keys, statistics);
+  }
+}
 
 std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
-  std::vector<WindowRegion> regions = index_.regions(window);
-  std::vector<std::unique_ptr<std::vector<std::byte>>> scratch(regions.size());
-  std::vector<WantedBox> wanted;
+  std::vector<WindowRegion> regions;
+  std::vector<CodingItem> items;
+  std::vector<WantedBox> plain;
+  std::vector<std::unique_ptr<base::Bytes>> cut(0);  // of sub-byte groups that the window cuts
   std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < regions.size(); ++i) {
-    std::span<std::byte> memory = regions[i].memory;
-    if (regions[i].loaded_bytes != memory.size()) {
-      scratch[i] = std::make_unique<std::vector<std::byte>>(regions[i].loaded_bytes);
-      memory = *scratch[i];
+  comm::agree(communicator_, "find what a window holds", [&] {
+    const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
+    regions = index_.regions(window);
+    cut.resize(regions.size());
+    for (std::size_t r = 0; r < regions.size(); ++r) {
+      const WindowRegion& region = regions[r];
+      bytes += region.memory.size();
+      const TensorOrigin& origin = work_.content.origins.at(numbers_[region.tensor]);
+      if (origin.pair && is_whole_scale(origin)) {
+        copy_scales(region, origin);
+        continue;
+      }
+      if (origin.pair) {
+        const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+        add_items(tensor, {*origin.pair, origin.part}, region, limit, items);
+        continue;
+      }
+      std::span<std::byte> memory = region.memory;
+      if (region.loaded_bytes != memory.size()) {
+        cut[r] = std::make_unique<base::Bytes>(region.loaded_bytes);
+        memory = *cut[r];
+      }
+      const DType dtype = work_.content.catalog.tensors[numbers_[region.tensor]].dtype;
+      std::uint64_t at = 0;
+      for (const Box& box : region.boxes) {
+        const std::uint64_t size = shard::elements_of(box) * bits_of(dtype) / 8;
+        plain.push_back({origin.source, box, memory.subspan(at, size)});
+        at += size;
+      }
     }
-    append(wanted, regions[i], memory);
-    bytes += regions[i].memory.size();
+  });
+  work_.reader.load(plain);
+  for (std::size_t r = 0; r < regions.size(); ++r) {
+    if (cut[r]) std::memcpy(regions[r].memory.data(), cut[r]->data() + regions[r].skip_bytes, regions[r].memory.size());
   }
-  reader_.load(wanted);
-  for (std::size_t i = 0; i < regions.size(); ++i) {
-    if (!scratch[i]) continue;
-    std::memcpy(regions[i].memory.data(), scratch[i]->data() + regions[i].skip_bytes, regions[i].memory.size());
-  }
+  run(items);
   return bytes;
 }
 
-void WindowFiller::append(std::vector<WantedBox>& wanted, const WindowRegion& region,
-                          std::span<std::byte> memory) const {
-  const std::uint32_t tensor = numbers_[region.tensor];
-  const DType dtype = view_.at(tensor).dtype;
-  std::uint64_t at = 0;
-  for (const Box& box : region.boxes) {
-    const std::uint64_t bytes = shard::elements_of(box) * bits_of(dtype) / 8;
-    wanted.push_back({tensor, box, memory.subspan(at, bytes)});
-    at += bytes;
+bool WindowFiller::is_whole_scale(const TensorOrigin& origin) const {
+  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  return has_whole_scales(tensor) && tensor.parts[origin.part].role == quant::Role::kScales;
+}
+
+void WindowFiller::copy_scales(const WindowRegion& region, const TensorOrigin& origin) const {
+  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  const Box whole = shard::whole(tensor.source.shape);
+  const PartMemory memory(tensor, whole, true);
+  tensor.codec->store_scales(tensor.source, whole, scales_.at(*origin.pair), memory.spans);
+  const quant::Part& part = tensor.parts[origin.part];
+  const std::uint64_t first = shard::flat_index(part.shape, region.boxes.front().offset) * bits_of(part.dtype) / 8;
+  std::memcpy(region.memory.data(), memory.bytes[origin.part].data() + first + region.skip_bytes, region.memory.size());
+}
+
+/// Collective: reads the moments of the items in batches, and codes them. Items without memory are measured.
+void WindowFiller::run(std::vector<CodingItem>& items) {
+  std::vector<std::size_t> ends;
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const std::uint64_t more = moment_bytes(items[i].box);
+    if (bytes != 0 && bytes + more > work_.batch_bytes) {
+      ends.push_back(i);
+      bytes = 0;
+    }
+    bytes += more;
   }
+  if (!items.empty()) ends.push_back(items.size());
+  const std::uint64_t batches = communicator_.max(ends.size());
+  std::size_t begin = 0;
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
+    const std::size_t end = batch < ends.size() ? ends[batch] : items.size();
+    std::vector<std::vector<float>> values;
+    std::vector<WantedBox> wanted;
+    for (std::size_t i = begin; i < end; ++i) {
+      const PairToCode& pair = work_.content.pairs[items[i].part.pair];
+      const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
+      for (const std::uint32_t moment : {pair.first, pair.second}) {
+        values.emplace_back(shard::elements_of(items[i].box));
+        std::span<std::byte> memory = std::as_writable_bytes(std::span(values.back()));
+        for (const Box& box : boxes) {
+          const std::uint64_t size = shard::elements_of(box) * sizeof(float);
+          wanted.push_back({moment, box, memory.first(size)});
+          memory = memory.subspan(size);
+        }
+      }
+    }
+    work_.reader.load(wanted);
+    comm::agree(communicator_, "code the moments", [&] {
+      for (std::size_t i = begin; i < end; ++i) code(items[i], {values[2 * (i - begin)], values[2 * (i - begin) + 1]});
+    });
+    begin = end;
+  }
+}
+
+void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments) {
+  const CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
+  const quant::Codec& codec = *tensor.codec;
+  const bool has_scales = codec.traits().cut == quant::Cut::kAnywhere;
+  if (has_scales) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
+  if (item.out.empty()) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
+  quant::Statistics own;
+  if (has_scales && !has_whole_scales(tensor)) {
+    own = codec.no_statistics(tensor.source.shape, item.box);
+    codec.measure(tensor.source, item.box, moments, own);
+  }
+  const quant::Statistics& statistics = has_whole_scales(tensor) ? scales_.at(item.part.pair) : own;
+  const bool is_scale = tensor.parts[item.part.part].role == quant::Role::kScales;
+  PartMemory memory(tensor, item.box, is_scale);
+  if (is_scale) {
+    codec.store_scales(tensor.source, item.box, statistics, memory.spans);
+  } else {
+    codec.encode(tensor.source, item.box, moments, statistics, memory.spans);
+  }
+  std::memcpy(item.out.data(), memory.bytes[item.part.part].data() + item.out_from, item.out.size());
+  if (!work_.with_errors || item.part.part != 0) return;
+  std::vector<float> m(moments.m.size());
+  std::vector<float> v(moments.v.size());
+  const std::vector<std::span<const std::byte>> parts(memory.spans.begin(), memory.spans.end());
+  codec.decode(tensor.source, item.box, parts, {}, {m, v});
+  // A block counts where its first byte is written.
+  const std::uint64_t bytes = memory.bytes[0].size();
+  const std::uint64_t block = has_scales ? 1 : codec.traits().block_elements;
+  const std::uint64_t block_bytes = bytes / base::ceil_div(m.size(), block);
+  const std::uint64_t from = std::min<std::uint64_t>(base::ceil_div(item.out_from, block_bytes) * block, m.size());
+  const std::uint64_t to =
+      std::min<std::uint64_t>(base::ceil_div(item.out_from + item.out.size(), block_bytes) * block, m.size());
+  errors_[item.part.pair].add({moments.m.subspan(from, to - from), moments.v.subspan(from, to - from)},
+                              {std::span(m).subspan(from, to - from), std::span(v).subspan(from, to - from)});
 }
 
 }  // namespace cairn::checkpoint

@@ -46,6 +46,41 @@ checkpoint::ConvertReport convert_with_progress(Context& context, const std::fil
   return checkpoint::convert(context.communicator, source, destination, options);
 }
 
+/// A row per coded tensor.
+void print_errors(Output& output, const std::vector<CodingError>& errors) {
+  if (errors.empty()) return;
+  Table table({{"tensor"},
+               {"codec"},
+               {"elements", Align::kRight},
+               {"update RMS %", Align::kRight},
+               {"largest %", Align::kRight},
+               {"sqrt(v) RMS %", Align::kRight},
+               {"largest %", Align::kRight}});
+  for (const CodingError& error : errors) {
+    table.add({base::printable(error.name), error.codec, group_digits(error.elements),
+               fmt::format("{:.3g}", 100 * error.update_rms), fmt::format("{:.3g}", 100 * error.update_max),
+               fmt::format("{:.3g}", 100 * error.root_rms), fmt::format("{:.3g}", 100 * error.root_max)});
+  }
+  output.line(table.text(output.is_terminal() ? kTerminalRows : kNoLimit));
+}
+
+nlohmann::ordered_json errors_json(const std::vector<CodingError>& errors) {
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const CodingError& error : errors) {
+    rows.push_back({{"section", error.section},
+                    {"name", error.name},
+                    {"codec", error.codec},
+                    {"elements", error.elements},
+                    {"update_rms", json_number(error.update_rms)},
+                    {"update_max", json_number(error.update_max)},
+                    {"root_rms", json_number(error.root_rms)},
+                    {"root_max", json_number(error.root_max)},
+                    {"first_max", json_number(error.first_max)},
+                    {"second_max", json_number(error.second_max)}});
+  }
+  return rows;
+}
+
 void print_document(Output& output, const ResolvedPath& source, const checkpoint::ConvertReport& converted) {
   const Report& report = converted.report;
   nlohmann::ordered_json document = json_document("convert");
@@ -62,6 +97,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
   notes.insert(notes.end(), report.warnings.begin(), report.warnings.end());
   document["notes"] = notes;
   document["phases"] = phases_json(report.phases);
+  if (!report.coding_errors.empty()) document["coding_errors"] = errors_json(report.coding_errors);
   print_json(output, document);
 }
 
@@ -81,6 +117,7 @@ int run_convert(Context& context, const ConvertCommand& command) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  print_errors(context.output, report.coding_errors);
   context.output.line(fmt::format("converted {} tensors, {}, into {} files of {}", group_digits(report.tensors),
                                   base::format_size(report.bytes), report.files,
                                   base::printable(report.directory.string())));

@@ -14,9 +14,9 @@ namespace cairn::cli {
 struct ConvertCommand {
   std::filesystem::path source;
   std::filesystem::path destination;
-  std::string layout;              ///< empty: none; a short form or "@file.json"
-  std::string to = "hf";           ///< "hf" or "shards"
-  std::string quant = "keep";      ///< as in checkpoint::ConvertOptions
+  std::string layout;          ///< empty: none; a short form or "@file.json"
+  std::string to = "hf";       ///< "hf" or "shards"
+  std::string quant = "keep";  ///< as in checkpoint::ConvertOptions
   bool paddle_reciprocals = false;
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< engine, sizes and memory budget, for reading as well

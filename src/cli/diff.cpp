@@ -76,8 +76,8 @@ void print_text(Output& output, const checkpoint::DiffResult& result, bool all) 
       return tensor.verdict != TensorVerdict::kEqual && tensor.verdict != TensorVerdict::kClose;
     });
     output.line(fmt::format("different: {} of {} tensors, {} bytes compared",
-                            group_digits(static_cast<std::uint64_t>(different)),
-                            group_digits(result.tensors.size()), group_digits(result.bytes_compared)));
+                            group_digits(static_cast<std::uint64_t>(different)), group_digits(result.tensors.size()),
+                            group_digits(result.bytes_compared)));
   }
 }
 

@@ -38,8 +38,8 @@ struct InspectTotals {
   std::string section;
   std::uint64_t tensors = 0;
   std::uint64_t elements = 0;
-  std::uint64_t size_bytes = 0;  ///< of tensor data
-  std::uint64_t files = 0;       ///< data files that hold a part of it
+  std::uint64_t size_bytes = 0;             ///< of tensor data
+  std::uint64_t files = 0;                  ///< data files that hold a part of it
   std::vector<InspectCoding> codings = {};  ///< of moments that it holds as codes, by codec
 };
 
@@ -56,10 +56,10 @@ struct Inspection {
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
   std::map<std::pair<std::string, std::string>, const interop::QuantisedMoments*>
-      coded;                               ///< by section and stored name: what it is codes or scales of
+      coded;                             ///< by section and stored name: what it is codes or scales of
   std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
-  std::vector<InspectFile> files;  ///< as stored.files
-  std::vector<std::string> notes;  ///< how the path was understood, and warnings of the checkpoint
+  std::vector<InspectFile> files;        ///< as stored.files
+  std::vector<std::string> notes;        ///< how the path was understood, and warnings of the checkpoint
 };
 
 /// Rank-local. Throws as checkpoint::open_here.

@@ -40,8 +40,8 @@ void print_heading(Output& output, const Inspection& inspection) {
     }
   }
   for (const format::Rebuilt& rule : inspection.rebuilt) {
-    output.line(fmt::format("{}: what is left out is made from {} in {}", rule.section, rule.from,
-                            cairn::name_of(rule.dtype)));
+    output.line(
+        fmt::format("{}: what is left out is made from {} in {}", rule.section, rule.from, cairn::name_of(rule.dtype)));
   }
 }
 
@@ -84,9 +84,9 @@ Table tensor_table(const Inspection& inspection) {
   for (const format::StoredTensor& tensor : stored.tensors) {
     std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
     if (tensor.boxes.size() > 1) where += fmt::format(" and {} more boxes", tensor.boxes.size() - 1);
-    std::vector<std::string> cells = {base::printable(tensor.section), base::printable(tensor.name),
+    std::vector<std::string> cells = {base::printable(tensor.section),    base::printable(tensor.name),
                                       std::string(name_of(tensor.dtype)), shape_text(tensor.shape),
-                                      group_digits(size_of(tensor)), where};
+                                      group_digits(size_of(tensor)),      where};
     if (has_codes) cells.push_back(codes_cell(inspection, tensor));
     table.add(std::move(cells));
   }

@@ -41,7 +41,14 @@ QuantisedMoments check_coding(const Recognised& recognised, std::string_view sec
   const auto wrong = [&](std::string_view what) {
     return Error(ErrorKind::kFormat, fmt::format("moments {}: {}", in_quotes(coding.first), what));
   };
-  const quant::Codec& codec = quant::find_codec(coding.codec);
+  const auto find = [&]() -> const quant::Codec& {
+    try {
+      return quant::find_codec(coding.codec);
+    } catch (const Error& error) {
+      throw wrong(error.what());
+    }
+  };
+  const quant::Codec& codec = find();
   if (const std::string reason = codec.left_alone(coding.shape); !reason.empty()) {
     throw wrong(fmt::format("{} does not code them: {}", coding.codec, reason));
   }

@@ -171,7 +171,8 @@ TEST_F(LargeStaging, StreamsFromACheckpointAndBackInBoundedMemory) {
   const auto diff = checkpoint::diff(*communicator, checkpoint, directory_ / "back", {convert.read, {}, false});
   EXPECT_TRUE(diff.equal());
   EXPECT_EQ(diff.bytes_compared, kTensors * kRows * kColumns * 4);
-  const auto against_h5 = checkpoint::diff(*communicator, directory_ / "state.h5", directory_ / "back", {convert.read, {}, false});
+  const auto against_h5 =
+      checkpoint::diff(*communicator, directory_ / "state.h5", directory_ / "back", {convert.read, {}, false});
   EXPECT_TRUE(against_h5.equal());
   EXPECT_EQ(against_h5.bytes_compared, kTensors * kRows * kColumns * 4);
 }

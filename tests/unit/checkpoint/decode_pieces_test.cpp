@@ -29,9 +29,10 @@ TEST(DecodePieces, OfAFlattenedTensor) {
   const quant::Codec& q4 = quant::find_codec("q4");
   // Rows of 100: the last block has 112 of its 128 elements.
   EXPECT_EQ(decode_pieces(q4, {20, 100}, {{19, 50}, {1, 50}}, 1 << 20), (std::vector<Box>{{{1920}, {80}}}));
-  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {2000}}}));
+  EXPECT_EQ(decode_pieces(q4, {20, 100}, {{0, 0}, {20, 1}}, 1 << 20), (std::vector<Box>{{{0}, {1920}}}));
   // Rows far apart are read apart.
-  EXPECT_EQ(decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20), (std::vector<Box>{{{0}, {128}}, {{9984}, {128}}}));
+  EXPECT_EQ(decode_pieces(q4, {2, 10001}, {{0, 0}, {2, 1}}, 1 << 20),
+            (std::vector<Box>{{{0}, {128}}, {{9984}, {128}}}));
 }
 
 TEST(DecodePieces, AreTheBoxWhereCodesStandAlone) {
@@ -39,7 +40,8 @@ TEST(DecodePieces, AreTheBoxWhereCodesStandAlone) {
   const Box box{{3, 5}, {7, 11}};
   EXPECT_EQ(decode_pieces(o1, {64, 32}, box, 1 << 20), (std::vector<Box>{box}));
   EXPECT_EQ(decode_pieces(o1, {64, 32}, box, 40).size(), 3U);
-  EXPECT_EQ(decode_pieces(o1, {64}, {{60}, {4}}, 1), (std::vector<Box>{{{60}, {1}}, {{61}, {1}}, {{62}, {1}}, {{63}, {1}}}));
+  EXPECT_EQ(decode_pieces(o1, {64}, {{60}, {4}}, 1),
+            (std::vector<Box>{{{60}, {1}}, {{61}, {1}}, {{62}, {1}}, {{63}, {1}}}));
 }
 
 /// A tensor that each codec codes, and a box of it.
@@ -55,7 +57,8 @@ Case random_case(std::mt19937_64& random) {
   out.codec = codecs[uniform(random, 0, codecs.size() - 1)];
   do {
     out.shape = {32 * uniform(random, 1, 3), uniform(random, 1, 3) * (uniform(random, 0, 1) == 0 ? 128 : 97)};
-    if (out.codec->traits().cut == quant::Cut::kWholeBlocks && uniform(random, 0, 2) == 0) out.shape.insert(out.shape.begin(), 3);
+    if (out.codec->traits().cut == quant::Cut::kWholeBlocks && uniform(random, 0, 2) == 0)
+      out.shape.insert(out.shape.begin(), 3);
   } while (!out.codec->left_alone(out.shape).empty());
   for (const std::uint64_t size : out.shape) {
     const std::uint64_t begin = uniform(random, 0, size - 1);

@@ -53,9 +53,9 @@ TEST(View, WithoutCodesItIsWhatIsStored) {
 }
 
 OpenCheckpoint coded() {
-  OpenCheckpoint opened = checkpoint_of({tensor("model", "w", DType::kBF16, {16, 256}),
-                                         tensor("optimizer", "b.exp_avg", DType::kF32),
-                                         tensor("optimizer", "w.exp_avg@q8", DType::kU8, {16, 2, 272})});
+  OpenCheckpoint opened =
+      checkpoint_of({tensor("model", "w", DType::kBF16, {16, 256}), tensor("optimizer", "b.exp_avg", DType::kF32),
+                     tensor("optimizer", "w.exp_avg@q8", DType::kU8, {16, 2, 272})});
   opened.quantised = {{"q8", "optimizer", "w.exp_avg", "w.exp_avg_sq", {16, 256}, {"w.exp_avg@q8"}}};
   return opened;
 }
@@ -64,8 +64,8 @@ TEST(View, MomentsStandWhereTheirCodesStood) {
   const OpenCheckpoint opened = coded();
   const View view = decoded_view(opened, {});
   EXPECT_FALSE(view.as_stored);
-  EXPECT_THAT(described(view.tensors), ElementsAre("model/w BF16", "optimizer/b.exp_avg F32",
-                                                   "optimizer/w.exp_avg F32", "optimizer/w.exp_avg_sq F32"));
+  EXPECT_THAT(described(view.tensors), ElementsAre("model/w BF16", "optimizer/b.exp_avg F32", "optimizer/w.exp_avg F32",
+                                                   "optimizer/w.exp_avg_sq F32"));
   EXPECT_THAT(described(view.parts), ElementsAre("optimizer/w.exp_avg@q8 U8"));
   EXPECT_EQ(view.at(4).name, "w.exp_avg@q8");
   EXPECT_EQ(view.at(2).origin, Origin::kFirstMoment);
@@ -110,11 +110,12 @@ TEST(View, ModelFromTheMasterWeights) {
 }
 
 TEST(View, CompatibleMasterWeightsOfAnyCheckpoint) {
-  const OpenCheckpoint opened = checkpoint_of({tensor("model", "a", DType::kBF16), tensor("model", "b", DType::kF32),
-                                               tensor("model", "n", DType::kI64)});
+  const OpenCheckpoint opened = checkpoint_of(
+      {tensor("model", "a", DType::kBF16), tensor("model", "b", DType::kF32), tensor("model", "n", DType::kI64)});
   EXPECT_TRUE(decoded_view(opened, {}).as_stored);
-  EXPECT_THAT(described(decoded_view(opened, {false, true}).tensors),
-              ElementsAre("model/a BF16", "model/b F32", "model/n I64", "master_weights/a F32", "master_weights/b F32"));
+  EXPECT_THAT(
+      described(decoded_view(opened, {false, true}).tensors),
+      ElementsAre("model/a BF16", "model/b F32", "model/n I64", "master_weights/a F32", "master_weights/b F32"));
   const OpenCheckpoint with =
       checkpoint_of({tensor("model", "a", DType::kBF16), tensor("master_weights", "z", DType::kF32)});
   EXPECT_TRUE(decoded_view(with, {false, true}).as_stored);

@@ -59,7 +59,8 @@ TEST(Codings, WhatDoesNotFitIsRefusedByName) {
   };
   format::Coding other = coding();
   other.codec = "q9";
-  EXPECT_THAT(failure(other), AllOf(HasSubstr(kFile), HasSubstr("q9"), HasSubstr("paddle-o1")));
+  EXPECT_THAT(failure(other),
+              AllOf(HasSubstr(kFile), HasSubstr("'w.exp_avg'"), HasSubstr("q9"), HasSubstr("paddle-o1")));
   other = coding();
   other.codec = "q4";
   EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("'w.exp_avg@q4' is missing")));
@@ -77,6 +78,29 @@ TEST(Codings, ANoteWithoutItsTensorIsRefused) {
   const std::string note = format::encode_coding(coding());
   EXPECT_THAT(failure_of(directory_with(note, "cairn.coding/gone").directory),
               AllOf(HasSubstr(kFile), HasSubstr("'gone' is missing")));
+}
+
+TEST(Codings, OfManyParametersWithLongNames) {
+  TestDirectory d;
+  std::vector<format::TensorToStore> tensors;
+  std::map<std::string, std::string> notes;
+  for (int i = 0; i < 20; ++i) {
+    const std::string name = "model.layers." + std::to_string(i) + ".self_attn.q_proj.weight.exp_avg";
+    tensors.push_back({name + "@q8", DType::kU8, {16, 2, 272}});
+    notes["cairn.coding/" + name + "@q8"] = format::encode_coding({"q8", name, name + "_sq", {16, 256}});
+  }
+  d.file(kFile, tensors, notes);
+  EXPECT_EQ(recognise(d.directory).quantised.size(), 20u);
+}
+
+TEST(Codings, AMomentThatIsCodedTwiceIsRefused) {
+  TestDirectory d;
+  format::Coding q4 = coding();
+  q4.codec = "q4";
+  d.file(kFile, {{"w.exp_avg@q8", DType::kU8, {16, 2, 272}}, {"w.exp_avg@q4", DType::kU8, {16, 2, 152}}},
+         {{"cairn.coding/w.exp_avg@q8", format::encode_coding(coding())},
+          {"cairn.coding/w.exp_avg@q4", format::encode_coding(q4)}});
+  EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("coded twice")));
 }
 
 TEST(Codings, BrokenNotesAreRefused) {

@@ -1,0 +1,154 @@
+// Conversion to codes: the bytes that a save in that codec writes, whatever ranks convert and however windows cut blocks.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cairn/error.hpp"
+#include "checkpoint/convert.hpp"
+#include "quantised_state.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+void save_moments(const std::filesystem::path& root) {
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    MomentRank state(Cut::kRows, communicator.rank(), 2);
+    state.fill(1);
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, small_options(), store);
+    saver.save(root / "checkpoint-1", 1, state.sources(), {}, true);
+  });
+}
+
+checkpoint::ConvertOptions options_for(const std::string& quant) {
+  checkpoint::ConvertOptions options;
+  options.write = small_options();
+  options.read = {"posix", 64 << 10, {}, 0};
+  options.quant = quant;
+  return options;
+}
+
+/// The report of rank 0, or the failure of all ranks.
+struct Converted {
+  Report report;
+  std::string failure;
+};
+
+Converted convert(const std::filesystem::path& from, const std::filesystem::path& to,
+                  const checkpoint::ConvertOptions& options, int ranks) {
+  Converted converted;
+  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+    try {
+      auto result = checkpoint::convert(communicator, from, to, options);
+      if (communicator.rank() == 0) converted.report = std::move(result.report);
+    } catch (const Error& error) {
+      if (communicator.rank() == 0) converted.failure = error.what();
+    }
+  });
+  return converted;
+}
+
+class QuantisedConvert : public testing::TestWithParam<const char*> {
+ protected:
+  const quant::Codec& codec = quant::find_codec(GetParam());
+  TempDir root;
+};
+
+TEST_P(QuantisedConvert, GivesTheCodesOfTheWhole) {
+  save_moments(root.path());
+  for (const int ranks : {1, 2, 3, 5}) {
+    const auto to = root / ("by" + std::to_string(ranks));
+    EXPECT_EQ(convert(root / "checkpoint-1", to, options_for(GetParam()), ranks).failure, "");
+    expect_codes_of_the_whole(to, codec);
+  }
+}
+
+TEST_P(QuantisedConvert, ThereAndBackAndThereAgain) {
+  save_moments(root.path());
+  const bool is_stable = codec.traits().cut == quant::Cut::kWholeBlocks;
+  EXPECT_EQ(convert(root / "checkpoint-1", root / "coded", options_for(GetParam()), 3).failure, "");
+  EXPECT_EQ(convert(root / "coded", root / "kept", options_for("keep"), 2).failure, "");
+  expect_codes_of_the_whole(root / "kept", codec);
+  EXPECT_EQ(convert(root / "coded", root / "plain", options_for("off"), 2).failure, "");
+  EXPECT_TRUE(checkpoint::open_here(root / "plain").quantised.empty());
+  EXPECT_EQ(convert(root / "plain", root / "again", options_for(GetParam()), 4).failure, "");
+  if (is_stable) {
+    expect_codes_of_the_whole(root / "again", codec);
+  } else {
+    EXPECT_FALSE(checkpoint::open_here(root / "again").quantised.empty());
+  }
+}
+
+TEST_P(QuantisedConvert, ReportsTheErrorsThatASaveReports) {
+  save_moments(root.path());
+  checkpoint::ConvertOptions options = options_for(GetParam());
+  options.write.quantisation.report = true;
+  const Converted by_three = convert(root / "checkpoint-1", root / "coded", options, 3);
+  EXPECT_EQ(by_three.failure, "");
+  Report saved;
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    MomentRank state(Cut::kRows, 0, 1);
+    state.fill(1);
+    Options save_options = small_options();
+    save_options.quantisation.codecs["optimizer"] = GetParam();
+    save_options.quantisation.report = true;
+    io::WindowStore store;
+    saved = checkpoint::Saver(communicator, save_options, store).save(root / "saved", 1, state.sources(), {}, true);
+  });
+  ASSERT_EQ(by_three.report.coding_errors.size(), saved.coding_errors.size());
+  for (std::size_t i = 0; i < saved.coding_errors.size(); ++i) {
+    const CodingError& a = by_three.report.coding_errors[i];
+    const CodingError& b = saved.coding_errors[i];
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_EQ(a.elements, b.elements) << a.name;
+    EXPECT_NEAR(a.update_rms, b.update_rms, 1e-9 * b.update_rms) << a.name;
+    EXPECT_NEAR(a.root_rms, b.root_rms, 1e-9 * b.root_rms) << a.name;
+    EXPECT_EQ(a.first_max, b.first_max) << a.name;
+    EXPECT_EQ(a.second_max, b.second_max) << a.name;
+  }
+}
+
+TEST_P(QuantisedConvert, TooLargeAnErrorLeavesNothing) {
+  save_moments(root.path());
+  checkpoint::ConvertOptions options = options_for(GetParam());
+  options.write.quantisation.max_update_error = 0.0001;
+  EXPECT_THAT(convert(root / "checkpoint-1", root / "coded", options, 2).failure,
+              AllOf(HasSubstr(GetParam()), HasSubstr("0.01 %")));
+  EXPECT_FALSE(std::filesystem::exists(root / "coded"));
+  EXPECT_FALSE(std::filesystem::exists(root / "coded.partial"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedConvert, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
+                         [](const auto& codec) {
+                           std::string name = codec.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(QuantisedConvertOptions, MasterWeightsCanBeLeftOut) {
+  const TempDir root;
+  save_moments(root.path());
+  checkpoint::ConvertOptions options = options_for("q8");
+  options.write.quantisation.remove_master_weight = true;
+  EXPECT_EQ(convert(root / "checkpoint-1", root / "small", options, 2).failure, "");
+  const auto small = checkpoint::open_here(root / "small");
+  for (const auto& tensor : small.stored.tensors) EXPECT_NE(tensor.section, "master_weights");
+  EXPECT_EQ(small.manifest->extra.at("rebuilt"),
+            nlohmann::json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})"));
+  EXPECT_EQ(stored_bytes(small, "model", "square"), moment_bytes({"model", "square", DType::kBF16, {128, 128}}, 1));
+}
+
+TEST(QuantisedConvertOptions, ShardsHoldNoCodes) {
+  const TempDir root;
+  save_moments(root.path());
+  checkpoint::ConvertOptions options = options_for("q8");
+  options.shards = true;
+  options.layout = "fsdp=2";
+  EXPECT_THAT(convert(root / "checkpoint-1", root / "coded", options, 2).failure, HasSubstr("shards hold no codes"));
+}
+
+}  // namespace
+}  // namespace cairn::test
