@@ -62,8 +62,9 @@ def _shares(sums):
     return float(numpy.sqrt(sums[0] / sums[1])), float(numpy.sqrt(sums[2] / sums[3]))
 
 
-def compare(codec, saved, resumed):
-    """Errors of a round trip of a state, both as of read_state(). Codec None: nothing may differ."""
+def compare(codec, saved, resumed, reported):
+    """Errors of a round trip of a state, both as of read_state(); `reported`: what convert said of its errors, which must
+    be what is found here. Codec None: nothing may differ."""
     for section in saved:
         if saved[section].keys() != resumed[section].keys():
             raise Unfaithful(f"{section}: other tensors came back: {sorted(saved[section].keys() ^ resumed[section].keys())}")
@@ -86,7 +87,19 @@ def compare(codec, saved, resumed):
             elements += array.size
     for name in sorted(coded):
         per_parameter[name] = _errors_of(*([state[name + FIRST], state[name + SECOND]] for state in (old, new)))
-    return _summary(codec, per_parameter, changed, elements)
+    _check_report(per_parameter, reported)
+    largest = {f"reported_{key}": max(row[key] for row in reported) for key in ("update_max", "root_max") if reported}
+    return {**_summary(codec, per_parameter, changed, elements), **largest}
+
+
+def _check_report(per_parameter, reported):
+    if sorted(row["name"] for row in reported) != [name + FIRST for name in sorted(per_parameter)]:
+        raise Unfaithful(f"convert reports errors of {[row['name'] for row in reported]}, coded are {sorted(per_parameter)}")
+    for row in reported:
+        found = _shares(per_parameter[row["name"].removesuffix(FIRST)])
+        for key, value in zip(("update_rms", "root_rms"), found):
+            if not numpy.isclose(row[key], value, rtol=1e-4, atol=1e-9):
+                raise Unfaithful(f"{row['name']}: convert reports {key} {row[key]}, found {value}")
 
 
 def _summary(codec, per_parameter, changed, elements):

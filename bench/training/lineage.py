@@ -98,7 +98,7 @@ class Lineage:
         checkpoint = self.folder / f"checkpoint-{step}"
         shutil.rmtree(resumed, ignore_errors=True)
         saved = codes.read_state(plain)
-        quantise = ["--quant", self.codec] if self.codec else []
+        quantise = ["--quant", self.codec, "--report"] if self.codec else []
         coded = self.trainer.cairn(before, "convert", plain, checkpoint, *quantise)
         verified = self.trainer.cairn(1, "verify", checkpoint)
         if not (verified["good"] and verified["has_checksums"]):
@@ -106,11 +106,10 @@ class Lineage:
         shutil.rmtree(plain)
         self.trainer.cairn(after, "convert", checkpoint, resumed, *(["--quant", "off"] if self.codec else []))
         shutil.rmtree(checkpoint)
-        errors = codes.compare(self.codec, saved, codes.read_state(resumed))
+        errors = codes.compare(self.codec, saved, codes.read_state(resumed), coded.get("coding_errors", []))
         return saved, {"step": step, "ranks_before": before, "ranks_after": after,
                        "size_bytes_plain": sum(array.nbytes for section in saved.values() for array in section.values()),
-                       "size_bytes_checkpoint": coded["size_bytes"], **errors,
-                       **({"reported": coded["coding_errors"]} if "coding_errors" in coded else {})}
+                       "size_bytes_checkpoint": coded["size_bytes"], **errors}
 
     def _check_what_resumed(self, saved, digests):
         """What the new ranks had in their optimizer is what was decoded, and what was coded is not what was saved."""
