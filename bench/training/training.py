@@ -78,14 +78,19 @@ def verdicts_of(seeded, lineages):
                           "required": run["name"] in REQUIRED} for run in lineages]}
 
 
-def measure(options, recipe, trainer):
+def measure(options, recipe, trainer, machine_facts):
+    """The document, which is also written whenever a lineage has ended: a run that is stopped leaves what it has."""
     pieces = 3 if options.quick else len(WORLD_SIZES)
     ends = [recipe.steps * number // pieces for number in range(1, pieces + 1)]
     seeded = [trainer.seeded(seed, SEEDED_RANKS, ends) for seed in SEEDS]
     chosen = middle_of(seeded)
-    lineages = [Lineage(trainer, name, None if name == "f32" else name, chosen["seed"], ends[:-1], WORLD_SIZES).go()
-                for name in options.lineages]
-    return seeded, lineages
+    lineages = []
+    for name in options.lineages:
+        codec = None if name == "f32" else name
+        lineages.append(Lineage(trainer, name, codec, chosen["seed"], ends[:-1], WORLD_SIZES).go())
+        document = {**document_of(options, recipe, seeded, lineages), "machine": machine_facts}
+        write(options, document)
+    return document
 
 
 def document_of(options, recipe, seeded, lineages):
@@ -147,7 +152,7 @@ def write(options, document):
     for path in outputs:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json_of(document))
-        path.with_suffix(".svg").write_text(plot.svg_of(document))
+        path.with_suffix(".svg").write_text(plot.svg_of(json.loads(json_of(document))))
         say(f"wrote {path} and {path.with_suffix('.svg')}")
 
 
@@ -155,6 +160,9 @@ def main():
     given = sys.argv[1:]
     options = parse(given)
     options.given = given[4:]  # after --bin and --mpirun, which bench/training/run puts in front
+    if options.lock is not None:
+        at = options.given.index("--lock")
+        del options.given[at:at + 2]  # changes no result
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
@@ -164,11 +172,9 @@ def main():
     options.directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="cairn-training-", dir=options.directory.resolve()) as folder:
         turns = Turns(options.lock)
-        seeded, lineages = measure(options, recipe, Trainer(launcher, recipe, pathlib.Path(folder), turns, say))
+        document = measure(options, recipe, Trainer(launcher, recipe, pathlib.Path(folder), turns, say), facts)
         turns.end()
-    document = {**document_of(options, recipe, seeded, lineages), "machine": facts}
     print(table_of(document))
-    write(options, document)
     sys.exit(0 if all(verdict["inside"] for verdict in document["verdicts"]["lineages"] if verdict["required"]) else 1)
 
 
