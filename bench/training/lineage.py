@@ -82,7 +82,7 @@ class Lineage:
     def _train(self, number, source):
         begin, end, size = self.ends[number - 1] if number else 0, self.ends[number], self.sizes[number]
         is_last = number + 1 == len(self.ends)
-        self.trainer.say(f"{self.run['name']}, steps {begin} to {end} on {size} ranks")
+        self.trainer.say(f"{self.run['name']}, steps {begin} to {end} on {size} {'rank' if size == 1 else 'ranks'}")
         piece = Piece(self.seed, begin, end, (end,), source and str(source),
                       None if is_last else str(self.folder / "plain"))
         facts, held = self.trainer.train(size, piece)

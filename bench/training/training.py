@@ -58,6 +58,13 @@ def parse(arguments):
     return options
 
 
+def without_lock(arguments):
+    """Arguments without --lock, which changes no result."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--lock")
+    return parser.parse_known_args(arguments)[1]
+
+
 def middle_of(seeded):
     """The run without quantisation whose final loss is the middle one: what every lineage repeats with its seed. A rule
     that was fixed before any result was there."""
@@ -130,7 +137,7 @@ def table_of(document):
     for verdict in document["verdicts"]["lineages"]:
         if verdict["required"]:
             lines.append(f"{verdict['name']}: {verdict['final_loss']:.4f}: "
-                         f"{'inside' if verdict['inside'] else 'OUTSIDE'} of the spread")
+                         f"{'inside' if verdict['inside'] else 'OUTSIDE'} the spread")
     return "\n".join(lines)
 
 
@@ -159,10 +166,7 @@ def write(options, document):
 def main():
     given = sys.argv[1:]
     options = parse(given)
-    options.given = given[4:]  # after --bin and --mpirun, which bench/training/run puts in front
-    if options.lock is not None:
-        at = options.given.index("--lock")
-        del options.given[at:at + 2]  # changes no result
+    options.given = without_lock(given[4:])  # after --bin and --mpirun, which bench/training/run puts in front
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda received, _: sys.exit(128 + received))
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
