@@ -124,6 +124,7 @@ class Quant(CairnTest):
         scale = max(floats(optimizer_of(coded)[f"{name}@scales"]))
         self.assertLessEqual(largest, scale / 254 * 1.0001)
         self.assertEqual(rows[name]["elements_outside"], rows[name]["elements_differing"])
+        self.assertNotIn("outside", self.differs("diff", plain, coded).out)
         text = self.good("diff", plain, coded, "--atol", "1").out
         self.assertIn("close: 72 tensors, 24 of them not equal bit for bit", text)
         self.assertRegex(text, r"differing +outside +of")
