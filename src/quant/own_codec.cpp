@@ -86,11 +86,7 @@ class OwnCodec final : public Codec {
     for (std::uint64_t begin = 0; begin < box.shape[0]; begin += kBlockElements, from += format_.block_bytes) {
       const std::size_t count = std::min<std::uint64_t>(kBlockElements, box.shape[0] - begin);
       if (!format_.unpack(from, block) || !own::decode_block(format_, block, values)) {
-        throw Error(
-            ErrorKind::kFormat,
-            fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the "
-                        "data is damaged",
-                        base::printable(source.name), (box.offset[0] + begin) / kBlockElements, traits_.name));
+        throw damaged_block(*this, source, (box.offset[0] + begin) / kBlockElements);
       }
       std::copy_n(values.m.begin(), count, out.m.begin() + static_cast<std::ptrdiff_t>(begin));
       std::copy_n(values.v.begin(), count, out.v.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -128,12 +124,7 @@ class OwnCodec final : public Codec {
   [[noreturn]] void refuse(const Source& source, std::uint64_t begin, const own::Values& values) const {
     std::size_t i = 0;
     while (i + 1 < kBlockElements && !own::is_refused(values.m[i], values.v[i])) ++i;
-    throw Error(
-        ErrorKind::kState,
-        fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
-                    "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
-                    base::printable(source.name), values.m[i], values.v[i],
-                    shape_text(position_of(shard::whole(source.shape), begin + i)), traits_.name));
+    throw refused_pair(*this, source, begin + i, values.m[i], values.v[i]);
   }
 
   const own::Format& format_;
@@ -141,6 +132,21 @@ class OwnCodec final : public Codec {
 };
 
 }  // namespace
+
+Error refused_pair(const Codec& codec, const Source& source, std::uint64_t index, float m, float v) {
+  return {ErrorKind::kState,
+          fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
+                      "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
+                      base::printable(source.name), m, v, shape_text(position_of(shard::whole(source.shape), index)),
+                      codec.traits().name)};
+}
+
+Error damaged_block(const Codec& codec, const Source& source, std::uint64_t block) {
+  return {ErrorKind::kFormat,
+          fmt::format("optimizer state of '{}': block {} of its {} codes holds a code that is not in use: the data is "
+                      "damaged",
+                      base::printable(source.name), block, codec.traits().name)};
+}
 
 const Codec& own_q8() {
   static const OwnCodec codec(

@@ -4,6 +4,7 @@
 // 128 i + 127 of the flattened tensor. Any run of whole blocks is coded for itself.
 #pragma once
 
+#include "cairn/error.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::quant {
@@ -13,5 +14,9 @@ namespace cairn::quant {
 
 /// "q4": 0.594 bytes a value.
 [[nodiscard]] const Codec& own_q4();
+
+/// What encode() throws for a pair that it refuses, the element `index` of the flattened tensor; and decode() for a block.
+[[nodiscard]] Error refused_pair(const Codec& codec, const Source& source, std::uint64_t index, float m, float v);
+[[nodiscard]] Error damaged_block(const Codec& codec, const Source& source, std::uint64_t block);
 
 }  // namespace cairn::quant

@@ -1,0 +1,177 @@
+// A piece is the parts of a smaller box, one after the other in a slot's memory.
+#include "quant/device_stage.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+
+#include "base/checked.hpp"
+#include "cairn/error.hpp"
+#include "quant/boxes.hpp"
+
+namespace cairn::quant {
+namespace {
+
+constexpr std::uint64_t kPartUnit = 256;  // parts begin at multiples of it
+
+struct Place {
+  Box box;
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Where the parts of a box lie in a slot.
+struct Piece {
+  Box box;
+  std::uint64_t first_element = 0;  ///< in the moments of the whole box
+  std::vector<Place> places;
+  std::uint64_t bytes = 0;
+};
+
+Piece piece_of(const Codec& codec, const Shape& shape, const Box& box) {
+  Piece piece;
+  piece.box = box;
+  const auto parts = codec.parts(shape);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const Box where = codec.part_box(shape, i, box);
+    const std::uint64_t bytes = bytes_of(parts[i], where);
+    piece.places.push_back({where, piece.bytes, bytes});
+    piece.bytes = base::round_up(piece.bytes + bytes, kPartUnit);
+  }
+  return piece;
+}
+
+std::uint64_t staged_bytes(const Codec& codec, const Shape& shape, const Box& box) {
+  return piece_of(codec, shape, box).bytes;
+}
+
+/// Rows (of a matrix) or elements from `begin` on: as many as fit, ending at a multiple of `unit` where one is reached.
+std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::uint64_t unit, std::uint64_t most_bytes) {
+  const std::uint64_t begin = box.offset[0];
+  const std::uint64_t all = box.shape[0];
+  const auto fits = [&](std::uint64_t count) {
+    box.shape[0] = count;
+    return staged_bytes(codec, shape, box) <= most_bytes;
+  };
+  // A count that is allowed: up to a multiple of the unit, or to the end.
+  const auto allowed = [&](std::uint64_t count) {
+    const std::uint64_t end = (begin + count) / unit * unit;
+    return count >= all ? all : end > begin ? end - begin : 0;
+  };
+  if (fits(all)) return all;
+  std::uint64_t low = 0;  // fits, or is 0
+  std::uint64_t high = all;
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const std::uint64_t count = allowed(middle);
+    if (count == 0 || fits(count)) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return allowed(low);
+}
+
+std::vector<Piece> pieces_of(const Codec& codec, const Shape& shape, const Box& box, std::uint64_t most_bytes) {
+  std::vector<Piece> pieces;
+  const std::uint64_t row_elements = box.shape.size() == 2 ? box.shape[1] : 1;
+  for (const Box& smaller : staged_boxes(codec, shape, box, most_bytes)) {
+    pieces.push_back(piece_of(codec, shape, smaller));
+    pieces.back().first_element = (smaller.offset[0] - box.offset[0]) * row_elements;
+  }
+  return pieces;
+}
+
+/// One verdict for each piece that is under way.
+class Verdicts {
+ public:
+  explicit Verdicts(const gpu::Pipeline& pipeline) : verdicts_(pipeline.slots()) {}
+  Verdict& of(std::uint64_t piece) { return verdicts_[piece % verdicts_.size()]; }
+
+ private:
+  std::deque<Verdict> verdicts_;
+};
+
+}  // namespace
+
+std::vector<Box> staged_boxes(const Codec& codec, const Shape& shape, const Box& box, std::uint64_t most_bytes) {
+  constexpr std::uint64_t kRowUnit = 32;  // the group of O2
+  const bool is_matrix = codec.view(shape).size() == 2;
+  const std::uint64_t unit = codec.traits().cut == Cut::kWholeBlocks ? codec.traits().block_elements
+                             : is_matrix                             ? kRowUnit
+                                                                     : 1;
+  std::vector<Box> boxes;
+  Box rest = box;
+  while (rest.shape[0] != 0) {
+    std::uint64_t count = fitting(codec, shape, rest, unit, most_bytes);
+    if (count == 0 && is_matrix) count = fitting(codec, shape, rest, 1, most_bytes);
+    if (count == 0) {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("GPU staging: pieces of {} bytes hold no {} of a box of shape {}; raise the memory budget",
+                      most_bytes, is_matrix ? "row" : "block", shape_text(box.shape)));
+    }
+    boxes.push_back(rest);
+    boxes.back().shape[0] = count;
+    rest.offset[0] += count;
+    rest.shape[0] -= count;
+  }
+  return boxes;
+}
+
+void encode_to_host(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
+                    const ConstDeviceMoments& moments, const Statistics& statistics,
+                    const std::function<void(const PartPiece<std::span<const std::byte>>&)>& consume) {
+  const auto pieces = pieces_of(codec.codec(), source.shape, box, pipeline.piece_bytes());
+  const auto moments_of = [&](const Piece& piece) -> ConstDeviceMoments {
+    return {moments.m + piece.first_element, moments.v + piece.first_element};
+  };
+  Verdicts verdicts(pipeline);
+  const gpu::Stream other;
+  pipeline.to_host(
+      pieces.size(),
+      [&](std::uint64_t i, gpu::DeviceSpan scratch, const gpu::Stream& stream) {
+        const Piece& piece = pieces[i];
+        std::vector<gpu::DeviceSpan> parts;
+        for (const Place& place : piece.places) parts.push_back(scratch.subspan(place.begin, place.bytes));
+        codec.encode(source, piece.box, moments_of(piece), statistics, parts, verdicts.of(i), stream);
+        return scratch.subspan(0, piece.bytes);
+      },
+      [&](std::uint64_t i, std::span<const std::byte> bytes) {
+        const Piece& piece = pieces[i];
+        codec.raise_encode(source, piece.box, moments_of(piece), verdicts.of(i), other);
+        for (std::size_t part = 0; part < piece.places.size(); ++part) {
+          const Place& place = piece.places[part];
+          if (i != 0 && pieces[i - 1].places[part].box == place.box) continue;  // scales of all rows: once
+          consume({part, place.box, bytes.subspan(place.begin, place.bytes)});
+        }
+      });
+}
+
+void decode_to_device(gpu::Pipeline& pipeline, const DeviceCodec& codec, const Source& source, const Box& box,
+                      const DecodeOptions& options, const DeviceMoments& out,
+                      const std::function<void(const PartPiece<std::span<std::byte>>&)>& provide) {
+  const auto pieces = pieces_of(codec.codec(), source.shape, box, pipeline.piece_bytes());
+  Verdicts verdicts(pipeline);
+  pipeline.to_device(
+      pieces.size(),
+      [&](std::uint64_t i, std::span<std::byte> room) {
+        for (std::size_t part = 0; part < pieces[i].places.size(); ++part) {
+          const Place& place = pieces[i].places[part];
+          provide({part, place.box, room.subspan(place.begin, place.bytes)});
+        }
+        return gpu::DeviceSpan{nullptr, pieces[i].bytes};
+      },
+      [&](std::uint64_t i, gpu::ConstDeviceSpan bytes, const gpu::Stream& stream) {
+        const Piece& piece = pieces[i];
+        std::vector<gpu::ConstDeviceSpan> parts;
+        for (const Place& place : piece.places) parts.push_back(bytes.subspan(place.begin, place.bytes));
+        const DeviceMoments moments = {out.m + piece.first_element, out.v + piece.first_element};
+        codec.decode(source, piece.box, parts, options, moments, verdicts.of(i), stream);
+      },
+      [&](std::uint64_t i) { codec.raise_decode(source, pieces[i].box, verdicts.of(i)); });
+}
+
+}  // namespace cairn::quant
