@@ -33,6 +33,8 @@ Availability availability() {
   if (status == cudaSuccess && devices > 0) return {devices, ""};
   static_cast<void>(cudaGetLastError());
   if (status == cudaSuccess || status == cudaErrorNoDevice) return {0, "the driver shows no GPU"};
+  int driver = 0;
+  if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) return {0, "no NVIDIA driver is loaded"};
   return {0, cudaGetErrorString(status)};
 }
 

@@ -18,6 +18,11 @@ void Verdict::begin(const gpu::Stream& stream) { stream.fill(slot_.span(), 0xff)
 void Verdict::fetch(const gpu::Stream& stream) { stream.copy(answer_.span(), slot_.span()); }
 std::uint64_t* Verdict::slot() const { return reinterpret_cast<std::uint64_t*>(slot_.span().data); }
 
+std::span<std::byte> Verdict::room(std::uint64_t bytes) {
+  if (room_.size() < bytes) room_ = gpu::PinnedBuffer(bytes);
+  return room_.span().first(bytes);
+}
+
 std::uint64_t Verdict::first_refused() const {
   std::uint64_t first = 0;
   std::memcpy(&first, answer_.span().data(), sizeof first);

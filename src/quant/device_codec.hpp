@@ -31,7 +31,7 @@ using DeviceParts = std::span<const gpu::DeviceSpan>;            ///< one per pa
 using ConstDeviceParts = std::span<const gpu::ConstDeviceSpan>;  ///< one per part, exactly its box's bytes
 
 /// What a kernel refused: the number of the first element or block. Belongs to one call at a time, whose stream has to be
-/// synchronised before it goes.
+/// synchronised before it goes or is used again.
 class Verdict {
  public:
   Verdict();
@@ -40,6 +40,8 @@ class Verdict {
   void begin(const gpu::Stream& stream);
   void fetch(const gpu::Stream& stream);
   [[nodiscard]] std::uint64_t* slot() const;
+  /// Pinned memory for what the call copies to the device. (A copy from other memory may wait for the stream.)
+  [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
 
   /// After the stream has been synchronised.
   [[nodiscard]] bool is_good() const;
@@ -48,6 +50,7 @@ class Verdict {
  private:
   gpu::DeviceBuffer slot_;
   gpu::PinnedBuffer answer_;
+  gpu::PinnedBuffer room_;
 };
 
 /// Thread-safe and without state, as Codec. Throws as Codec does for wrong calls; Error(kUsage) without CUDA, Error(kIo) when
@@ -66,7 +69,7 @@ class DeviceCodec {
   virtual void measure(const Source& source, const Box& box, const ConstDeviceMoments& moments, Statistics& into,
                        const gpu::Stream& stream) const = 0;
 
-  /// `statistics` may go when the call returns.
+  /// `statistics` may go when the call returns, `verdict` only after the stream has been synchronised.
   virtual void encode(const Source& source, const Box& box, const ConstDeviceMoments& moments,
                       const Statistics& statistics, DeviceParts out, Verdict& verdict,
                       const gpu::Stream& stream) const = 0;

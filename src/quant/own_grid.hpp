@@ -106,7 +106,7 @@ struct Held {
 
 /// The place among v's levels, from 0 to v_steps, of `length` above the lowest.
 CAIRN_HOST_DEVICE inline float place_of(const Grid& grid, std::int32_t length) {
-  const float value = static_cast<float>(length) * (2.0f / static_cast<float>(grid.range)) - 1.0f;
+  const float value = static_cast<float>(length) * exact::twice_reciprocal(static_cast<float>(grid.range)) - 1.0f;
   return (squeeze_v(value) + 1.0f) * (0.5f * static_cast<float>(grid.v_steps));
 }
 
@@ -115,7 +115,7 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
   Held held = {0, grid.v_steps, 0};
   if (scales.u != 0) {
     const float below = std::bit_cast<float>((kUScaleBase + scales.u - 1) << 18);
-    const float place = squeeze_u(below / grid.u_scale) * static_cast<float>(grid.u_half);
+    const float place = squeeze_u(exact::quotient(below, grid.u_scale)) * static_cast<float>(grid.u_half);
     held.u_least = smaller(static_cast<std::int32_t>(place + kMargin) + 1, grid.u_half);
   }
   if (scales.low != kLowCodes - 1) {

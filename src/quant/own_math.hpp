@@ -9,11 +9,11 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 
 #include "base/host_device.hpp"
+#include "quant/exact_math.hpp"
 
 namespace cairn::quant::own {
 
@@ -71,9 +71,17 @@ CAIRN_HOST_DEVICE inline T larger(T a, T b) {
   return a < b ? b : a;
 }
 
-CAIRN_HOST_DEVICE inline float spread_u(float place) { return place * std::sqrt(1.0f / (2.0f - place * place)); }
-CAIRN_HOST_DEVICE inline float squeeze_u(float value) { return value * std::sqrt(2.0f / (1.0f + value * value)); }
-CAIRN_HOST_DEVICE inline float spread_v(float place) { return place * std::sqrt(2.0f / (3.0f - place * place)); }
-CAIRN_HOST_DEVICE inline float squeeze_v(float value) { return value * std::sqrt(3.0f / (2.0f + value * value)); }
+CAIRN_HOST_DEVICE inline float spread_u(float place) {
+  return place * exact::root(exact::reciprocal(2.0f - place * place));
+}
+CAIRN_HOST_DEVICE inline float squeeze_u(float value) {
+  return value * exact::root(exact::twice_reciprocal(1.0f + value * value));
+}
+CAIRN_HOST_DEVICE inline float spread_v(float place) {
+  return place * exact::root(exact::twice_reciprocal(3.0f - place * place));
+}
+CAIRN_HOST_DEVICE inline float squeeze_v(float value) {
+  return value * exact::root(exact::quotient(3.0f, 2.0f + value * value));
+}
 
 }  // namespace cairn::quant::own

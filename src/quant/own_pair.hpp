@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "base/host_device.hpp"
+#include "quant/exact_math.hpp"
 #include "quant/own_grid.hpp"
 #include "quant/own_math.hpp"
 
@@ -24,8 +25,14 @@ struct MeasuredPair {
 CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
   v = v + 0.0f;  // -0 becomes 0
   const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
+#ifdef __CUDA_ARCH__
+  // Where its bits may differ, u is refused or its level is 0: below 2^-60 no scale is so small, above 2^40 none so large.
+  const float u = exact::scaled_ratio(m, v, kZeroReference);
+#else
   const float root = std::sqrt(v);
-  return {m / (v_bits == 0 ? kZeroReference : root), log2_of(v), v_bits};
+  const float u = m / (v_bits == 0 ? kZeroReference : root);
+#endif
+  return {u, log2_of(v), v_bits};
 }
 
 CAIRN_HOST_DEVICE inline std::int32_t magnitude_bits(float u) {
@@ -49,9 +56,9 @@ struct PairCoder {
         largest_u(extremes.largest_u),
         log_min(extremes.log_min),
         log_max(extremes.log_max),
-        u_inverse(grid.u_scale == 0.0f ? 0.0f : 1.0f / grid.u_scale),
+        u_inverse(grid.u_scale == 0.0f ? 0.0f : exact::reciprocal(grid.u_scale)),
         u_half(static_cast<float>(grid.u_half)),
-        per_range(2.0f / static_cast<float>(grid.range)),
+        per_range(exact::twice_reciprocal(static_cast<float>(grid.range))),
         v_half(0.5f * static_cast<float>(grid.v_steps)) {}
 
   [[nodiscard]] CAIRN_HOST_DEVICE std::uint32_t code(float u, std::int32_t log, bool v_is_zero) const {
@@ -93,9 +100,9 @@ struct Pair {
 struct PairDecoder {
   CAIRN_HOST_DEVICE explicit PairDecoder(const Grid& block_grid)
       : grid(block_grid),
-        per_v_levels(1.0f / static_cast<float>(grid.v_levels)),
-        per_u_half(1.0f / static_cast<float>(grid.u_half)),
-        per_v_steps(1.0f / static_cast<float>(grid.v_steps)),
+        per_v_levels(exact::reciprocal(static_cast<float>(grid.v_levels))),
+        per_u_half(exact::reciprocal(static_cast<float>(grid.u_half))),
+        per_v_steps(exact::reciprocal(static_cast<float>(grid.v_steps))),
         half_range(0.5f * static_cast<float>(grid.range)) {}
 
   [[nodiscard]] CAIRN_HOST_DEVICE std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
@@ -111,7 +118,7 @@ struct PairDecoder {
     const float v = v_code < grid.zero ? 0.0f : level;
 
     const float u = spread_u(static_cast<float>(u_code - grid.u_half) * per_u_half) * grid.u_scale;
-    return {u * (v == 0.0f ? kZeroReference : std::sqrt(v)), v};
+    return {u * (v == 0.0f ? kZeroReference : exact::any_root(v)), v};
   }
 
   Grid grid;

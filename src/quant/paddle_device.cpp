@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
@@ -22,13 +23,22 @@ using paddle::kScaleCount;
 using paddle::scale_part;
 using paddle::Stage;
 using paddle::Tiles;
+using paddle::with_counts;
 
 Tiles tiles_of(Stage stage, const Shape& shape, const Box& box) {
-  if (shape.size() == 1) return {box.shape[0], paddle::kFlatColumns, 0, 0, 0};
-  const std::uint64_t columns = box.shape[1];
-  const std::uint64_t elements = box.shape[0] * columns;
-  if (stage == Stage::kO1) return {elements, columns, 0, 0, 1};
-  return {elements, columns, box.offset[0] % paddle::kGroupRows, columns, 1};
+  Tiles tiles;
+  tiles.elements = elements_of(box.shape);
+  if (shape.size() == 1) {
+    tiles.columns = paddle::kFlatColumns;
+    tiles.scale_step = 0;
+  } else {
+    tiles.columns = box.shape[1];
+  }
+  if (stage == Stage::kO2) {
+    tiles.lead = box.offset[0] % paddle::kGroupRows;
+    tiles.scale_row = tiles.columns;
+  }
+  return with_counts(tiles);
 }
 
 class PaddleDevice final : public DeviceCodec {
@@ -71,9 +81,12 @@ class PaddleDevice final : public DeviceCodec {
     verdict.fetch(stream);
     const auto scales = paddle::stored_scales(stage_, source.shape, box, statistics);
     paddle::EncodeJob job{tiles_of(stage_, source.shape, box), moments.m, moments.v, {}, out[0].data, nullptr};
+    const auto pinned = verdict.room(kScaleCount * scales[0].size() * sizeof(float));
     for (std::size_t i = 0; i < kScaleCount; ++i) {
       const gpu::DeviceSpan to = out[scale_part(stage_, i)];
-      stream.copy(to, std::as_bytes(std::span(scales[i])));
+      const auto from = pinned.subspan(i * to.size, to.size);
+      std::memcpy(from.data(), scales[i].data(), to.size);
+      stream.copy(to, from);
       job.scales[i] = reinterpret_cast<const float*>(to.data);
     }
     if (stage_ == Stage::kO1) job.second = out[2].data;

@@ -34,14 +34,17 @@ struct Tiles {
   std::uint64_t lead = 0;        ///< rows of the first group that lie above the box (O2)
   std::uint64_t scale_row = 0;   ///< scales from one row of tiles to the next: 0 or `columns`
   std::uint64_t scale_step = 1;  ///< scales from one column to the next: 0 or 1
+  // What follows from them, worked out once:
+  std::uint64_t rows = 0;
+  std::uint64_t across = 0;  ///< tiles side by side
+  std::uint64_t count = 0;   ///< of all tiles
 };
 
-CAIRN_HOST_DEVICE inline std::uint64_t tile_columns(const Tiles& tiles) {
-  return (tiles.columns + kTileColumns - 1) / kTileColumns;
-}
-CAIRN_HOST_DEVICE inline std::uint64_t tile_count(const Tiles& tiles) {
-  const std::uint64_t rows = (tiles.elements + tiles.columns - 1) / tiles.columns;
-  return (rows + tiles.lead + kTileRows - 1) / kTileRows * tile_columns(tiles);
+inline Tiles with_counts(Tiles tiles) {
+  tiles.rows = (tiles.elements + tiles.columns - 1) / tiles.columns;
+  tiles.across = (tiles.columns + kTileColumns - 1) / kTileColumns;
+  tiles.count = (tiles.rows + tiles.lead + kTileRows - 1) / kTileRows * tiles.across;
+  return tiles;
 }
 
 struct MeasureJob {
@@ -83,12 +86,11 @@ struct LaneTile {
 
 CAIRN_HOST_DEVICE inline LaneTile lane_tile(const Tiles& tiles, std::uint64_t tile, int lane) {
   LaneTile out;
-  const std::uint64_t row = tile / tile_columns(tiles);
-  const std::uint64_t rows = (tiles.elements + tiles.columns - 1) / tiles.columns;
-  out.column = tile % tile_columns(tiles) * kTileColumns + 4 * static_cast<std::uint64_t>(lane);
+  const std::uint64_t row = tile / tiles.across;
+  out.column = (tile - row * tiles.across) * kTileColumns + 4 * static_cast<std::uint64_t>(lane);
   out.first_row = row == 0 ? 0 : row * kTileRows - tiles.lead;
   const std::uint64_t end = (row + 1) * kTileRows - tiles.lead;
-  out.end_row = out.column >= tiles.columns ? out.first_row : end < rows ? end : rows;
+  out.end_row = out.column >= tiles.columns ? out.first_row : end < tiles.rows ? end : tiles.rows;
   out.scale = row * tiles.scale_row + out.column * tiles.scale_step;
   out.is_whole = out.column + 4 <= tiles.columns;
   return out;

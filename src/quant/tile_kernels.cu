@@ -13,7 +13,7 @@ using device::kThreads;
 template <bool kAligned, class F>
 __device__ void for_tiles(const Tiles& tiles, F f) {
   const device::LaneMemory<kAligned> memory;
-  const std::uint64_t count = tile_count(tiles);
+  const std::uint64_t count = tiles.count;
   for (std::uint64_t tile = device::first_task(); tile < count; tile += device::task_step()) {
     f(TileCoder<device::LaneMemory<kAligned>>(memory, tiles, tile, device::lane_number()));
   }
@@ -56,9 +56,9 @@ template <class Start>
 void start_kernel(const Tiles& tiles, bool aligned, Start start) {
   if (tiles.elements == 0) return;
   if (aligned) {
-    start(device::grid_for(tile_count(tiles)), std::true_type());
+    start(device::grid_for(tiles.count), std::true_type());
   } else {
-    start(device::grid_for(tile_count(tiles)), std::false_type());
+    start(device::grid_for(tiles.count), std::false_type());
   }
   check(cudaGetLastError(), "starting a kernel");
 }

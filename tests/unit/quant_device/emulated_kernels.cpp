@@ -120,7 +120,7 @@ void run(const own::DecodeJob& job) {
 template <class F>
 void for_tiles(const paddle::Tiles& tiles, F f) {
   const Memory memory;
-  for_tasks(paddle::tile_count(tiles), [&](std::uint64_t tile) {
+  for_tasks(tiles.count, [&](std::uint64_t tile) {
     for (int lane = 0; lane < kLanesOfWarp; ++lane) f(paddle::TileCoder<Memory>(memory, tiles, tile, lane));
   });
 }

@@ -99,6 +99,10 @@ TEST_P(OwnDevice, TheFirstRefusedPairIsNamedAsOnTheHost) {
       state.m[at] = pair.first;
       state.v[at] = pair.second;
     }
+    if (i % 4 == 0) {  // many in one block, so that a lane has several
+      const std::size_t block = make.random() % (elements / kBlockElements) * kBlockElements;
+      for (int k = 0; k < 40; ++k) state.v[block + make.random() % kBlockElements] = -static_cast<float>(k + 1);
+    }
     const Answer expected = encoded_on_host(job, state, {});
     refused += expected.kind == ErrorKind::kState ? 1 : 0;
     EXPECT_TRUE(same_answer(codec, job.source, encoded_on_device(job, state, {}), expected));
