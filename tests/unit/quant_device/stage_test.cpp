@@ -23,7 +23,7 @@ struct Case {
 
 std::vector<Case> cases() {
   return {
-      {own_q8(), {"w", {100, 301}}, {{1280}, {30100 - 1280}}}, {own_q4(), {"w", {64, 640}}, {{0}, {40960}}},
+      {own_q8(), {"w", {100, 301}}, {{1280}, {30100 - 1280}}}, {own_q4(), {"w", {64, 640}}, {{0, 0}, {64, 640}}},
       {paddle_o1(), {"b", {5000}}, {{100}, {4321}}},           {paddle_o1(), {"w", {70, 129}}, {{3, 1}, {60, 100}}},
       {paddle_o2(), {"w", {160, 200}}, {{5, 7}, {120, 150}}},  {paddle_o2(), {"w", {320, 64}}, {{32, 0}, {288, 64}}}};
 }
@@ -50,12 +50,14 @@ template <class Visit>
 void for_rows(const Part& part, const Box& whole, const Box& piece, Visit visit) {
   const std::uint64_t item = bits_of(part.dtype) / 8;
   if (piece.shape.empty()) return visit(0, 0, item);
-  const std::uint64_t rows = piece.shape.size() == 2 ? piece.shape[0] : 1;
-  const std::uint64_t columns = piece.shape.back();
+  const std::size_t dimensions = piece.shape.size();
+  const std::uint64_t rows = dimensions == 1 ? 1 : piece.shape[0];
+  const std::uint64_t columns = elements_of(piece.shape) / rows;
+  const std::uint64_t whole_columns = dimensions == 1 ? whole.shape[0] : elements_of(whole.shape) / whole.shape[0];
+  const std::uint64_t left = dimensions > 2 ? 0 : piece.offset.back() - whole.offset.back();  // of 3: whole rows
   for (std::uint64_t row = 0; row < rows; ++row) {
-    const std::uint64_t top = piece.shape.size() == 2 ? piece.offset[0] - whole.offset[0] + row : 0;
-    visit((top * whole.shape.back() + piece.offset.back() - whole.offset.back()) * item, row * columns * item,
-          columns * item);
+    const std::uint64_t top = dimensions == 1 ? 0 : piece.offset[0] - whole.offset[0] + row;
+    visit((top * whole_columns + left) * item, row * columns * item, columns * item);
   }
 }
 
@@ -110,9 +112,9 @@ TEST_F(Stage, BoxesAreCutBetweenBlocksAndGroups) {
   ASSERT_EQ(in_rows.size(), 9u);
   EXPECT_EQ(in_rows[0], (Box{{3, 128}, {7, 512}}));  // 7 rows of 4 blocks
   const auto cube = staged_boxes(own_q8(), {2, 3, 1280}, {{0, 1, 0}, {2, 2, 1280}}, 1100);
-  ASSERT_EQ(cube.size(), 12u);
-  EXPECT_EQ(cube[0], (Box{{0, 1, 0}, {1, 1, 512}}));
-  EXPECT_EQ(cube[2], (Box{{0, 1, 1024}, {1, 1, 256}}));
+  ASSERT_EQ(cube.size(), 16u);  // a row in 3, 3, 3 and 1 blocks
+  EXPECT_EQ(cube[0], (Box{{0, 1, 0}, {1, 1, 384}}));
+  EXPECT_EQ(cube[3], (Box{{0, 1, 1152}, {1, 1, 128}}));
   const auto o2 = staged_boxes(paddle_o2(), {320, 64}, {{5, 0}, {300, 64}}, 16384);
   ASSERT_GT(o2.size(), 1u);
   for (std::size_t i = 1; i < o2.size(); ++i) EXPECT_EQ(o2[i].offset[0] % 32, 0u);
