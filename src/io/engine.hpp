@@ -83,6 +83,9 @@ struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
   std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
+  /// "direct": memory in huge pages that requests go through, 4 MiB at least; it must outlive the engine. The data of
+  /// begin_write is free when that returns, and the data of begin_read is not touched before the round is waited for.
+  std::span<std::byte> staging;
 };
 
 /// "direct"; "mpiio"; "posix"; "hdf5" (Error(kUsage) in a build without HDF5); or "memory" (tests: files live in this

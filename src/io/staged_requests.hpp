@@ -1,0 +1,57 @@
+// Requests of O_DIRECT that go through a ring of buffers in huge pages, because the memory of the caller lies in small ones.
+//
+// A write is copied into the next buffer and queued: the caller's memory is free when write() returns. A read is queued as
+// soon as a buffer is free, whatever the caller does meanwhile, and copied when its round is waited for: so reads run
+// ahead of the windows, as far as there are buffers. Requests end in the order in which they came.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <map>
+#include <span>
+
+#include "os/io_queue.hpp"
+
+namespace cairn::io {
+
+class StagedRequests {
+ public:
+  /// `memory` is cut into buffers of `buffer_bytes`; it and `queue`, which nobody else uses, must outlive the object. Without
+  /// a queue there are only reads through the page cache.
+  StagedRequests(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
+
+  /// At most `buffer_bytes` each, of an ascending round. write() waits for the oldest request when all buffers are taken.
+  /// Failures are kept for finish().
+  void write(const os::IoQueue::Target& target, std::span<const std::byte> data, std::uint64_t offset,
+             std::uint64_t round);
+  void read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
+  /// A read through the page cache, of any size, in its turn: before that nobody may touch the memory.
+  void read_plainly(os::File& file, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
+
+  /// Waits for all requests up to this round, and throws what the first that failed in it met.
+  void finish(std::uint64_t round);
+
+ private:
+  struct Request {
+    os::IoQueue::Target target;  ///< direct is null: a read through the page cache
+    std::span<std::byte> data;   ///< of the caller; empty for a write, which has been copied
+    std::uint64_t offset = 0;
+    std::uint64_t round = 0;
+  };
+  [[nodiscard]] std::span<std::byte> buffer_of(std::uint64_t number, std::size_t bytes) const;
+  void start_reads();
+  void complete_oldest();
+
+  os::IoQueue* queue_;
+  std::span<std::byte> memory_;
+  std::uint64_t buffer_bytes_;
+  std::uint64_t buffers_;
+  std::deque<Request> requests_;  ///< oldest first
+  std::uint64_t first_ = 0;       ///< number of the oldest, which is its group in the queue
+  std::uint64_t started_ = 0;     ///< requests before this number have a buffer
+  std::map<std::uint64_t, std::exception_ptr> failures_;  ///< by round
+};
+
+}  // namespace cairn::io
