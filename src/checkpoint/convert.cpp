@@ -109,7 +109,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const EngineChoice choice = choose_engine(communicator, wish, destination);
   comm::agree(communicator, "lay out the files", [&] {
     layout = lay_out(source, options, result.notes);
-    budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes, choice.staging);
+    budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes, choice);
   });
   extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
                                                            plan::whole_files(file_sizes(layout.stored)),

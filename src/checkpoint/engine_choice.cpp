@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
@@ -25,15 +24,13 @@ constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
 
-/// Of staging memory: what keeps a disk busy while the rank is in the exchange.
-constexpr std::uint64_t kLargestStagingBytes = 32ULL << 20;
-/// A window before staging memory: what is copied and exchanged at a time.
+/// Of staging memory: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
+/// has. First touch costs time, so no more than needed.
+constexpr std::uint64_t kStagingBytesPerNode = 128ULL << 20;
+constexpr std::uint64_t kLeastStagingBytes = 8ULL << 20;
+constexpr std::uint64_t kMostStagingBytes = 32ULL << 20;
+/// Of a window in front of staging memory: what is exchanged at a time.
 constexpr std::uint64_t kLargestStagedWindowBytes = 8ULL << 20;
-const std::uint64_t kRequestBytes = io::EngineOptions().request_bytes;
-std::uint64_t tuned(const char* name, std::uint64_t otherwise) {
-  const char* const text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) << 20 : otherwise;
-}
 
 std::filesystem::path nearest_existing(std::filesystem::path path) {
   while (!path.empty() && !os::exists(path)) {
@@ -104,6 +101,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
   }
   const Staging here = choose_staging(choice.name, facts.file_system, os::huge_pages());
   choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
+  choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
   return choice;
 }
@@ -138,15 +136,14 @@ MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.workers());
   const std::uint64_t enough =
       base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.grain_bytes());
-  return {std::min(window_bytes, enough), exchange_bytes,
-          std::min(staging_bytes, base::round_up(std::max(share, 2 * kRequestBytes), kRequestBytes))};
+  return {std::min(window_bytes, enough), exchange_bytes, staging_bytes};
 }
 
 std::uint64_t smallest_budget(std::uint64_t block_bytes) {
   return base::mul(kWindows + 1, block_bytes, "memory budget");
 }
 
-MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, Staging staging) {
+MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice) {
   if (memory_budget_bytes / (kWindows + 1) < block_bytes) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold {} blocks",
@@ -155,11 +152,13 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
   const std::uint64_t part = memory_budget_bytes / (kWindows + 1);
   MemorySplit split;
   split.exchange_bytes = std::clamp<std::uint64_t>(part, 1ULL << 20, 64ULL << 20);
-  if (staging == Staging::kHugePages) {
-    split.staging_bytes = std::min((kWindows - 1) * part, tuned("T_STAGING", kLargestStagingBytes)) / kRequestBytes * kRequestBytes;
-    if (split.staging_bytes < 2 * kRequestBytes) split.staging_bytes = 0;
+  if (choice.staging == Staging::kHugePages) {
+    const std::uint64_t wanted =
+        std::clamp(kStagingBytesPerNode / choice.ranks_per_node, kLeastStagingBytes, kMostStagingBytes);
+    const std::uint64_t room = std::min((kWindows - 1) * part, wanted) / io::kStagedRequestBytes;
+    split.staging_bytes = room < 2 ? 0 : room * io::kStagedRequestBytes;
   }
-  const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : tuned("T_WINDOW", kLargestStagedWindowBytes);
+  const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : kLargestStagedWindowBytes;
   split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;
   return split;
 }

@@ -23,6 +23,7 @@ struct EngineChoice {
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
   Staging staging = Staging::kNone;
+  std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that staging memory keeps busy
 };
 
 /// Where files will be, or are.
@@ -63,7 +64,7 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
-  std::uint64_t staging_bytes = 0;  ///< whole requests, two at least; or none
+  std::uint64_t staging_bytes = 0;
 
   /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs more
   /// than a copy, which should stay small beside the whole.
@@ -71,7 +72,7 @@ struct MemorySplit {
 };
 /// A block for each window and one for buffers; staging memory takes the place of all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
-/// Throws Error(kUsage) for a budget below smallest_budget(). No staging memory where there is no room for two requests.
-MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, Staging staging);
+/// Throws Error(kUsage) for a budget below smallest_budget(). No staging memory where there is no room for it.
+MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice);
 
 }  // namespace cairn::checkpoint

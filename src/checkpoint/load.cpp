@@ -144,7 +144,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
     check_wanted(checkpoint_, wanted);
-    budget = split_budget(options_.memory_budget_bytes, grain, engine_.staging);
+    budget = split_budget(options_.memory_budget_bytes, grain, engine_);
     cells = wanted_cells(checkpoint_, wanted, sizes, grain);
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {
       parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});

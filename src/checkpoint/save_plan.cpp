@@ -26,7 +26,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "lay out the files", [&] {
     made->layout = files->without_content(header_bytes);
     made->layout.index_files = std::move(indexes);
-    budget = split_budget(options.memory_budget_bytes, options.block_bytes, how.choice.staging);
+    budget = split_budget(options.memory_budget_bytes, options.block_bytes, how.choice);
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });

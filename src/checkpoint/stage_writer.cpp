@@ -54,7 +54,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       leftovers_{{file, options.overwrite, false}} {
   comm::agree(communicator_, "plan the staging file",
               [&] {
-    budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes, engine_.staging);
+    budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes, engine_);
   });
   clock_.begin("commit");
   begin_commit(communicator_, leftovers_.target);

@@ -27,7 +27,9 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
       way_(way),
       staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)) {
-  if (!staging_.empty() && staging_.size() / 2 < request_bytes_) {
+  if (staging_.empty()) return;
+  request_bytes_ = std::min(request_bytes_, kStagedRequestBytes);
+  if (staging_.size() / 2 < request_bytes_) {
     throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than two requests");
   }
 }

@@ -1,31 +1,44 @@
 #include "io/staged_requests.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 namespace cairn::io {
+namespace {
+
+/// Buffers that reads begin with, and how many requests must have ended for one more.
+constexpr std::uint64_t kFirstBuffers = 4;
+constexpr std::uint64_t kRequestsPerBuffer = 4;
+
+}  // namespace
 
 StagedRequests::StagedRequests(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes)
-    : queue_(queue), memory_(memory), buffer_bytes_(buffer_bytes), buffers_(memory.size() / buffer_bytes) {}
+    : queue_(queue) {
+  for (std::uint64_t buffer = memory.size() / buffer_bytes; buffer-- > 0;) {
+    free_.push_back(memory.data() + buffer * buffer_bytes);
+  }
+}
 
-std::span<std::byte> StagedRequests::buffer_of(std::uint64_t number, std::size_t bytes) const {
-  return memory_.subspan(number % buffers_ * buffer_bytes_, bytes);
+std::byte* StagedRequests::take_buffer() {
+  std::byte* const buffer = free_.back();
+  free_.pop_back();
+  ++in_use_;
+  return buffer;
 }
 
 void StagedRequests::write(const os::IoQueue::Target& target, std::span<const std::byte> data, std::uint64_t offset,
                            std::uint64_t round) {
-  if (requests_.size() == buffers_) complete_oldest();
+  if (free_.empty()) complete_oldest();
   const std::uint64_t number = first_ + requests_.size();
-  const auto buffer = buffer_of(number, data.size());
-  std::memcpy(buffer.data(), data.data(), data.size());
-  requests_.push_back({target, {}, offset, round});
+  std::byte* const buffer = take_buffer();
+  std::memcpy(buffer, data.data(), data.size());
+  requests_.push_back({target, {}, offset, round, buffer});
   started_ = number + 1;
-  queue_->write(target, buffer, offset, number);
+  queue_->write(target, {buffer, data.size()}, offset, number);
 }
 
 void StagedRequests::read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset,
                           std::uint64_t round) {
-  requests_.push_back({target, data, offset, round});
+  requests_.push_back({target, data, offset, round, nullptr});
   start_reads();
 }
 
@@ -35,10 +48,12 @@ void StagedRequests::read_plainly(os::File& file, std::span<std::byte> data, std
 }
 
 void StagedRequests::start_reads() {
-  for (; started_ < first_ + std::min<std::uint64_t>(requests_.size(), buffers_); ++started_) {
-    const Request& request = requests_[started_ - first_];
+  for (; started_ < first_ + requests_.size(); ++started_) {
+    Request& request = requests_[started_ - first_];
     if (request.target.direct == nullptr) continue;
-    queue_->read(request.target, buffer_of(started_, request.data.size()), request.offset, started_);
+    if (free_.empty() || in_use_ >= kFirstBuffers + first_ / kRequestsPerBuffer) return;
+    request.buffer = take_buffer();
+    queue_->read(request.target, {request.buffer, request.data.size()}, request.offset, started_);
   }
 }
 
@@ -49,10 +64,14 @@ void StagedRequests::complete_oldest() {
       request.target.plain->read_at(request.data, request.offset);
     } else {
       queue_->finish(first_);
-      if (!request.data.empty()) std::memcpy(request.data.data(), buffer_of(first_, request.data.size()).data(), request.data.size());
+      if (!request.data.empty()) std::memcpy(request.data.data(), request.buffer, request.data.size());
     }
   } catch (...) {
     failures_.try_emplace(request.round, std::current_exception());
+  }
+  if (request.buffer != nullptr) {
+    free_.push_back(request.buffer);
+    --in_use_;
   }
   requests_.pop_front();
   ++first_;

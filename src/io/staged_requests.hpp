@@ -2,7 +2,9 @@
 //
 // A write is copied into the next buffer and queued: the caller's memory is free when write() returns. A read is queued as
 // soon as a buffer is free, whatever the caller does meanwhile, and copied when its round is waited for: so reads run
-// ahead of the windows, as far as there are buffers. Requests end in the order in which they came.
+// ahead of the windows, as far as there are buffers. Requests end in the order in which they came. The buffer that became free
+// last is used first, and reads begin with a few: memory is touched for the first time, which may cost more than reading
+// into it, while the disk is busy already.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +13,7 @@
 #include <exception>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "os/io_queue.hpp"
 
@@ -39,18 +42,18 @@ class StagedRequests {
     std::span<std::byte> data;   ///< of the caller; empty for a write, which has been copied
     std::uint64_t offset = 0;
     std::uint64_t round = 0;
+    std::byte* buffer = nullptr;  ///< null: it has none yet, or needs none
   };
-  [[nodiscard]] std::span<std::byte> buffer_of(std::uint64_t number, std::size_t bytes) const;
+  std::byte* take_buffer();
   void start_reads();
   void complete_oldest();
 
   os::IoQueue* queue_;
-  std::span<std::byte> memory_;
-  std::uint64_t buffer_bytes_;
-  std::uint64_t buffers_;
+  std::vector<std::byte*> free_;  ///< the next one at the end
   std::deque<Request> requests_;  ///< oldest first
   std::uint64_t first_ = 0;       ///< number of the oldest, which is its group in the queue
-  std::uint64_t started_ = 0;     ///< requests before this number have a buffer
+  std::uint64_t started_ = 0;     ///< reads before this number are with the queue
+  std::uint64_t in_use_ = 0;      ///< buffers
   std::map<std::uint64_t, std::exception_ptr> failures_;  ///< by round
 };
 
