@@ -53,9 +53,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)),
       leftovers_{{file, options.overwrite, false}} {
   comm::agree(communicator_, "plan the staging file",
-              [&] {
-    budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes, engine_);
-  });
+              [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes, engine_); });
   clock_.begin("commit");
   begin_commit(communicator_, leftovers_.target);
   leftovers_.is_mine = communicator_.rank() == 0;

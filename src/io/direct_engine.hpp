@@ -67,7 +67,7 @@ class DirectEngine final : public PosixEngine {
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::unique_ptr<StagedRequests> staged_;  ///< null: requests use the memory of the caller
-  std::deque<Round> rounds_;            ///< begun and not finished, oldest first
+  std::deque<Round> rounds_;                ///< begun and not finished, oldest first
   std::uint64_t rounds_begun_ = 0;
 };
 

@@ -49,11 +49,11 @@ class StagedRequests {
   void complete_oldest();
 
   os::IoQueue* queue_;
-  std::vector<std::byte*> free_;  ///< the next one at the end
-  std::deque<Request> requests_;  ///< oldest first
-  std::uint64_t first_ = 0;       ///< number of the oldest, which is its group in the queue
-  std::uint64_t started_ = 0;     ///< reads before this number are with the queue
-  std::uint64_t in_use_ = 0;      ///< buffers
+  std::vector<std::byte*> free_;                          ///< the next one at the end
+  std::deque<Request> requests_;                          ///< oldest first
+  std::uint64_t first_ = 0;                               ///< number of the oldest, which is its group in the queue
+  std::uint64_t started_ = 0;                             ///< reads before this number are with the queue
+  std::uint64_t in_use_ = 0;                              ///< buffers
   std::map<std::uint64_t, std::exception_ptr> failures_;  ///< by round
 };
 
