@@ -105,19 +105,19 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   plan::FileLayout layout;
   MemorySplit budget;
   std::unique_ptr<plan::ExtentMap> extents;
-  const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
-  const EngineChoice choice = choose_engine(communicator, wish, destination);
   comm::agree(communicator, "lay out the files", [&] {
     layout = lay_out(source, options, result.notes);
-    budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes, choice);
+    budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
+  const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
+  const EngineChoice choice = choose_engine(communicator, wish, destination);
   extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
                                                            plan::whole_files(file_sizes(layout.stored)),
                                                            options.write.block_bytes, choice, Access::kWrite));
   budget = budget.fitted_to(*extents);
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
-  io::WindowPool buffers(communicator, largest_buffer(windows), comm::SharedMemory::Reach::kNode, budget.staging_bytes);
+  const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, layout, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { read_all_carried(source, layout, content); });
@@ -128,7 +128,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   clock.begin("commit");
   begin_commit(communicator, target);
   try {
-    const auto engine = io::make_engine(choice.name, communicator, engine_options(options.write.hints, buffers));
+    const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
     const WriteJob job{layout, *extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,

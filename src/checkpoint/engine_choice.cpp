@@ -155,8 +155,7 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
   if (choice.staging == Staging::kHugePages) {
     const std::uint64_t wanted =
         std::clamp(kStagingBytesPerNode / choice.ranks_per_node, kLeastStagingBytes, kMostStagingBytes);
-    const std::uint64_t room = std::min((kWindows - 1) * part, wanted) / io::kStagedRequestBytes;
-    split.staging_bytes = room < 2 ? 0 : room * io::kStagedRequestBytes;
+    split.staging_bytes = std::min((kWindows - 1) * part, wanted) / io::kStagedReadBytes * io::kStagedReadBytes;
   }
   const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : kLargestStagedWindowBytes;
   split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;

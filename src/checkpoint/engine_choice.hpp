@@ -13,7 +13,7 @@
 
 namespace cairn::checkpoint {
 
-/// Whether requests go through buffers of their own in huge pages, between the windows and storage.
+/// Whether reads go through buffers of their own in huge pages, between storage and the windows.
 enum class Staging { kNone, kHugePages };
 
 struct EngineChoice {
@@ -37,8 +37,8 @@ struct StorageFacts {
 /// The rule of "auto"; pure. Figures behind it: bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
 
-/// The rule of staging, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces of memory a
-/// request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
+/// The rule of staging for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces of
+/// memory a request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
 Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
 
 /// What the user asked for.
@@ -72,7 +72,7 @@ struct MemorySplit {
 };
 /// A block for each window and one for buffers; staging memory takes the place of all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
-/// Throws Error(kUsage) for a budget below smallest_budget(). No staging memory where there is no room for it.
-MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice);
+/// Throws Error(kUsage) for a budget below smallest_budget(). Loads give their `choice`; saves have no staging memory.
+MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice = {});
 
 }  // namespace cairn::checkpoint

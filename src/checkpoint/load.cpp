@@ -161,7 +161,10 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const std::uint64_t rounds = communicator_.max(windows.size());
   const auto buffers = store_.get(communicator_, largest_buffer(windows), budget.staging_bytes);
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_.name, communicator_, engine_options(options_.hints, *buffers));
+  io::EngineOptions engine_options;
+  engine_options.hints = options_.hints;
+  engine_options.staging = buffers->staging();
+  const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
   const auto begin_read = [&](std::uint64_t round) {

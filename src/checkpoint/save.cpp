@@ -12,7 +12,6 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/watched_call.hpp"
-#include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
 #include "os/file.hpp"
@@ -113,7 +112,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   clock.begin("commit");
   begin_commit(communicator_, target);
   try {
-    const auto engine = io::make_engine(report.engine, communicator_, engine_options(options_.hints, *plan_->buffers));
+    const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
     const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
                        plan_->exchange->rounds()};
     content.blocks = write_data(

@@ -26,7 +26,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   comm::agree(communicator, "lay out the files", [&] {
     made->layout = files->without_content(header_bytes);
     made->layout.index_files = std::move(indexes);
-    budget = split_budget(options.memory_budget_bytes, options.block_bytes, how.choice);
+    budget = split_budget(options.memory_budget_bytes, options.block_bytes);
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });
@@ -43,7 +43,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, std::
   });
   const auto windows =
       plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
-  made->buffers = how.store.get(communicator, largest_buffer(windows), budget.staging_bytes);
+  made->buffers = how.store.get(communicator, largest_buffer(windows));
   made->exchange =
       std::make_unique<io::Exchange>(communicator, made->layout.stored, *made->extents, budget.window_bytes,
                                      *made->buffers, std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});

@@ -53,7 +53,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)),
       leftovers_{{file, options.overwrite, false}} {
   comm::agree(communicator_, "plan the staging file",
-              [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes, engine_); });
+              [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
   clock_.begin("commit");
   begin_commit(communicator_, leftovers_.target);
   leftovers_.is_mine = communicator_.rank() == 0;
@@ -67,8 +67,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
     windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
     find_gaps();
   });
-  pool_ = std::make_unique<io::WindowPool>(communicator_, largest_buffer(windows_), comm::SharedMemory::Reach::kNode,
-                                           budget_.staging_bytes);
+  pool_ = std::make_unique<io::WindowPool>(communicator_, largest_buffer(windows_));
 }
 
 StageWriter::~StageWriter() = default;
@@ -136,7 +135,7 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_.name, communicator_, engine_options(options_.hints, *pool_));
+  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
   engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();

@@ -27,13 +27,6 @@ std::uint64_t largest_buffer(std::span<const plan::Window> windows) {
   return bytes;
 }
 
-io::EngineOptions engine_options(const io::Hints& hints, io::WindowPool& pool) {
-  io::EngineOptions options;
-  options.hints = hints;
-  options.staging = pool.staging();
-  return options;
-}
-
 std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window) {
   std::vector<io::ReadOp> ops;
   if (window.window == nullptr) return ops;

@@ -23,9 +23,6 @@ std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
 /// Bytes that the largest of the windows needs in its buffer.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
-/// Requests go through the staging memory of the pool where it has some.
-io::EngineOptions engine_options(const io::Hints& hints, io::WindowPool& pool);
-
 std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window);
 
 /// Per stored file its row of the block table; null pointers when the checkpoint has none.

@@ -142,7 +142,7 @@ void PlanWorld::count_extents() {
 }
 
 std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options) {
-  const auto budget = checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes, {}).fitted_to(extents);
+  const auto budget = checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes).fitted_to(extents);
   return plan::cut_windows(extents.of(rank), budget.window_bytes, options.block_bytes);
 }
 

@@ -25,12 +25,10 @@ bool is_aligned(const std::byte* address, std::uint64_t alignment) {
 DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
     : PosixEngine(communicator, options),
       way_(way),
-      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()),
-      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)) {
-  if (staging_.empty()) return;
-  request_bytes_ = std::min(request_bytes_, kStagedRequestBytes);
-  if (staging_.size() / 2 < request_bytes_) {
-    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than two requests");
+      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
+      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
+  if (!staging_.empty() && staging_.size() < kStagedReadBytes) {
+    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
   }
 }
 
@@ -43,6 +41,9 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::Ext
 void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_read(std::move(files), extents);
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
+  if (staging_.empty()) return;
+  request_bytes_ = std::min(request_bytes_, kStagedReadBytes);
+  staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_);
 }
 
 /// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
@@ -70,7 +71,6 @@ void DirectEngine::open_direct(os::OpenMode mode) {
         break;
       }
     }
-    if (!staging_.empty()) staged_ = std::make_unique<StagedRequests>(queue_.get(), staging_, request_bytes_);
   });
   const auto ranks = static_cast<std::uint64_t>(communicator().size());
   const auto rank = static_cast<std::uint64_t>(communicator().rank());
@@ -80,38 +80,24 @@ void DirectEngine::open_direct(os::OpenMode mode) {
   base::warn_once("engine direct goes through the page cache instead: " + refusal);
 }
 
-template <class Op>
-void DirectEngine::through_page_cache(os::File& file, const Op& op, std::uint64_t round) {
-  if (op.data.empty()) return;
-  if constexpr (std::is_same_v<Op, WriteOp>) {
-    file.write_at(op.data, op.offset);
-    file.start_writeback(op.offset, op.data.size());
-  } else if (staged_) {
-    staged_->read_plainly(file, op.data, op.offset, round);
-  } else {
-    file.read_at(op.data, op.offset);
-  }
-}
-
-template <class Op>
-void DirectEngine::queue(const os::IoQueue::Target& target, const Op& request, std::uint64_t round) {
-  const auto put = [&](auto& requests) {
-    if constexpr (std::is_same_v<Op, WriteOp>) {
-      requests.write(target, request.data, request.offset, round);
-    } else {
-      requests.read(target, request.data, request.offset, round);
-    }
-  };
-  staged_ ? put(*staged_) : put(*queue_);
-}
-
 /// One operation: what O_DIRECT can address to the queue, the rest at once.
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
   os::File& plain = descriptor(place);
+  const auto through_page_cache = [&](auto data, std::uint64_t offset) {
+    if (data.empty()) return;
+    if constexpr (std::is_same_v<Op, WriteOp>) {
+      plain.write_at(data, offset);
+      plain.start_writeback(offset, data.size());
+    } else if (staged_) {
+      staged_->read_plainly(plain, data, offset, round);
+    } else {
+      plain.read_at(data, offset);
+    }
+  };
   if constexpr (std::is_same_v<Op, WriteOp>) {
-    if (queue_ && writes_to_memory() && !staged_) return queue({&plain, &plain, 1}, op, round);
+    if (queue_ && writes_to_memory()) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
   }
   os::DirectFile* direct = queue_ && !direct_.empty() && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
@@ -119,18 +105,24 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::uint64_t end =
       op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
   if (direct == nullptr || begin >= end || (!staged_ && !is_aligned(op.data.data() + begin, alignment))) {
-    return through_page_cache(plain, op, round);
+    return through_page_cache(op.data, op.offset);
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
     // Cut on multiples in the file, so that requests meet the stripes of the storage.
     const std::uint64_t to_cut = request_bytes_ - (op.offset + at) % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);
-    queue(target, Op{op.file, op.offset + at, op.data.subspan(at, bytes)}, round);
+    if constexpr (std::is_same_v<Op, WriteOp>) {
+      queue_->write(target, op.data.subspan(at, bytes), op.offset + at, round);
+    } else if (staged_) {
+      staged_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
+    } else {
+      queue_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
+    }
     at += bytes;
   }
-  through_page_cache(plain, Op{op.file, op.offset, op.data.first(begin)}, round);
-  through_page_cache(plain, Op{op.file, op.offset + end, op.data.subspan(end)}, round);
+  through_page_cache(op.data.first(begin), op.offset);
+  through_page_cache(op.data.subspan(end), op.offset + end);
 }
 
 /// Rank-local: what fails is kept for finish_rounds.

@@ -79,17 +79,16 @@ class Engine {
 /// business.
 using Hints = std::map<std::string, std::string>;
 
-/// Less than without staging memory: with several requests waiting in the kernel for each that the disk has taken, the
-/// disk has its next one at once, whatever the rank is doing.
-constexpr std::uint64_t kStagedRequestBytes = 1ULL << 20;
+/// A request through staging memory. Smaller than others: with more of them in the kernel than the disk takes at once, the
+/// disk has its next one whatever the rank is doing.
+constexpr std::uint64_t kStagedReadBytes = 1ULL << 20;
 
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
   std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
-  /// "direct": memory in huge pages that requests go through, of kStagedRequestBytes then; room for two at least. It must
-  /// outlive the engine. The data of
-  /// begin_write is free when that returns, and the data of begin_read is not touched before the round is waited for.
+  /// "direct": memory in huge pages that reads go through, kStagedReadBytes at least; it must outlive the engine. The data
+  /// of begin_read is then not touched before the round is waited for.
   std::span<std::byte> staging = {};
 };
 

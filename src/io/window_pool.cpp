@@ -45,8 +45,10 @@ std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
 std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes,
                                              std::uint64_t staging_bytes) {
   const std::uint64_t largest = communicator.max(bytes);
-  if (!pool || pool->bytes() < largest || pool->staging().size() < staging_bytes ||
-      pool->staging().empty() != (staging_bytes == 0)) {
+  // Without staging memory there are buffers enough for anybody.
+  const bool lacks_buffers = pool && !pool->staging().empty() && staging_bytes == 0;
+  const bool lacks_staging = pool && !pool->staging().empty() && pool->staging().size() < staging_bytes;
+  if (!pool || pool->bytes() < largest || lacks_buffers || lacks_staging) {
     pool.reset();
     pool = std::make_shared<WindowPool>(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes);
   }

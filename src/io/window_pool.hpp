@@ -1,7 +1,7 @@
 // The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their way
 // to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight into
 // another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie in huge
-// pages where shared memory may not, one buffer is enough: what is on its way is there (staged_requests.hpp).
+// pages where shared memory may not, one buffer is enough: what is on its way is there (staged_reads.hpp).
 #pragma once
 
 #include <atomic>
@@ -77,9 +77,11 @@ class WindowPool {
 struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
-  /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks and it has
-  /// enough staging memory (none where none is asked for), else a new one, which is kept instead. A pool lives as long as somebody holds it.
-  std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes, std::uint64_t staging_bytes);
+  /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one, which
+  /// is kept instead. A pool lives as long as somebody holds it. One that was made without staging memory serves who asks
+  /// for some, too: a save that keeps its pool and a load beside it stay within one budget.
+  std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
+                                  std::uint64_t staging_bytes = 0);
 };
 
 }  // namespace cairn::io

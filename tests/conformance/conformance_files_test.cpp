@@ -32,7 +32,7 @@ TEST_P(StagedEngineConformance, Holds) {
   const SharedTempDir directory;
   const PosixAccess files;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  base::AlignedBuffer memory(3 * io::kStagedRequestBytes);
+  base::AlignedBuffer memory(3 * io::kStagedReadBytes);
   EngineCase c{*communicator, "direct", directory.path(), files, {}};
   c.options.staging = memory.span();
   engine_tests()[GetParam()].body(c);

@@ -53,7 +53,7 @@ class EngineFault : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
   SharedTempDir directory_;
-  base::AlignedBuffer staging_{2 * io::kStagedRequestBytes};  ///< few, so that requests wait for each other
+  base::AlignedBuffer staging_{2 * io::kStagedReadBytes};  ///< few, so that requests wait for each other
 };
 
 struct Rule {
@@ -196,7 +196,7 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   const SharedTempDir directory;
   os::set_fault_rank(communicator->rank());
   const SmallSave save(*communicator, directory.path(), 600'000, {}, "direct");
-  base::AlignedBuffer staging(2 * io::kStagedRequestBytes);
+  base::AlignedBuffer staging(2 * io::kStagedReadBytes);
   io::EngineOptions staged;
   staged.staging = staging.span();
   const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, "direct");

@@ -108,15 +108,16 @@ TEST(SplitBudget, StagingMemoryTakesThePlaceOfWindows) {
       EXPECT_GE(split.window_bytes, 4 * kMiB);
       EXPECT_EQ(split.window_bytes % (4 * kMiB), 0U);
       EXPECT_GE(split.staging_bytes, 8 * kMiB);
-      EXPECT_EQ(split.staging_bytes % io::kStagedRequestBytes, 0U);
+      EXPECT_EQ(split.staging_bytes % io::kStagedReadBytes, 0U);
       EXPECT_LE(split.window_bytes + split.staging_bytes + split.exchange_bytes, budget);
     }
   }
   choice.ranks_per_node = 8;
   EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB, choice).staging_bytes, 16 * kMiB) << "the ranks of a node share a disk";
-  const MemorySplit none = split_budget(3 * kMiB, 64 << 10, choice);
-  EXPECT_EQ(none.staging_bytes, 0U) << "there is no room for two requests";
-  EXPECT_LE(4 * none.window_bytes, 3 * kMiB);
+  const MemorySplit none = split_budget(kMiB, 64 << 10, choice);
+  EXPECT_EQ(none.staging_bytes, 0U) << "there is no room for a request";
+  EXPECT_LE(4 * none.window_bytes, kMiB);
+  EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB).staging_bytes, 0U) << "a save has none";
   EXPECT_THROW(split_budget(20 * kMiB - 1, 4 * kMiB, choice), Error);
 }
 
