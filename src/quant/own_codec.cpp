@@ -20,6 +20,9 @@ using own::kBlockElements;
 /// Below this a tensor is not worth the error: it is too small to save bytes.
 constexpr std::uint64_t kLeastElements = 1024;
 
+/// Codes may have one more, and tensors of more than 8 cannot be saved.
+constexpr std::size_t kMostDimensions = 7;
+
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
 /// No block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be one of blocks.
@@ -46,6 +49,7 @@ class OwnCodec final : public Codec {
 
   std::string left_alone(const Shape& shape) const override {
     if (shape.size() < 2) return "it has fewer than 2 dimensions";
+    if (shape.size() > kMostDimensions) return fmt::format("it has more than {} dimensions", kMostDimensions);
     if (elements_of(shape) < kLeastElements) return fmt::format("it has fewer than {} elements", kLeastElements);
     return {};
   }
