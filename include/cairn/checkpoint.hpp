@@ -24,7 +24,8 @@
 
 namespace cairn {
 
-/// Where a pointer points. Device memory needs a build with CUDA.
+/// Where a pointer points. Device memory needs a build with CUDA and a device, is of the device that is current, and is
+/// finished: no stream is still writing it.
 enum class Memory { kHost, kDevice };
 
 /// A global tensor and the boxes of it that this rank holds or wants.

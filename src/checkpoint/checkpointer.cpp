@@ -8,6 +8,7 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
+#include "checkpoint/device_memory.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/reports.hpp"
@@ -85,14 +86,17 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   comm::Communicator& communicator = *state_->communicator;
   const OpenCheckpoint opened = state_->open(step);
   checkpoint::View view;
+  checkpoint::DeviceMemory device;
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(communicator, "describe what to load", [&] {
+    for (const Target& target : targets) checkpoint::check_shard(target, target.data, target.memory);
     view = checkpoint::decoded_view(opened, checkpoint::view_options(state_->options));
-    wanted = checkpoint::wanted_boxes(opened, view, targets);
+    wanted = checkpoint::wanted_boxes(opened, view, device.on_host(targets));
   });
   const auto reader =
       checkpoint::make_view_reader(communicator, opened, view, state_->read_options(), &state_->windows);
   reader->load(wanted);
+  comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
 
   Report report = checkpoint::report_of_load(communicator, opened, reader->engine(), wanted, targets.size());
   checkpoint::add_times(communicator, reader->clock(), whole, report);

@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/device_memory.hpp"
 #include "format/safetensors.hpp"
 #include "format/utf8.hpp"
 #include "plan/transfer.hpp"
@@ -44,7 +45,7 @@ std::vector<LocalBox> boxes_of(std::span<const Entry> entries) {
     auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
     for (const Box& box : entry.boxes) {
       const std::uint64_t bytes = box_bytes(entry, box);
-      boxes.push_back({i, box, at, bytes});
+      boxes.push_back({i, box, at, bytes, entry.memory});
       if (bytes != 0) at += bytes;
     }
   }
@@ -75,7 +76,7 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
     bytes += box_bytes(shard, box);
   }
   if (bytes != 0 && data == nullptr) throw wrong(shard, "the pointer to its data is null");
-  if (memory != Memory::kHost) throw wrong(shard, "device memory needs a build of Cairn with CUDA");
+  if (memory != Memory::kHost) check_device_pointer(shard, data);
 }
 
 std::vector<LocalBox> local_boxes(std::span<const Source> state) { return boxes_of(state); }

@@ -18,6 +18,7 @@ struct LocalBox {
   Box box;
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
+  Memory memory = Memory::kHost;
 };
 
 /// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
@@ -26,7 +27,7 @@ std::string rank_blob_name(int rank);
 
 /// Checks a shard and numbers its boxes. Throws Error(kUsage), naming the tensor, for: a section that is no file name, a
 /// name that is not UTF-8 or is "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit, a
-/// sub-byte tensor cut inside a byte, a null pointer, device memory in a build without CUDA.
+/// sub-byte tensor cut inside a byte, a null pointer, device memory without a device.
 void check_shard(const Shard& shard, const void* data, Memory memory);
 std::vector<LocalBox> local_boxes(std::span<const Source> state);
 std::vector<LocalBox> local_boxes(std::span<const Target> targets);

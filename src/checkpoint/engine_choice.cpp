@@ -9,6 +9,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "io/engine.hpp"
 #include "io/window_pool.hpp"
 #include "os/file.hpp"
 
@@ -22,6 +23,14 @@ constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
 constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
+
+/// Of staging memory: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
+/// has. First touch costs time, so no more than needed.
+constexpr std::uint64_t kStagingBytesPerNode = 128ULL << 20;
+constexpr std::uint64_t kLeastStagingBytes = 8ULL << 20;
+constexpr std::uint64_t kMostStagingBytes = 32ULL << 20;
+/// Of a window in front of staging memory: what is exchanged at a time.
+constexpr std::uint64_t kLargestStagedWindowBytes = 8ULL << 20;
 
 std::filesystem::path nearest_existing(std::filesystem::path path) {
   while (!path.empty() && !os::exists(path)) {
@@ -62,6 +71,12 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
   return {"direct", where + ": past the page cache, which is what a durable save waits for"};
 }
 
+Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages) {
+  const bool in_memory = os::FileSystemInfo{std::string(file_system)}.lives_in_memory();
+  const bool helps = engine == "direct" && !in_memory && huge_pages.private_memory && !huge_pages.shared_memory;
+  return helps ? Staging::kHugePages : Staging::kNone;
+}
+
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish,
                            const std::filesystem::path& path) {
   StorageFacts facts;
@@ -84,6 +99,9 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
       choice = choose_by_facts(facts);
     }
   }
+  const Staging here = choose_staging(choice.name, facts.file_system, os::huge_pages());
+  choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
+  choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
   return choice;
 }
@@ -118,23 +136,30 @@ MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.workers());
   const std::uint64_t enough =
       base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.grain_bytes());
-  return {std::min(window_bytes, enough), exchange_bytes};
+  return {std::min(window_bytes, enough), exchange_bytes, staging_bytes};
 }
 
 std::uint64_t smallest_budget(std::uint64_t block_bytes) {
   return base::mul(kWindows + 1, block_bytes, "memory budget");
 }
 
-MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes) {
+MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice) {
   if (memory_budget_bytes / (kWindows + 1) < block_bytes) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold {} blocks",
                             base::format_size(memory_budget_bytes), base::format_size(block_bytes), kWindows + 1));
   }
-  const std::uint64_t window =
-      std::min(memory_budget_bytes / (kWindows + 1), std::max(kLargestWindowBytes, block_bytes));
-  return {window / block_bytes * block_bytes,
-          std::clamp<std::uint64_t>(memory_budget_bytes / (kWindows + 1), 1ULL << 20, 64ULL << 20)};
+  const std::uint64_t part = memory_budget_bytes / (kWindows + 1);
+  MemorySplit split;
+  split.exchange_bytes = std::clamp<std::uint64_t>(part, 1ULL << 20, 64ULL << 20);
+  if (choice.staging == Staging::kHugePages) {
+    const std::uint64_t wanted =
+        std::clamp(kStagingBytesPerNode / choice.ranks_per_node, kLeastStagingBytes, kMostStagingBytes);
+    split.staging_bytes = std::min((kWindows - 1) * part, wanted) / io::kStagedReadBytes * io::kStagedReadBytes;
+  }
+  const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : kLargestStagedWindowBytes;
+  split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;
+  return split;
 }
 
 }  // namespace cairn::checkpoint

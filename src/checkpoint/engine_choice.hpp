@@ -4,12 +4,17 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "os/huge_pages.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {
+
+/// Whether reads go through buffers of their own in huge pages, between storage and the windows.
+enum class Staging { kNone, kHugePages };
 
 struct EngineChoice {
   std::string name;
@@ -17,6 +22,8 @@ struct EngineChoice {
   /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
+  Staging staging = Staging::kNone;
+  std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that staging memory keeps busy
 };
 
 /// Where files will be, or are.
@@ -29,6 +36,10 @@ struct StorageFacts {
 
 /// The rule of "auto"; pure. Figures behind it: bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
+
+/// The rule of staging for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces of
+/// memory a request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
+Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
 
 /// What the user asked for.
 struct EngineWish {
@@ -48,18 +59,20 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
                              std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
                              Access access);
 
-/// How a budget of extra memory is spent: windows of whole blocks, and buffers of the exchange.
+/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with staging memory),
+/// staging memory, and buffers of the exchange.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
+  std::uint64_t staging_bytes = 0;
 
   /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs more
   /// than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
-/// A block for each window and one for buffers.
+/// A block for each window and one for buffers; staging memory takes the place of all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
-/// Throws Error(kUsage) for a budget below smallest_budget().
-MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes);
+/// Throws Error(kUsage) for a budget below smallest_budget(). Loads give their `choice`; saves have no staging memory.
+MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice = {});
 
 }  // namespace cairn::checkpoint

@@ -144,7 +144,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
     check_wanted(checkpoint_, wanted);
-    budget = split_budget(options_.memory_budget_bytes, grain);
+    budget = split_budget(options_.memory_budget_bytes, grain, engine_);
     cells = wanted_cells(checkpoint_, wanted, sizes, grain);
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {
       parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});
@@ -157,30 +157,35 @@ void Loader::load(std::span<const WantedBox> wanted) {
   if (extents.total_bytes() == 0) return clock_.stop();
   budget = budget.fitted_to(extents);
 
-  std::vector<plan::Transfer> transfers;
-  comm::agree(communicator_, "plan the load",
-              [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
   const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
-  const auto buffers = store_.get(communicator_, largest_buffer(windows));
-  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
-                        {budget.exchange_bytes});
-
+  const std::uint64_t rounds = communicator_.max(windows.size());
+  const auto buffers = store_.get(communicator_, largest_buffer(windows), budget.staging_bytes);
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
+  io::EngineOptions engine_options;
+  engine_options.hints = options_.hints;
+  engine_options.staging = buffers->staging();
+  const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   const auto rows = block_rows(checkpoint_);
   const auto begin_read = [&](std::uint64_t round) {
-    if (round < exchange.rounds()) engine->begin_read(read_ops(exchange.window(round)));
+    if (round < rounds) engine->begin_read(read_ops(buffers->of(windows, round)));
   };
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) begin_read(round);
-  for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
-    report_progress("reading", extents.total_bytes() * round / exchange.rounds(), extents.total_bytes());
+
+  clock_.begin("plan");  // while the first windows are read
+  std::vector<plan::Transfer> transfers;
+  comm::agree(communicator_, "plan the load",
+              [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
+  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
+                        {budget.exchange_bytes});
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    report_progress("reading", extents.total_bytes() * round / rounds, extents.total_bytes());
     const io::WindowBuffer window = exchange.window(round);
     const std::uint64_t bytes = window.window != nullptr ? window.window->bytes : 0;
     clock_.begin("read");
     begin_read(round + io::WindowPool::kAhead);  // its buffer was emptied by the round before
-    const std::uint64_t ahead = std::min<std::uint64_t>(exchange.rounds() - round - 1, io::WindowPool::kAhead);
+    const std::uint64_t ahead = std::min<std::uint64_t>(rounds - round - 1, io::WindowPool::kAhead);
     engine->wait_rounds(ahead);
     buffers->barrier();
     engine->finish_rounds(ahead);

@@ -25,6 +25,9 @@ void check_pair(const Source& first, const Source& second, const quant::Codec& c
   if (first.shape != second.shape) {
     throw unpaired(first, codec, fmt::format("has another shape than '{}'", base::printable(second.name)));
   }
+  if (first.memory != second.memory) {
+    throw unpaired(first, codec, fmt::format("'{}' lies in other memory (host, device)", base::printable(second.name)));
+  }
   if (first.boxes != second.boxes) {
     throw unpaired(first, codec, fmt::format("this rank holds other boxes of '{}'", base::printable(second.name)));
   }

@@ -6,6 +6,8 @@
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
+#include "quant/device_codec.hpp"
+#include "quant/device_stage.hpp"
 #include "quant/whole.hpp"
 #include "shard/box_math.hpp"
 
@@ -55,10 +57,105 @@ void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory
   });
 }
 
+/// The piece's elements on the device: where they lie already, or gathered by copies of rows.
+class OnDevice {
+ public:
+  OnDevice(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
+    std::vector<Box> boxes = {box};
+    if (tensor.codec->view(tensor.source.shape) != tensor.source.shape) {
+      boxes = shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
+    }
+    moments_ = {gather(boxes, memory.first, first_), gather(boxes, memory.second, second_)};
+    stream_.synchronise();
+  }
+
+  [[nodiscard]] const quant::ConstDeviceMoments& moments() const { return moments_; }
+  [[nodiscard]] const gpu::Stream& stream() const { return stream_; }
+
+ private:
+  const float* gather(std::span<const Box> boxes, const LocalBox& memory, gpu::DeviceBuffer& buffer) const {
+    std::uint64_t bytes = 0;
+    for (const Box& box : boxes) bytes += shard::elements_of(box) * sizeof(float);
+    std::uint64_t at = 0;
+    for (const Box& box : boxes) {
+      const std::uint64_t size = shard::elements_of(box) * sizeof(float);
+      const std::byte* in_place = nullptr;
+      plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, size, [&](const plan::Run& run) {
+        const std::byte* from = memory.data + run.memory_offset;
+        if (run.length_bytes == bytes) {
+          in_place = from;
+          return;
+        }
+        if (buffer.size() == 0) buffer = gpu::DeviceBuffer(bytes);
+        stream_.copy(buffer.span().subspan(at + run.file_offset, run.length_bytes),
+                     gpu::ConstDeviceSpan{from, run.length_bytes});
+      });
+      if (in_place != nullptr) return reinterpret_cast<const float*>(in_place);
+      at += size;
+    }
+    return reinterpret_cast<const float*>(buffer.span().data);
+  }
+
+  gpu::Stream stream_;
+  gpu::DeviceBuffer first_;
+  gpu::DeviceBuffer second_;
+  quant::ConstDeviceMoments moments_;
+};
+
+/// What decoding makes of the codes of a piece on a device, on the host.
+void add_errors(const CodedTensor& tensor, const Box& box, const OnDevice& piece, const quant::Encoded& parts,
+                DeviceMemory& device, quant::ErrorSums& errors) {
+  const std::uint64_t elements = shard::elements_of(box);
+  const std::uint64_t bytes = elements * sizeof(float);
+  std::vector<float> given_m(elements);
+  std::vector<float> given_v(elements);
+  const auto bring = [&](const float* from, std::vector<float>& to) {
+    gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), bytes},
+                      std::as_writable_bytes(std::span(to)));
+  };
+  bring(piece.moments().m, given_m);
+  bring(piece.moments().v, given_v);
+  std::vector<float> m(elements);
+  std::vector<float> v(elements);
+  const std::vector<std::span<const std::byte>> spans(parts.begin(), parts.end());
+  tensor.codec->decode(tensor.source, box, spans, {}, {m, v});
+  errors.add({given_m, given_v}, {m, v});
+}
+
+std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
+                                          const quant::Statistics& statistics, quant::ErrorSums* errors) {
+  const OnDevice piece(tensor, box, memory);
+  quant::Encoded parts;
+  std::vector<Box> part_boxes;
+  for (std::size_t p = 0; p < tensor.parts.size(); ++p) {
+    part_boxes.push_back(tensor.codec->part_box(tensor.source.shape, p, box));
+    parts.emplace_back(quant::bytes_of(tensor.parts[p], part_boxes[p]));
+  }
+  quant::encode_to_host(memory.device.pipeline(), quant::device_codec_of(*tensor.codec), tensor.source, box,
+                        piece.moments(), statistics, [&](const quant::PartPiece<std::span<const std::byte>>& bytes) {
+                          const std::size_t p = bytes.part;
+                          const plan::RunSpace space{tensor.parts[p].dtype, bytes.box, 0, part_boxes[p], bytes.box};
+                          plan::for_each_run(space, 0, bytes.bytes.size(), [&](const plan::Run& run) {
+                            std::memcpy(parts[p].data() + run.memory_offset, bytes.bytes.data() + run.file_offset,
+                                        run.length_bytes);
+                          });
+                        });
+  if (errors != nullptr) add_errors(tensor, box, piece, parts, memory.device, *errors);
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    if (tensor.parts[p].role == quant::Role::kScales) parts[p] = {};
+  }
+  return parts;
+}
+
 }  // namespace
 
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
   quant::Statistics statistics = tensor.codec->no_statistics(tensor.source.shape, box);
+  if (memory.first.memory == Memory::kDevice) {
+    const OnDevice piece(tensor, box, memory);
+    quant::device_codec_of(*tensor.codec).measure(tensor.source, box, piece.moments(), statistics, piece.stream());
+    return statistics;
+  }
   for_each_chunk(tensor, box, memory, [&](const Box& chunk, const quant::ConstMoments& moments) {
     quant::refuse_unusual_moments(*tensor.codec, tensor.source, chunk, moments);
     tensor.codec->measure(tensor.source, chunk, moments, statistics);
@@ -68,6 +165,7 @@ quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const
 
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
                                       const quant::Statistics& statistics, quant::ErrorSums* errors) {
+  if (memory.first.memory == Memory::kDevice) return encode_on_device(tensor, box, memory, statistics, errors);
   const auto& parts = tensor.parts;
   std::vector<base::Bytes> out(parts.size());
   for (std::size_t p = 0; p < parts.size(); ++p) {

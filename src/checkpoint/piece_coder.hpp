@@ -1,4 +1,4 @@
-// Codes the boxes of moments that lie whole in this rank's memory. Rank-local.
+// Codes the boxes of moments that lie whole in this rank's memory: on the host, or where they are on a device. Rank-local.
 #pragma once
 
 #include <span>
@@ -6,14 +6,16 @@
 
 #include "base/bytes.hpp"
 #include "checkpoint/coding_plan.hpp"
+#include "checkpoint/device_memory.hpp"
 #include "quant/errors.hpp"
 
 namespace cairn::checkpoint {
 
-/// The memory boxes that a piece lies in.
+/// The memory boxes that a piece lies in, both on the host or both on a device.
 struct PieceMemory {
   const LocalBox& first;
   const LocalBox& second;
+  DeviceMemory& device;  ///< for the latter
 };
 
 /// What the codec finds in the piece. Throws Error(kState) naming the first element that is not finite, or negative in v.

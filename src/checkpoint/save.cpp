@@ -8,6 +8,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/data_writer.hpp"
+#include "checkpoint/device_memory.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
@@ -111,8 +112,14 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     saved = {coded.sources, coded.codings};
     clock.begin("plan");
   }
+  DeviceMemory device;
+  std::vector<Source> on_host;
   std::vector<LocalBox> boxes;
-  comm::agree(communicator_, "describe the state", [&] { boxes = local_boxes(saved.sources); });
+  comm::agree(communicator_, "bring the state to the host", [&] {
+    on_host = device.on_host(saved.sources);
+    saved.sources = on_host;
+    boxes = local_boxes(saved.sources);
+  });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);

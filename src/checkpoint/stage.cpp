@@ -1,4 +1,5 @@
 #include "checkpoint/stage.hpp"
+#include "checkpoint/device_memory.hpp"
 
 #include <fmt/format.h>
 
@@ -91,12 +92,14 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   PhaseClock clock;
   const WatchedCall watched(communicator, clock);
   clock.begin("plan");
+  DeviceMemory device;
   std::vector<LocalBox> boxes;
   std::vector<std::span<const std::byte>> memory;
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
-    boxes = local_boxes(state);
+    for (const Source& source : state) check_shard(source, source.data, source.memory);
+    boxes = local_boxes(std::span<const Source>(device.on_host(state)));
     for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;

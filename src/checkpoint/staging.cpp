@@ -5,6 +5,8 @@
 
 #include "base/log.hpp"
 #include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/describe.hpp"
+#include "checkpoint/device_memory.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/stage.hpp"
@@ -38,15 +40,18 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   const auto communicator = communicator_on(given);
   const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
   checkpoint::View view;
+  checkpoint::DeviceMemory device;
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(*communicator, "describe what to load", [&] {
+    for (const Target& target : targets) checkpoint::check_shard(target, target.data, target.memory);
     view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
-    wanted = checkpoint::wanted_boxes(opened, view, targets);
+    wanted = checkpoint::wanted_boxes(opened, view, device.on_host(targets));
   });
   const auto reader = checkpoint::make_view_reader(
       *communicator, opened, view,
       {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
   reader->load(wanted);
+  comm::agree(*communicator, "bring what was loaded to the device", [&] { device.give_back(); });
 
   Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
   report.directory = path;

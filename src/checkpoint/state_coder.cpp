@@ -47,7 +47,17 @@ class Coding {
  public:
   Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, bool with_errors)
       : communicator_(communicator), plan_(plan), with_errors_(with_errors) {
-    comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
+    comm::agree(communicator_, "look at the moments", [&] {
+      memory_ = moment_boxes(plan_.sorted, state);
+      loose_memory_ = memory_;
+      for (const LoosePiece& piece : plan_.pieces.loose) {  // they travel between hosts
+        for (LocalBox* box : {&loose_memory_.first[piece.local], &loose_memory_.second[piece.local]}) {
+          if (box->memory == Memory::kHost) continue;
+          box->data = const_cast<std::byte*>(device_.to_host(box->data, box->bytes).data());  // only read
+          box->memory = Memory::kHost;
+        }
+      }
+    });
   }
 
   std::vector<CodedPiece> run() {
@@ -62,7 +72,7 @@ class Coding {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto loose = code_loose_blocks(communicator_, plan_, memory_, with_errors_ ? &errors_ : nullptr);
+    auto loose = code_loose_blocks(communicator_, plan_, loose_memory_, with_errors_ ? &errors_ : nullptr);
     std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
@@ -70,8 +80,8 @@ class Coding {
   [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
 
  private:
-  [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) const {
-    return {memory_.first[piece.local], memory_.second[piece.local]};
+  [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) {
+    return {memory_.first[piece.local], memory_.second[piece.local], device_};
   }
 
   void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
@@ -110,6 +120,8 @@ class Coding {
   const CodingPlan& plan_;
   bool with_errors_;
   MomentBoxes memory_;
+  DeviceMemory device_;
+  MomentBoxes loose_memory_;  ///< of loose pieces, on the host
   ErrorsByTensor errors_;
   std::vector<CodedPiece> pieces_;
 };

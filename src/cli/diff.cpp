@@ -45,25 +45,29 @@ bool was_compared(const TensorDiff& tensor) {
          (tensor.verdict == TensorVerdict::kOtherDtype && tensor.max_abs_difference.has_value());
 }
 
-void print_text(Output& output, const checkpoint::DiffResult& result, bool all) {
-  Table table({{"section"},
-               {"tensor"},
-               {"verdict"},
-               {"differing", Align::kRight},
-               {"outside", Align::kRight},
-               {"of", Align::kRight},
-               {"max abs difference", Align::kRight},
-               {"detail"}});
+/// What is not equal bit for bit. How many elements are outside of a tolerance is a column where there is one.
+Table difference_table(const checkpoint::DiffResult& result, bool has_tolerance) {
+  std::vector<Column> columns = {{"section"}, {"tensor"}, {"verdict"}, {"differing", Align::kRight}};
+  if (has_tolerance) columns.push_back({"outside", Align::kRight});
+  columns.insert(columns.end(), {{"of", Align::kRight}, {"max abs difference", Align::kRight}, {"detail"}});
+  Table table(std::move(columns));
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;
-    const bool compared = was_compared(tensor);
-    table.add({base::printable(tensor.section), base::printable(tensor.name), name_of(tensor.verdict),
-               compared ? group_digits(tensor.elements_differing) : "-",
-               compared ? group_digits(tensor.elements_outside) : "-", compared ? group_digits(tensor.elements) : "-",
-               tensor.max_abs_difference ? fmt::format("{:.6g}", *tensor.max_abs_difference) : "-",
-               base::printable(tensor.detail)});
+    const auto count = [&](std::uint64_t elements) { return was_compared(tensor) ? group_digits(elements) : "-"; };
+    std::vector<std::string> cells = {base::printable(tensor.section), base::printable(tensor.name),
+                                      name_of(tensor.verdict), count(tensor.elements_differing)};
+    if (has_tolerance) cells.push_back(count(tensor.elements_outside));
+    cells.push_back(count(tensor.elements));
+    cells.push_back(tensor.max_abs_difference ? fmt::format("{:.6g}", *tensor.max_abs_difference) : "-");
+    cells.push_back(base::printable(tensor.detail));
+    table.add(std::move(cells));
   }
-  if (table.rows() != 0) output.line(table.text(all || !output.is_terminal() ? kNoLimit : kTerminalRows));
+  return table;
+}
+
+void print_text(Output& output, const checkpoint::DiffResult& result, const DiffCommand& command) {
+  const Table table = difference_table(result, !command.options.tolerance.is_none());
+  if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
   if (result.equal()) {
     output.line(fmt::format("equal: {} tensors, {} bytes compared", group_digits(result.tensors.size()),
                             group_digits(result.bytes_compared)));
@@ -123,7 +127,7 @@ int run_diff(Context& context, const DiffCommand& command) {
   } else {
     for (const std::string& note : a.notes) context.output.line("note: A: " + one_line(note));
     for (const std::string& note : b.notes) context.output.line("note: B: " + one_line(note));
-    print_text(context.output, result, command.all);
+    print_text(context.output, result, command);
   }
   return result.close() ? kExitGood : kExitFailed;
 }

@@ -12,6 +12,7 @@
 #include "cli/doctor.hpp"
 #include "cli/launcher.hpp"
 #include "comm/mpi.hpp"
+#include "gpu/runtime.hpp"
 #include "os/file.hpp"
 
 namespace cairn::cli {
@@ -140,7 +141,10 @@ Check check_io_uring() {
 Check check_cuda() {
   const bool present = os::exists("/dev/nvidiactl");
   return {"cuda", Level::kGood,
-          present ? "an NVIDIA driver is loaded" : "no NVIDIA driver: tensors come from host memory", ""};
+          fmt::format("{}; this build has {}",
+                      present ? "an NVIDIA driver is loaded" : "no NVIDIA driver: tensors come from host memory",
+                      gpu::built_with()),
+          ""};
 }
 
 std::vector<Check> check_file_system(const std::filesystem::path& path) {

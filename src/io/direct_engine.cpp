@@ -25,7 +25,12 @@ bool is_aligned(const std::byte* address, std::uint64_t alignment) {
 DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
     : PosixEngine(communicator, options),
       way_(way),
-      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)) {}
+      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
+      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
+  if (!staging_.empty() && staging_.size() < kStagedReadBytes) {
+    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
+  }
+}
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_write(std::move(files), extents);
@@ -36,6 +41,9 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::Ext
 void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_read(std::move(files), extents);
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
+  if (staging_.empty()) return;
+  request_bytes_ = std::min(request_bytes_, kStagedReadBytes);
+  staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_);
 }
 
 /// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
@@ -82,6 +90,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     if constexpr (std::is_same_v<Op, WriteOp>) {
       plain.write_at(data, offset);
       plain.start_writeback(offset, data.size());
+    } else if (staged_) {
+      staged_->read_plainly(plain, data, offset, round);
     } else {
       plain.read_at(data, offset);
     }
@@ -94,7 +104,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
   const std::uint64_t end =
       op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
-  if (direct == nullptr || begin >= end || !is_aligned(op.data.data() + begin, alignment)) {
+  if (direct == nullptr || begin >= end || (!staged_ && !is_aligned(op.data.data() + begin, alignment))) {
     return through_page_cache(op.data, op.offset);
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
@@ -104,6 +114,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     const std::uint64_t bytes = std::min(to_cut, end - at);
     if constexpr (std::is_same_v<Op, WriteOp>) {
       queue_->write(target, op.data.subspan(at, bytes), op.offset + at, round);
+    } else if (staged_) {
+      staged_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
     } else {
       queue_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
     }
@@ -133,7 +145,11 @@ void DirectEngine::wait(Round& round) {
   if (round.is_done) return;
   round.is_done = true;
   try {
-    if (queue_) queue_->finish(round.number);
+    if (staged_) {
+      staged_->finish(round.number);
+    } else if (queue_) {
+      queue_->finish(round.number);
+    }
   } catch (...) {
     if (!round.failure) round.failure = std::current_exception();
   }

@@ -4,7 +4,8 @@
 // Files are created, reserved, synced and checked as by `posix`. What O_DIRECT cannot address - the head and the tail of
 // an operation off the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never
 // shares a page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused,
-// all of it goes through the page cache, which is said once with the reason.
+// all of it goes through the page cache, which is said once with the reason. With staging memory (EngineOptions) reads
+// go through buffers in huge pages (staged_reads.hpp).
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "io/posix_engine.hpp"
+#include "io/staged_reads.hpp"
 #include "os/direct.hpp"
 #include "os/io_queue.hpp"
 
@@ -57,9 +59,11 @@ class DirectEngine final : public PosixEngine {
 
   Way way_;
   std::uint64_t request_bytes_;
+  std::span<std::byte> staging_;
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
-  std::deque<Round> rounds_;            ///< begun and not finished, oldest first
+  std::unique_ptr<StagedReads> staged_;  ///< null: reads go into the memory of the caller
+  std::deque<Round> rounds_;             ///< begun and not finished, oldest first
   std::uint64_t rounds_begun_ = 0;
 };
 

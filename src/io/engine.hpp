@@ -79,10 +79,17 @@ class Engine {
 /// business.
 using Hints = std::map<std::string, std::string>;
 
+/// A request through staging memory. Smaller than others: with more of them in the kernel than the disk takes at once, the
+/// disk has its next one whatever the rank is doing.
+constexpr std::uint64_t kStagedReadBytes = 1ULL << 20;
+
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
   std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
+  /// "direct": memory in huge pages that reads go through, kStagedReadBytes at least; it must outlive the engine. The data
+  /// of begin_read is then not touched before the round is waited for.
+  std::span<std::byte> staging = {};
 };
 
 /// "direct"; "mpiio"; "posix"; "hdf5" (Error(kUsage) in a build without HDF5); or "memory" (tests: files live in this

@@ -2,21 +2,24 @@
 
 #include "base/checked.hpp"
 #include "base/log.hpp"
+#include "comm/agree.hpp"
 
 namespace cairn::io {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
-constexpr std::uint64_t kBuffers = WindowPool::kAhead + 1;
 
 }  // namespace
 
-WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, comm::SharedMemory::Reach reach)
+WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, comm::SharedMemory::Reach reach,
+                       std::uint64_t staging_bytes)
     : rank_(communicator.rank()),
       bytes_(communicator.max(bytes)),
       stride_bytes_(base::round_up(bytes_, kPageBytes)),
-      memory_(communicator, kPageBytes + kBuffers * stride_bytes_, reach) {
+      buffers_(staging_bytes == 0 ? kAhead + 1 : 1),
+      memory_(communicator, kPageBytes + buffers_ * stride_bytes_, reach) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
+  comm::agree(communicator, "make buffers", [&] { staging_ = base::AlignedBuffer(staging_bytes); });
   if (!memory_.problem().empty()) {
     base::warn_once("ranks of a node send messages instead of sharing memory, which is slower: " + memory_.problem());
   }
@@ -28,7 +31,7 @@ WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t
 }
 
 std::byte* WindowPool::buffer(int rank, std::uint64_t round) const {
-  return memory_.of(rank).data() + kPageBytes + round % kBuffers * stride_bytes_;
+  return memory_.of(rank).data() + kPageBytes + round % buffers_ * stride_bytes_;
 }
 
 std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
@@ -39,11 +42,15 @@ std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
   return all;
 }
 
-std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes) {
+std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes,
+                                             std::uint64_t staging_bytes) {
   const std::uint64_t largest = communicator.max(bytes);
-  if (!pool || pool->bytes() < largest) {
+  // Without staging memory there are buffers enough for anybody.
+  const bool lacks_buffers = pool && !pool->staging().empty() && staging_bytes == 0;
+  const bool lacks_staging = pool && !pool->staging().empty() && pool->staging().size() < staging_bytes;
+  if (!pool || pool->bytes() < largest || lacks_buffers || lacks_staging) {
     pool.reset();
-    pool = std::make_shared<WindowPool>(communicator, largest);
+    pool = std::make_shared<WindowPool>(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes);
   }
   return pool;
 }
@@ -52,7 +59,7 @@ std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) c
   // Zeroed pages hold counters of zero; the first page of each part is theirs.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.of(rank).data());
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
-  return counters[round % kBuffers * kCacheLine];
+  return counters[round % buffers_ * kCacheLine];
 }
 
 }  // namespace cairn::io

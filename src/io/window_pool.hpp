@@ -1,6 +1,7 @@
 // The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their way
 // to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight into
-// another's window: one copy, no message (exchange.hpp).
+// another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie in huge
+// pages where shared memory may not, one buffer is enough: what is on its way is there (staged_reads.hpp).
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
 #include "comm/communicator.hpp"
 #include "comm/shared_memory.hpp"
 #include "plan/extents.hpp"
@@ -30,12 +32,15 @@ class WindowPool {
   static constexpr std::size_t kAhead = 3;
 
   /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory is
-  /// short. A node whose ranks cannot share memory says so once, as a warning.
+  /// short. A node whose ranks cannot share memory says so once, as a warning. `staging_bytes`: none or some on all ranks
+  /// alike.
   WindowPool(comm::Communicator& communicator, std::uint64_t bytes,
-             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode);
+             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t staging_bytes = 0);
 
   /// Room of each buffer; the same on all ranks.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  /// For EngineOptions::staging. Empty: none, and kAhead + 1 buffers.
+  [[nodiscard]] std::span<std::byte> staging() { return staging_.span(); }
 
   /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer.
   [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
@@ -63,7 +68,9 @@ class WindowPool {
   int rank_;
   std::uint64_t bytes_;
   std::uint64_t stride_bytes_;
+  std::uint64_t buffers_;
   comm::SharedMemory memory_;  ///< a page of counters, then the buffers
+  base::AlignedBuffer staging_;
 };
 
 /// Where saves and loads of one communicator keep the pool for each other: making one costs page faults.
@@ -71,8 +78,10 @@ struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
   /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one, which
-  /// is kept instead. A pool lives as long as somebody holds it.
-  std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes);
+  /// is kept instead. A pool lives as long as somebody holds it. One that was made without staging memory serves who asks
+  /// for some, too: a save that keeps its pool and a load beside it stay within one budget.
+  std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
+                                  std::uint64_t staging_bytes = 0);
 };
 
 }  // namespace cairn::io

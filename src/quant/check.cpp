@@ -17,14 +17,18 @@ void require_f32(const Codec& codec, std::string_view name, DType dtype) {
                                              base::printable(name), name_of(dtype), codec.traits().name));
 }
 
+Error unusual_moment(const Codec& codec, const Source& source, const Shape& position, float m, float v) {
+  const bool m_is_bad = !std::isfinite(m);
+  return {ErrorKind::kState,
+          fmt::format("optimizer state of '{}': {} at {} is {}, which {} cannot keep; save it with quant=off",
+                      base::printable(source.name), m_is_bad ? "m" : "v", shape_text(position), m_is_bad ? m : v,
+                      codec.traits().name)};
+}
+
 void refuse_unusual_moments(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments) {
   for (std::size_t i = 0; i < moments.m.size() && i < moments.v.size(); ++i) {
-    const bool m_is_bad = !std::isfinite(moments.m[i]);
-    if (!m_is_bad && std::isfinite(moments.v[i]) && moments.v[i] >= 0) continue;
-    throw Error(ErrorKind::kState,
-                fmt::format("optimizer state of '{}': {} at {} is {}, which {} cannot keep; save it with quant=off",
-                            base::printable(source.name), m_is_bad ? "m" : "v", shape_text(position_of(box, i)),
-                            m_is_bad ? moments.m[i] : moments.v[i], codec.traits().name));
+    if (std::isfinite(moments.m[i]) && std::isfinite(moments.v[i]) && moments.v[i] >= 0) continue;
+    throw unusual_moment(codec, source, position_of(box, i), moments.m[i], moments.v[i]);
   }
 }
 

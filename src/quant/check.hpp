@@ -4,6 +4,7 @@
 // column or group of NaN. Writers and readers of checkpoints call these checks first.
 #pragma once
 
+#include "cairn/error.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::quant {
@@ -14,6 +15,9 @@ void require_f32(const Codec& codec, std::string_view name, DType dtype);
 /// Throws Error(kState) naming the first element that is NaN, infinite, or a negative v: Adam does not make such values,
 /// and codecs with shared scales would lose the neighbours with them.
 void refuse_unusual_moments(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments);
+
+/// What refuse_unusual_moments() throws for the values at a position.
+[[nodiscard]] Error unusual_moment(const Codec& codec, const Source& source, const Shape& position, float m, float v);
 
 /// Throws Error(kFormat) when a stored part has another dtype or shape than the codec stores for `source`. `name`: of the
 /// stored tensor.

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "quant/own_scales.hpp"
+#include "quant/own_grid.hpp"
 
 namespace cairn::quant::own {
 
@@ -44,17 +44,6 @@ struct Format {
 extern const Format kQ8;
 extern const Format kQ4;
 
-/// What a block's codes mean; a function of its word.
-struct Grid {
-  float u_scale = 0;        ///< 0 or the largest |u|
-  std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
-  std::int32_t low = 0;     ///< lowest log2(v), 2^-20 octaves
-  std::int32_t range = 0;
-  std::int32_t v_levels = 0;  ///< of v, with the one for 0
-  std::int32_t v_steps = 0;   ///< between the lowest and the highest level of v > 0
-  std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
-};
-
 [[nodiscard]] Grid grid_of(const Format& format, std::uint32_t word);
 
 /// False when a value is refused (is_refused); `block` is then without meaning.
@@ -62,9 +51,6 @@ struct Grid {
 
 /// False when a code is none of the block's; `values` are then without meaning.
 [[nodiscard]] bool decode_block(const Format& format, const Block& block, Values& values);
-
-/// u is m over this where v is 0: 2^-27, which stands for the epsilon of Adam, 1e-8.
-inline constexpr float kZeroReference = 0x1p-27f;
 
 /// True for a pair that no block can hold: m or v NaN or infinite, v < 0, or |u| above 2^40 (nearly).
 [[nodiscard]] bool is_refused(float m, float v);

@@ -20,10 +20,19 @@ using own::kBlockElements;
 /// Below this a tensor is not worth the error: it is too small to save bytes.
 constexpr std::uint64_t kLeastElements = 1024;
 
+/// Codes may have one more, and tensors of more than 8 cannot be saved.
+constexpr std::size_t kMostDimensions = 7;
+
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
 /// No block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be one of blocks.
 bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
+
+/// Of element `index` of a box of the view.
+std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) {
+  if (has_blocks_in_rows(shape)) return shape_text(position_of(box, index));
+  return shape_text(position_of(shard::whole(shape), box.offset[0] + index));
+}
 
 class OwnCodec final : public Codec {
  public:
@@ -40,6 +49,7 @@ class OwnCodec final : public Codec {
 
   std::string left_alone(const Shape& shape) const override {
     if (shape.size() < 2) return "it has fewer than 2 dimensions";
+    if (shape.size() > kMostDimensions) return fmt::format("it has more than {} dimensions", kMostDimensions);
     if (elements_of(shape) < kLeastElements) return fmt::format("it has fewer than {} elements", kLeastElements);
     return {};
   }
@@ -99,11 +109,7 @@ class OwnCodec final : public Codec {
     for (std::uint64_t begin = 0; begin < elements; begin += kBlockElements, from += format_.block_bytes) {
       const std::size_t count = std::min<std::uint64_t>(kBlockElements, elements - begin);
       if (!format_.unpack(from, block) || !own::decode_block(format_, block, values)) {
-        throw Error(
-            ErrorKind::kFormat,
-            fmt::format("optimizer state of '{}': the block of {} codes at {} holds a code that is not in use: the "
-                        "data is damaged",
-                        base::printable(source.name), traits_.name, position_text(source.shape, box, begin)));
+        throw damaged_block(*this, source, box, begin);
       }
       std::copy_n(values.m.begin(), count, out.m.begin() + static_cast<std::ptrdiff_t>(begin));
       std::copy_n(values.v.begin(), count, out.v.begin() + static_cast<std::ptrdiff_t>(begin));
@@ -124,12 +130,6 @@ class OwnCodec final : public Codec {
                         shape_text(box.shape), kBlockElements, shape_text(all)));
   }
 
-  /// Of element `index` of a box.
-  std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) const {
-    if (has_blocks_in_rows(shape)) return shape_text(position_of(box, index));
-    return shape_text(position_of(shard::whole(shape), box.offset[0] + index));
-  }
-
   template <class Parts, class BothMoments>
   void check_spans(const Shape& shape, const Box& box, const Parts& parts, const BothMoments& moments) const {
     check_box(shape, box);
@@ -148,12 +148,7 @@ class OwnCodec final : public Codec {
   [[noreturn]] void refuse(const Source& source, const Box& box, std::uint64_t begin, const own::Values& values) const {
     std::size_t i = 0;
     while (i + 1 < kBlockElements && !own::is_refused(values.m[i], values.v[i])) ++i;
-    throw Error(
-        ErrorKind::kState,
-        fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
-                    "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
-                    base::printable(source.name), values.m[i], values.v[i], position_text(source.shape, box, begin + i),
-                    traits_.name));
+    throw refused_pair(*this, source, box, begin + i, values.m[i], values.v[i]);
   }
 
   const own::Format& format_;
@@ -161,6 +156,22 @@ class OwnCodec final : public Codec {
 };
 
 }  // namespace
+
+Error refused_pair(const Codec& codec, const Source& source, const Box& box, std::uint64_t index, float m, float v) {
+  return {
+      ErrorKind::kState,
+      fmt::format("optimizer state of '{}': m is {} and v is {} at {}, but {} needs finite values, v >= 0 and m "
+                  "below 2^40 sqrt(v) (2^13 where v is 0); save it with quant=off",
+                  base::printable(source.name), m, v, position_text(source.shape, box, index), codec.traits().name)};
+}
+
+Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index) {
+  return {
+      ErrorKind::kFormat,
+      fmt::format("optimizer state of '{}': the block of {} codes at {} holds a code that is not in use: the data is "
+                  "damaged",
+                  base::printable(source.name), codec.traits().name, position_text(source.shape, box, index))};
+}
 
 const Codec& own_q8() {
   static const OwnCodec codec(

@@ -5,6 +5,7 @@
 // whole blocks; and behind that the bytes of a block. Any box of whole blocks is coded for itself.
 #pragma once
 
+#include "cairn/error.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::quant {
@@ -14,5 +15,11 @@ namespace cairn::quant {
 
 /// "q4": 0.594 bytes a value.
 [[nodiscard]] const Codec& own_q4();
+
+/// What encode() throws for a pair that it refuses, the element `index` of a box; and decode() for the block that begins
+/// there.
+[[nodiscard]] Error refused_pair(const Codec& codec, const Source& source, const Box& box, std::uint64_t index, float m,
+                                 float v);
+[[nodiscard]] Error damaged_block(const Codec& codec, const Source& source, const Box& box, std::uint64_t index);
 
 }  // namespace cairn::quant

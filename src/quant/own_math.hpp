@@ -9,9 +9,11 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <limits>
+
+#include "base/host_device.hpp"
+#include "quant/exact_math.hpp"
 
 namespace cairn::quant::own {
 
@@ -22,7 +24,7 @@ inline constexpr std::int32_t kOctave = 1 << kLogBits;
 inline constexpr std::int32_t kSlack = 256;
 
 /// log2(v) in units of 2^-20. Requires v > 0 and finite; for other values some number without meaning.
-inline std::int32_t log2_of(float v) {
+CAIRN_HOST_DEVICE inline std::int32_t log2_of(float v) {
   std::uint32_t bits = std::bit_cast<std::uint32_t>(v);
   const bool is_denormal = bits < 0x00800000U;
   const std::uint32_t normalized = std::bit_cast<std::uint32_t>(static_cast<float>(static_cast<std::int32_t>(bits)));
@@ -39,7 +41,7 @@ inline std::int32_t log2_of(float v) {
 }
 
 /// 2^(log / 2^20), at most the largest finite float. Requires log >= -149 * 2^20.
-inline float exp2_of(std::int32_t log) {
+CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   const std::int32_t exponent = log >> kLogBits;
   const float z = static_cast<float>(log & (kOctave - 1)) * (1.0f / 1048576.0f);
   float r = 0.0018968494f;
@@ -61,17 +63,25 @@ inline float exp2_of(std::int32_t log) {
 
 // By value, as vector code needs them.
 template <typename T>
-inline T smaller(T a, T b) {
+CAIRN_HOST_DEVICE inline T smaller(T a, T b) {
   return b < a ? b : a;
 }
 template <typename T>
-inline T larger(T a, T b) {
+CAIRN_HOST_DEVICE inline T larger(T a, T b) {
   return a < b ? b : a;
 }
 
-inline float spread_u(float place) { return place * std::sqrt(1.0f / (2.0f - place * place)); }
-inline float squeeze_u(float value) { return value * std::sqrt(2.0f / (1.0f + value * value)); }
-inline float spread_v(float place) { return place * std::sqrt(2.0f / (3.0f - place * place)); }
-inline float squeeze_v(float value) { return value * std::sqrt(3.0f / (2.0f + value * value)); }
+CAIRN_HOST_DEVICE inline float spread_u(float place) {
+  return place * exact::root(exact::reciprocal(2.0f - place * place));
+}
+CAIRN_HOST_DEVICE inline float squeeze_u(float value) {
+  return value * exact::root(exact::twice_reciprocal(1.0f + value * value));
+}
+CAIRN_HOST_DEVICE inline float spread_v(float place) {
+  return place * exact::root(exact::twice_reciprocal(3.0f - place * place));
+}
+CAIRN_HOST_DEVICE inline float squeeze_v(float value) {
+  return value * exact::root(exact::quotient(3.0f, 2.0f + value * value));
+}
 
 }  // namespace cairn::quant::own

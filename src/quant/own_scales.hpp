@@ -8,6 +8,8 @@
 #include <array>
 #include <cstdint>
 
+#include "base/host_device.hpp"
+
 namespace cairn::quant::own {
 
 inline constexpr std::uint32_t kUScaleCodes = 1U << 11;
@@ -21,11 +23,11 @@ struct Scales {
   bool has_zeros = false;   ///< v's code 0 stands for v = 0
 };
 
-constexpr std::uint32_t word_of(const Scales& scales) {
+CAIRN_HOST_DEVICE constexpr std::uint32_t word_of(const Scales& scales) {
   return scales.u | scales.low << 11 | scales.range << 22 | (scales.has_zeros ? 1U << 31 : 0U);
 }
 
-constexpr Scales scales_of(std::uint32_t word) {
+CAIRN_HOST_DEVICE constexpr Scales scales_of(std::uint32_t word) {
   return {word & (kUScaleCodes - 1), word >> 11 & (kLowCodes - 1), word >> 22 & (kRangeCodes - 1), (word >> 31) != 0};
 }
 
@@ -37,7 +39,7 @@ inline constexpr std::int32_t kRangeUnit = 18432;
 inline constexpr std::int32_t kLowStep = 1 << 17;
 
 /// Length of the range of log2(v), in units of 2^-20 octave.
-constexpr std::int32_t range_of(std::uint32_t range) {
+CAIRN_HOST_DEVICE constexpr std::int32_t range_of(std::uint32_t range) {
   return static_cast<std::int32_t>(64 + range % 64) * kRangeUnit << range / 64;
 }
 

@@ -20,9 +20,9 @@ namespace cairn::quant {
 namespace {
 
 using paddle::Band;
+using paddle::kScaleCount;
+using paddle::scale_part;
 using paddle::Stage;
-
-constexpr std::size_t kScaleCount = 3;  // largest |m|, smallest r, largest r: the order of statistics and of parts
 
 /// What changes none of them when values are taken into it.
 constexpr std::array<float, kScaleCount> kNothing = {0.0F, std::numeric_limits<float>::infinity(),
@@ -67,12 +67,6 @@ class ScaleRows {
 template <class Visit>
 void for_rows(const Band& band, Visit visit) {
   for (std::size_t at = band.begin; at < band.end; at += band.width) visit(at, std::min(band.width, band.end - at));
-}
-
-/// The part that holds the scale of statistic `index`.
-std::size_t scale_part(Stage stage, std::size_t index) {
-  static constexpr std::array<std::size_t, kScaleCount> o1 = {1, 3, 4};
-  return stage == Stage::kO1 ? o1[index] : index + 1;
 }
 
 class PaddleCodec : public Codec {

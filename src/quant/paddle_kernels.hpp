@@ -8,11 +8,9 @@
 #include <cstdint>
 
 #include "quant/codec.hpp"
+#include "quant/paddle_math.hpp"
 
 namespace cairn::quant::paddle {
-
-/// What is added to sqrt(v), and what stands in O1 for a scale that is 0.
-inline constexpr float kEpsilon = 1e-8F;
 
 /// A row of both moments.
 struct Row {

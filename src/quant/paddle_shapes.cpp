@@ -1,11 +1,14 @@
-// Shapes only: no values are looked at here.
+// Shapes, and which statistics become which scales; no moments are looked at here.
 #include "quant/paddle_shapes.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "quant/paddle_math.hpp"
+#include "quant/statistics.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant::paddle {
@@ -42,6 +45,32 @@ std::vector<Part> parts(Stage stage, const Shape& shape) {
             r_max};
   }
   return {{Moment::kSecond, "", Role::kCodes, DType::kI8, shape}, m_scales, r_min, r_max};
+}
+
+std::size_t scale_part(Stage stage, std::size_t index) {
+  static constexpr std::array<std::size_t, kScaleCount> o1 = {1, 3, 4};
+  return stage == Stage::kO1 ? o1[index] : index + 1;
+}
+
+std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
+                                                          const Statistics& statistics) {
+  if (statistics.arrays.size() != kScaleCount) throw Error(ErrorKind::kInternal, "statistics of another codec");
+  Box row = scale_box(stage, shape, box);
+  const std::uint64_t length = row.shape.empty() ? 1 : row.shape.back();
+  const std::uint64_t rows = row.shape.size() == 2 ? row.shape[0] : 1;
+  std::array<std::vector<float>, kScaleCount> scales;
+  for (std::uint64_t i = 0; i < rows; ++i) {
+    const std::size_t from = index_in(statistics, row.offset, length);
+    for (std::size_t k = 0; k < kScaleCount; ++k) {
+      const auto values = std::span(statistics.arrays[k].values).subspan(from, length);
+      scales[k].insert(scales[k].end(), values.begin(), values.end());
+    }
+    if (row.shape.size() == 2) ++row.offset[0];
+  }
+  if (stage == Stage::kO1) {
+    for (auto& values : scales) std::replace(values.begin(), values.end(), 0.0F, kEpsilon);
+  }
+  return scales;
 }
 
 Box scale_box(Stage stage, const Shape& shape, const Box& box) {

@@ -1,6 +1,7 @@
 // Which tensors Paddle's stages code, what they store for them, and which scales belong to which rows.
 #pragma once
 
+#include <array>
 #include <string>
 
 #include "quant/codec.hpp"
@@ -16,6 +17,16 @@ inline constexpr std::uint64_t kGroupRows = 32;  ///< of O2
 
 /// O1: moment1, @scales, moment2, @min_scales, @max_scales. O2: moment2 with both codes, then the three scales.
 [[nodiscard]] std::vector<Part> parts(Stage stage, const Shape& shape);
+
+/// Scales of a column or group: largest |m|, smallest r, largest r; the order of statistics.
+inline constexpr std::size_t kScaleCount = 3;
+
+/// The part that holds the scale of statistic `index`.
+[[nodiscard]] std::size_t scale_part(Stage stage, std::size_t index);
+
+/// What is stored as the three scales of a box: its statistics, but in O1 Paddle's 1e-8 where a scale is 0.
+[[nodiscard]] std::array<std::vector<float>, kScaleCount> stored_scales(Stage stage, const Shape& shape, const Box& box,
+                                                                        const Statistics& statistics);
 
 /// The box of the scales that the elements of `box` use; it is 0-d for a 1-d tensor.
 [[nodiscard]] Box scale_box(Stage stage, const Shape& shape, const Box& box);

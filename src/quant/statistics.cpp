@@ -2,11 +2,10 @@
 #include "quant/statistics.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <limits>
 
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "quant/reduction_keys.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {
@@ -18,23 +17,6 @@ void next_row(const Box& box, std::vector<std::uint64_t>& position) {
     if (++position[d] < box.offset[d] + box.shape[d]) return;
     position[d] = box.offset[d];
   }
-}
-
-constexpr std::uint32_t kNanKey = 0xFFFFFFFFU;  // of no number: its bits would be those of a NaN
-constexpr std::uint32_t kSign = 0x80000000U;
-
-/// Larger keys for larger numbers (for smaller ones with kMin): IEEE bits are ordered like integers but for the sign.
-std::uint32_t key_of(Reduction reduction, float value) {
-  if (value != value) return kNanKey;
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t ordered = (bits & kSign) != 0 ? ~bits : bits | kSign;
-  return reduction == Reduction::kMax ? ordered : ~ordered;
-}
-
-float value_of(Reduction reduction, std::uint32_t key) {
-  if (key == kNanKey) return std::numeric_limits<float>::quiet_NaN();
-  const std::uint32_t ordered = reduction == Reduction::kMax ? key : ~key;
-  return std::bit_cast<float>((ordered & kSign) != 0 ? ordered ^ kSign : ~ordered);
 }
 
 }  // namespace

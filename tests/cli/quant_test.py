@@ -64,6 +64,28 @@ class Quant(CairnTest):
         self.assertRegex(text, r"lm_head\.weight/moment1_0@scales .*paddle-o1: lm_head\.weight/moment1_0, lm_head")
         self.assertNotIn("codes of", self.good("inspect", PADDLE / "n-dp2-O0").out)
 
+    def test_convert_codes_as_paddle_does(self):
+        for codec, folder in (("paddle-o1", "n-dp2-O1"), ("paddle-o2", "n-dp2-O2-rm")):
+            coded = self.folder / codec
+            out = self.good("convert", PADDLE / "n-dp2-O0", coded, "--quant", codec, "--report", ranks=3).out
+            self.assertEqual(optimizer_of(coded), optimizer_of(PADDLE / folder))
+            self.assertIn("update RMS %", out)
+            self.assertRegex(out, rf"lm_head\.weight/moment1_0 +{codec} +6,144")
+
+    def test_convert_codes_reports_and_refuses(self):
+        coded, refused = self.folder / "coded", self.folder / "refused"
+        document = self.good("convert", PADDLE / "n-dp2-O0", coded, "--quant", "q8", "--remove-master-weight", "--report",
+                             "--json", ranks=2).json()
+        errors = {row["name"]: row for row in document["coding_errors"]}
+        self.assertGreater(errors["lm_head.weight/moment1_0"]["update_rms"], 0)
+        self.assertLess(max(row["update_rms"] for row in errors.values()), 0.01)
+        sections = {row["name"]: row for row in self.good("inspect", coded, "--json").json()["sections"]}
+        self.assertNotIn("master_weights", sections)
+        self.assertEqual(sections["optimizer"]["codings"][0]["codec"], "q8")
+        self.bad(1, "convert", PADDLE / "n-dp2-O0", refused, "--quant", "q8", "--max-update-error", "0.00001", ranks=2,
+                 says=["q8 makes its updates wrong by", "allowed are 0.001 %"])
+        self.assertFalse(refused.exists())
+
     def test_convert_keeps_codes_or_decodes_them(self):
         source = PADDLE / "n-dp2-O2-rm"
         kept, decoded, again = self.folder / "kept", self.folder / "decoded", self.folder / "again"
@@ -124,6 +146,7 @@ class Quant(CairnTest):
         scale = max(floats(optimizer_of(coded)[f"{name}@scales"]))
         self.assertLessEqual(largest, scale / 254 * 1.0001)
         self.assertEqual(rows[name]["elements_outside"], rows[name]["elements_differing"])
+        self.assertNotIn("outside", self.differs("diff", plain, coded).out)
         text = self.good("diff", plain, coded, "--atol", "1").out
         self.assertIn("close: 72 tensors, 24 of them not equal bit for bit", text)
         self.assertRegex(text, r"differing +outside +of")

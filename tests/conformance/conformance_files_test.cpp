@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
 #include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
 #include "hdf5/library.hpp"
@@ -23,6 +24,22 @@ TEST_P(FileEngineConformance, Holds) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   engine_tests()[number].body({*communicator, engine, directory.path(), files, {}});
 }
+
+/// Engine direct with buffers of its own: few, so that requests wait for each other.
+class StagedEngineConformance : public testing::TestWithParam<std::size_t> {};
+
+TEST_P(StagedEngineConformance, Holds) {
+  const SharedTempDir directory;
+  const PosixAccess files;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  base::AlignedBuffer memory(3 * io::kStagedReadBytes);
+  EngineCase c{*communicator, "direct", directory.path(), files, {}};
+  c.options.staging = memory.span();
+  engine_tests()[GetParam()].body(c);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engine, StagedEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
+                         [](const auto& param) { return engine_tests()[param.param].name; });
 
 std::vector<const char*> engines_of_this_build() {
   std::vector<const char*> engines = {"direct", "mpiio", "posix"};

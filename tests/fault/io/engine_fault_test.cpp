@@ -5,6 +5,7 @@
 
 #include <chrono>
 
+#include "base/aligned_buffer.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
 #include "scratch_mount.hpp"
@@ -42,14 +43,17 @@ class EngineFault : public testing::TestWithParam<const char*> {
     return {0, communicator_->size() - 1};
   }
 
+  [[nodiscard]] bool is_staged() const { return std::string(GetParam()) == "direct_staged"; }
   [[nodiscard]] bool is_mpiio() const { return std::string(GetParam()) == "mpiio"; }
   [[nodiscard]] SmallSave small_save(const std::filesystem::path& directory, std::uint64_t file_bytes,
                                      io::EngineOptions options = {}) {
-    return {*communicator_, directory, file_bytes, std::move(options), GetParam()};
+    if (is_staged()) options.staging = staging_.span();
+    return {*communicator_, directory, file_bytes, std::move(options), is_staged() ? "direct" : GetParam()};
   }
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
   SharedTempDir directory_;
+  base::AlignedBuffer staging_{2 * io::kStagedReadBytes};  ///< few, so that requests wait for each other
 };
 
 struct Rule {
@@ -171,14 +175,14 @@ TEST_P(EngineFault, AFailureThatOnlyTheFsyncSees) {
   const SmallSave save = small_save(mount.path(), 16 * kMiB);
   const std::string text = common_error(*communicator_, ErrorKind::kIo, [&] { save.save(); });
   // Without the page cache it may be the write itself that fails.
-  if (std::string(GetParam()) != "direct") {
+  if (!std::string(GetParam()).starts_with("direct")) {
     EXPECT_THAT(text, HasSubstr("sync"));
   }
   EXPECT_THAT(text, testing::AnyOf(HasSubstr("sync"), HasSubstr("write of")));
   EXPECT_THAT(text, HasSubstr("model-"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, EngineFault, testing::Values("mpiio", "direct", "posix"),
+INSTANTIATE_TEST_SUITE_P(Engine, EngineFault, testing::Values("mpiio", "direct", "direct_staged", "posix"),
                          [](const auto& param) { return std::string(param.param); });
 
 /// Engine direct where O_DIRECT or io_uring is refused: one warning with the reason, and the same bytes.
@@ -192,9 +196,16 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   const SharedTempDir directory;
   os::set_fault_rank(communicator->rank());
   const SmallSave save(*communicator, directory.path(), 600'000, {}, "direct");
+  base::AlignedBuffer staging(2 * io::kStagedReadBytes);
+  io::EngineOptions staged;
+  staged.staging = staging.span();
+  const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, "direct");
   os::set_faults(GetParam().first);
   testing::internal::CaptureStderr();
   save.save();
+  EXPECT_EQ(staged_save.load(), save.total_bytes());
+  save.remove_files();
+  staged_save.save();
   EXPECT_EQ(save.load(), save.total_bytes());
   const std::string said = testing::internal::GetCapturedStderr();
   // A file system in memory refuses O_DIRECT before anything else, and a reason is said once.

@@ -44,7 +44,7 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
 }
 
 checkpoint::DiffResult diff_on(int ranks, const fs::path& a, const fs::path& b, checkpoint::Tolerance tolerance = {},
-                               std::uint64_t memory_bytes = 256 << 10) {
+                               std::uint64_t memory_bytes = 32 << 20) {
   checkpoint::DiffResult result;
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     auto mine = checkpoint::diff(communicator, a, b, {{"posix", memory_bytes, {}}, tolerance, false});

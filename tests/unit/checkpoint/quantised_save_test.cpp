@@ -221,6 +221,40 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreLeftOut) {
             nlohmann::json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})"));
 }
 
+/// BF16 weights, F32 master weights and both moments of a few large tensors and a norm.
+std::uint64_t bytes_on_disk(const Quantisation& quantisation) {
+  const TempDir root;
+  Options options;
+  options.engine = "posix";
+  options.quantisation = quantisation;
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    std::vector<StateTensor> tensors;
+    for (const auto& [name, shape] : std::map<std::string, std::vector<std::uint64_t>>{
+             {"w", {1024, 1024}}, {"odd", {500, 1030}}, {"norm", {1024}}}) {
+      tensors.push_back({"model", name, DType::kBF16, shape});
+      tensors.push_back({"master_weights", name, DType::kF32, shape});
+      tensors.push_back({"optimizer", name + ".exp_avg", DType::kF32, shape});
+      tensors.push_back({"optimizer", name + ".exp_avg_sq", DType::kF32, shape});
+    }
+    RankState state(tensors, Cut::kRows, communicator.rank(), 2);  // zeros
+    io::WindowStore store;
+    checkpoint::Saver(communicator, options, store).save(root / "checkpoint-1", 1, state.sources(), {}, true);
+  });
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(root / "checkpoint-1")) bytes += entry.file_size();
+  return bytes;
+}
+
+TEST(QuantisedSaveOptions, SizesOnDisk) {
+  const auto plain = static_cast<double>(bytes_on_disk({}));
+  Quantisation quantisation;
+  quantisation.remove_master_weight = true;
+  for (const auto& [codec, saved] : std::map<std::string, double>{{"q8", 0.70}, {"q4", 0.77}}) {
+    quantisation.codecs = {{"optimizer", codec}};
+    EXPECT_GE(1 - static_cast<double>(bytes_on_disk(quantisation)) / plain, saved) << codec;
+  }
+}
+
 TEST(QuantisedSaveOptions, LeavingOutBothWeightsIsRefused) {
   const TempDir root;
   Options options = small_options();

@@ -171,6 +171,7 @@ TEST_P(OwnCodec, SmallTensorsAreLeftAlone) {
   EXPECT_EQ(codec.left_alone({0, 31}), "it has fewer than 1024 elements");
   EXPECT_EQ(codec.left_alone({32, 32}), "");
   EXPECT_EQ(codec.left_alone({2, 3, 4, 1000}), "");
+  EXPECT_EQ(codec.left_alone({1, 1, 1, 1, 1, 2, 3, 1280}), "it has more than 7 dimensions");
   expect_error(ErrorKind::kInternal, [&] { (void)codec.parts({100}); }, {"[100]", "not coded"});
 }
 

@@ -1,0 +1,45 @@
+# CUDA, when there is a toolkit that works: sets CAIRN_HAVE_CUDA and enables the language, and says why not.
+#
+# Build settings:   -DCAIRN_CUDA=OFF            without CUDA
+#                   -DCMAKE_CUDA_COMPILER=NVCC  which one; else nvcc of PATH, CUDA_PATH, CUDA_HOME or /usr/local/cuda
+#                   -DCMAKE_CUDA_ARCHITECTURES=LIST
+set(CAIRN_HAVE_CUDA OFF)
+if(CAIRN_CUDA)
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    find_program(CAIRN_NVCC nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATH_SUFFIXES bin PATHS /usr/local/cuda)
+    if(CAIRN_NVCC)
+      set(CMAKE_CUDA_COMPILER "${CAIRN_NVCC}")
+    endif()
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_HOST_COMPILER AND NOT DEFINED ENV{CUDAHOSTCXX})
+    set(CMAKE_CUDA_HOST_COMPILER "${CMAKE_CXX_COMPILER}")
+  endif()
+  # Code for A100 and H100, and intermediate code from which the driver makes that of newer ones.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None)  # the gpu layer links it
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+    find_package(CUDAToolkit QUIET)
+    if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake up to 3.25 does not know that nvcc has C++20
+      set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+      set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+    endif()
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.0)
+      message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: 12.0 or newer is needed for C++20; building without")
+    elseif(NOT TARGET CUDA::cudart_static)
+      message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: no cudart_static; building without")
+    else()
+      set(CAIRN_HAVE_CUDA ON)
+      message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION}: ${CMAKE_CUDA_COMPILER}, for ${CMAKE_CUDA_ARCHITECTURES}")
+    endif()
+  else()
+    message(STATUS "CUDA: no nvcc that works with ${CMAKE_CXX_COMPILER}; building without")
+  endif()
+endif()

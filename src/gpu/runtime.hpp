@@ -1,0 +1,81 @@
+// The few calls of a GPU's runtime that Cairn makes, as plain functions on handles.
+//
+// One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it (and the
+// tests have a third, which keeps "device" memory in host memory). Everything else of this layer is written on top. CUDA is
+// linked statically and opens the driver at the first call: a program starts and runs where there is neither driver nor
+// GPU, and availability() says so.
+//
+// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA at all. They
+// act on the calling thread's current device. Thread-safe, as CUDA's are.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace cairn::gpu {
+
+struct Availability {
+  int devices = 0;
+  std::string reason;  ///< why there is none, as the end of a sentence; empty when there is one
+};
+
+/// How many devices this process can use. Never throws for want of a GPU.
+[[nodiscard]] Availability availability();
+
+/// Whether this build knows CUDA, and which: "CUDA 13.0", or "no CUDA".
+[[nodiscard]] std::string built_with();
+
+/// "NVIDIA H100 80GB HBM3, compute capability 9.0, 79.1 GiB".
+[[nodiscard]] std::string describe_device(int device);
+
+/// Where a pointer points.
+enum class MemoryKind {
+  kHost,     ///< memory that CUDA knows nothing of, or no CUDA at all
+  kPinned,   ///< host memory that a device can copy from by itself
+  kDevice,   ///< a device's memory
+  kManaged,  ///< memory that moves between host and device
+};
+
+struct MemoryPlace {
+  MemoryKind kind = MemoryKind::kHost;
+  int device = -1;  ///< of kDevice and kManaged
+};
+
+/// Never throws: a pointer that no device knows is host memory.
+[[nodiscard]] MemoryPlace place_of(const void* pointer) noexcept;
+
+[[nodiscard]] int current_device();
+void set_current_device(int device);
+
+/// A stream and an event of the runtime; null is none.
+struct StreamHandle;
+struct EventHandle;
+
+namespace runtime {
+
+/// At a multiple of 256. Not zero bytes.
+[[nodiscard]] std::byte* allocate_device(std::uint64_t bytes);
+void free_device(std::byte* memory) noexcept;
+[[nodiscard]] std::byte* allocate_pinned(std::uint64_t bytes);
+void free_pinned(std::byte* memory) noexcept;
+
+[[nodiscard]] StreamHandle* create_stream();
+void destroy_stream(StreamHandle* stream) noexcept;
+/// Waits for all that was put on the stream, and reports what failed there.
+void synchronise(StreamHandle* stream);
+
+[[nodiscard]] EventHandle* create_event();
+void destroy_event(EventHandle* event) noexcept;
+void record(EventHandle* event, StreamHandle* stream);
+/// What is put on the stream from now on begins after the event.
+void wait(StreamHandle* stream, EventHandle* event);
+/// Milliseconds from one recorded event to another; waits for both.
+[[nodiscard]] float elapsed_ms(EventHandle* from, EventHandle* to);
+
+/// Host memory that is not pinned is copied before the call returns, or makes it wait.
+void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream);
+void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream);
+
+}  // namespace runtime
+}  // namespace cairn::gpu

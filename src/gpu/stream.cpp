@@ -1,0 +1,45 @@
+// Sizes are checked here, once, before the runtime copies.
+#include "gpu/stream.hpp"
+
+#include <string>
+
+#include "cairn/error.hpp"
+
+namespace cairn::gpu {
+namespace {
+
+void require_equal(std::uint64_t to, std::uint64_t from) {
+  if (to == from) return;
+  throw Error(ErrorKind::kInternal,
+              "a copy of " + std::to_string(from) + " bytes into " + std::to_string(to) + " bytes");
+}
+
+}  // namespace
+
+void Stream::copy(std::span<std::byte> to, ConstDeviceSpan from) const {
+  require_equal(to.size(), from.size);
+  if (from.size != 0) runtime::copy(to.data(), from.data, from.size, handle_);
+}
+
+void Stream::copy(DeviceSpan to, std::span<const std::byte> from) const {
+  require_equal(to.size, from.size());
+  if (to.size != 0) runtime::copy(to.data, from.data(), to.size, handle_);
+}
+
+void Stream::copy(DeviceSpan to, ConstDeviceSpan from) const {
+  require_equal(to.size, from.size);
+  if (to.size != 0) runtime::copy(to.data, from.data, to.size, handle_);
+}
+
+void Stream::fill(DeviceSpan to, unsigned char value) const {
+  if (to.size != 0) runtime::fill(to.data, value, to.size, handle_);
+}
+
+OnDevice::~OnDevice() {
+  try {
+    set_current_device(before_);
+  } catch (const Error&) {  // a device that was current before can only be lost as a whole: the next call says so
+  }
+}
+
+}  // namespace cairn::gpu

@@ -1,0 +1,29 @@
+// The kernels, as functions that put one on a stream. Jobs hold device pointers; the work is asynchronous.
+//
+// own_kernels.cu and tile_kernels.cu have them; device_kernels_absent.cpp stands in for both in a build without CUDA (and the
+// tests run the same jobs on the host). Everything throws Error(kIo) when the device refuses the launch. Only sources of
+// this layer may include this header.
+#pragma once
+
+#include "gpu/runtime.hpp"
+#include "quant/codec.hpp"
+#include "quant/own_lanes.hpp"
+#include "quant/paddle_lanes.hpp"
+#include "quant/paddle_shapes.hpp"
+
+namespace cairn::quant::own {
+
+struct Format;
+
+void launch(const Format& format, const EncodeJob& job, gpu::StreamHandle* stream);
+void launch(const Format& format, const DecodeJob& job, gpu::StreamHandle* stream);
+
+}  // namespace cairn::quant::own
+
+namespace cairn::quant::paddle {
+
+void launch(const MeasureJob& job, gpu::StreamHandle* stream);
+void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream);
+void launch(Stage stage, PaddleDivision division, const DecodeJob& job, gpu::StreamHandle* stream);
+
+}  // namespace cairn::quant::paddle

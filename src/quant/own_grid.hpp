@@ -1,0 +1,131 @@
+// What a scale word means, and how it is chosen: the few numbers that all pairs of a block share.
+//
+// Grid follows from the word alone; Extremes are what a block's pairs are reduced to, and choose_scales() makes the word of
+// them. Encoding what was decoded gives the same word and codes: for that the pair that chose a scale must, once decoded,
+// choose the same scale again, so its level is held inside the step of the scale (Held). One source for processors and
+// GPUs. Only sources of this layer may include this header.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+#include "base/host_device.hpp"
+#include "quant/own_math.hpp"
+#include "quant/own_scales.hpp"
+
+namespace cairn::quant::own {
+
+/// u is m over this where v is 0: 2^-27, which stands for the epsilon of Adam, 1e-8.
+inline constexpr float kZeroReference = 0x1p-27f;
+
+inline constexpr std::uint32_t kPositive = 0x7fffffffU;
+inline constexpr std::int32_t kNone = std::numeric_limits<std::int32_t>::max();
+
+/// What a block's codes mean; a function of its word.
+struct Grid {
+  float u_scale = 0;        ///< 0 or the largest |u|
+  std::int32_t u_half = 0;  ///< u's levels are -u_half .. u_half
+  std::int32_t low = 0;     ///< lowest log2(v), 2^-20 octaves
+  std::int32_t range = 0;
+  std::int32_t v_levels = 0;  ///< of v, with the one for 0
+  std::int32_t v_steps = 0;   ///< between the lowest and the highest level of v > 0
+  std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
+};
+
+/// `levels`: those of the format for the range of `scales`.
+CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels) {
+  Grid grid;
+  grid.u_scale = scales.u == 0 ? 0.0f : std::bit_cast<float>((kUScaleBase + scales.u) << 18);
+  grid.u_half = levels.u / 2;
+  grid.low = static_cast<std::int32_t>(scales.low) * kLowStep - 149 * kOctave;
+  grid.range = range_of(scales.range);
+  grid.v_levels = levels.v;
+  grid.zero = scales.has_zeros ? 1 : 0;
+  grid.v_steps = levels.v - 1 - grid.zero;
+  return grid;
+}
+
+/// True when a level of v may lie where F32 has too few digits, or none.
+CAIRN_HOST_DEVICE inline bool is_extreme(const Grid& grid) {
+  return grid.low < -126 * kOctave || grid.low + grid.range >= 128 * kOctave;
+}
+
+/// Such a block is encoded, decoded and encoded until nothing changes, at most so many times ...
+inline constexpr int kExtremeRounds = 8;
+
+/// ... and then with its v moved to where no level is extreme.
+CAIRN_HOST_DEVICE inline float moved_inside(float v) { return v == 0.0f ? v : smaller(larger(v, 0x1p-126f), 0x1p120f); }
+
+/// What the scales of a block follow from.
+struct Extremes {
+  std::int32_t largest_u = 0;  ///< bits of the largest |u|: ordered as the numbers are, NaN above all
+  std::int32_t log_min = kNone;
+  std::int32_t log_max = -kNone;
+  std::uint32_t largest_v = 0;  ///< bits: negative numbers and NaN above all others
+  std::uint32_t least_v = ~0U;  ///< bits
+};
+
+/// The step of u's scale that is not below the largest |u| by more than 8 units in the last place; not limited.
+CAIRN_HOST_DEVICE inline std::int32_t u_code(std::int32_t bits) {
+  const std::uint32_t step = (static_cast<std::uint32_t>(bits) + ((1U << 18) - 1 - 8)) >> 18;
+  return larger(static_cast<std::int32_t>(step) - static_cast<std::int32_t>(kUScaleBase), 0);
+}
+
+/// True when one of the pairs is none that a block can hold; of largest |u| and v, as Extremes has them.
+CAIRN_HOST_DEVICE inline bool any_refused(std::int32_t largest_u, std::uint32_t largest_v) {
+  return largest_v > 0x7f7fffffU || u_code(largest_u) >= static_cast<std::int32_t>(kUScaleCodes);
+}
+
+/// The shortest range that reaches `length`.
+CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
+  const std::int32_t units = (larger(length - kSlack, 0) + kRangeUnit - 1) / kRangeUnit;
+  std::uint32_t octave = 0;
+  while (((units + (1 << octave) - 1) >> octave) > 127) ++octave;
+  const std::int32_t rounded_up = (units + (1 << octave) - 1) >> octave;
+  return octave * 64 + static_cast<std::uint32_t>(larger(rounded_up - 64, 0));
+}
+
+CAIRN_HOST_DEVICE inline Scales choose_scales(const Extremes& extremes) {
+  Scales scales;
+  scales.u = static_cast<std::uint32_t>(u_code(extremes.largest_u));
+  scales.has_zeros = extremes.least_v == 0;
+  if (extremes.log_min == kNone) return scales;
+  const std::int32_t low = (extremes.log_min + kSlack + 149 * kOctave) >> 17;
+  scales.low = static_cast<std::uint32_t>(smaller(larger(low, 0), static_cast<std::int32_t>(kLowCodes) - 1));
+  scales.range = range_code(extremes.log_max - (static_cast<std::int32_t>(scales.low) * kLowStep - 149 * kOctave));
+  return scales;
+}
+
+/// Levels that the pairs which chose the scales may not leave.
+struct Held {
+  std::int32_t u_least = 0;  ///< |level| of the largest |u|
+  std::int32_t v_most = 0;   ///< level of the lowest v
+  std::int32_t v_least = 0;  ///< level of the highest v
+};
+
+/// The place among v's levels, from 0 to v_steps, of `length` above the lowest.
+CAIRN_HOST_DEVICE inline float place_of(const Grid& grid, std::int32_t length) {
+  const float value = static_cast<float>(length) * exact::twice_reciprocal(static_cast<float>(grid.range)) - 1.0f;
+  return (squeeze_v(value) + 1.0f) * (0.5f * static_cast<float>(grid.v_steps));
+}
+
+CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
+  constexpr float kMargin = 0x1p-7f;  // of a level
+  Held held = {0, grid.v_steps, 0};
+  if (scales.u != 0) {
+    const float below = std::bit_cast<float>((kUScaleBase + scales.u - 1) << 18);
+    const float place = squeeze_u(exact::quotient(below, grid.u_scale)) * static_cast<float>(grid.u_half);
+    held.u_least = smaller(static_cast<std::int32_t>(place + kMargin) + 1, grid.u_half);
+  }
+  if (scales.low != kLowCodes - 1) {
+    held.v_most = static_cast<std::int32_t>(larger(place_of(grid, kLowStep - 2 * kSlack) - kMargin, 0.0f));
+  }
+  if (scales.range != 0) {
+    const float place = place_of(grid, range_of(scales.range - 1) + 2 * kSlack);
+    held.v_least = smaller(static_cast<std::int32_t>(place + kMargin) + 1, grid.v_steps);
+  }
+  return held;
+}
+
+}  // namespace cairn::quant::own

@@ -1,0 +1,131 @@
+// One pair (m, v) of a block of q8 or q4: measured, turned into its code, and back.
+//
+// The loops over a block are own_encode.cpp and own_decode.cpp on a processor, own_lanes.hpp on a GPU; the arithmetic of both
+// is here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
+// include this header.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "base/host_device.hpp"
+#include "quant/exact_math.hpp"
+#include "quant/own_grid.hpp"
+#include "quant/own_math.hpp"
+
+namespace cairn::quant::own {
+
+struct MeasuredPair {
+  float u = 0;
+  std::int32_t log = 0;  ///< without meaning where v is 0
+  std::uint32_t v_bits = 0;
+};
+
+CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
+  v = v + 0.0f;  // -0 becomes 0
+  const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
+#ifdef __CUDA_ARCH__
+  // Where its bits may differ, u is refused or its level is 0: below 2^-60 no scale is so small, above 2^40 none so large.
+  const float u = exact::scaled_ratio(m, v, kZeroReference);
+#else
+  const float root = std::sqrt(v);
+  const float u = m / (v_bits == 0 ? kZeroReference : root);
+#endif
+  return {u, log2_of(v), v_bits};
+}
+
+CAIRN_HOST_DEVICE inline std::int32_t magnitude_bits(float u) {
+  return static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(u) & kPositive);
+}
+
+CAIRN_HOST_DEVICE inline void take(Extremes& extremes, const MeasuredPair& pair) {
+  extremes.largest_u = larger(extremes.largest_u, magnitude_bits(pair.u));
+  extremes.largest_v = larger(extremes.largest_v, pair.v_bits);
+  extremes.least_v = smaller(extremes.least_v, pair.v_bits);
+  const std::int32_t no_log = pair.v_bits == 0 ? -1 : 0;  // a mask: GCC 12 makes no vector code of a choice here
+  extremes.log_min = smaller(extremes.log_min, (pair.log & ~no_log) | (kNone & no_log));
+  extremes.log_max = larger(extremes.log_max, (pair.log & ~no_log) | (-kNone & no_log));
+}
+
+/// From measured pairs to codes.
+struct PairCoder {
+  CAIRN_HOST_DEVICE PairCoder(const Grid& block_grid, const Held& block_held, const Extremes& extremes)
+      : grid(block_grid),
+        held(block_held),
+        largest_u(extremes.largest_u),
+        log_min(extremes.log_min),
+        log_max(extremes.log_max),
+        u_inverse(grid.u_scale == 0.0f ? 0.0f : exact::reciprocal(grid.u_scale)),
+        u_half(static_cast<float>(grid.u_half)),
+        per_range(exact::twice_reciprocal(static_cast<float>(grid.range))),
+        v_half(0.5f * static_cast<float>(grid.v_steps)) {}
+
+  [[nodiscard]] CAIRN_HOST_DEVICE std::uint32_t code(float u, std::int32_t log, bool v_is_zero) const {
+    const std::uint32_t u_bits = std::bit_cast<std::uint32_t>(u);
+    const float x = smaller(std::bit_cast<float>(u_bits & kPositive) * u_inverse, 1.0f);
+    const std::int32_t u_nearest = static_cast<std::int32_t>(squeeze_u(x) * u_half + 0.5f);
+    const bool is_largest = static_cast<std::int32_t>(u_bits & kPositive) == largest_u;
+    const std::int32_t u_level = larger(u_nearest, is_largest ? held.u_least : 0);
+    const std::int32_t u_code = u_bits > kPositive ? grid.u_half - u_level : grid.u_half + u_level;
+
+    // Unsigned: where v is 0 its log may be any number.
+    const auto above =
+        static_cast<std::int32_t>(static_cast<std::uint32_t>(log) - static_cast<std::uint32_t>(grid.low));
+    const float y = smaller(larger(static_cast<float>(above) * per_range - 1.0f, -1.0f), 1.0f);
+    const std::int32_t v_nearest = static_cast<std::int32_t>((squeeze_v(y) + 1.0f) * v_half + 0.5f);
+    const std::int32_t v_raised = larger(v_nearest, log == log_max ? held.v_least : 0);
+    const std::int32_t v_level = smaller(v_raised, log == log_min ? held.v_most : grid.v_steps);
+    const std::int32_t v_code = v_is_zero ? 0 : v_level + grid.zero;
+    return static_cast<std::uint32_t>(u_code * grid.v_levels + v_code);
+  }
+
+  Grid grid;
+  Held held;
+  std::int32_t largest_u;
+  std::int32_t log_min;
+  std::int32_t log_max;
+  float u_inverse;
+  float u_half;
+  float per_range;
+  float v_half;
+};
+
+struct Pair {
+  float m = 0;
+  float v = 0;
+};
+
+/// From codes to pairs. A code that is not below codes() is none of the block's; its pair has no meaning.
+struct PairDecoder {
+  CAIRN_HOST_DEVICE explicit PairDecoder(const Grid& block_grid)
+      : grid(block_grid),
+        per_v_levels(exact::reciprocal(static_cast<float>(grid.v_levels))),
+        per_u_half(exact::reciprocal(static_cast<float>(grid.u_half))),
+        per_v_steps(exact::reciprocal(static_cast<float>(grid.v_steps))),
+        half_range(0.5f * static_cast<float>(grid.range)) {}
+
+  [[nodiscard]] CAIRN_HOST_DEVICE std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
+
+  [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
+    // The quotient by way of F32: at least half a step from where truncation would err, and the product is far more exact.
+    const auto u_code = static_cast<std::int32_t>((static_cast<float>(code) + 0.5f) * per_v_levels);
+    const std::int32_t v_code = code - u_code * grid.v_levels;
+
+    const float v_place = static_cast<float>(2 * (v_code - grid.zero) - grid.v_steps) * per_v_steps;
+    const float y = larger(spread_v(larger(v_place, -1.0f)), -1.0f);
+    const float level = exp2_of(grid.low + static_cast<std::int32_t>((y + 1.0f) * half_range + 0.5f));
+    const float v = v_code < grid.zero ? 0.0f : level;
+
+    const float u = spread_u(static_cast<float>(u_code - grid.u_half) * per_u_half) * grid.u_scale;
+    return {u * (v == 0.0f ? kZeroReference : exact::any_root(v)), v};
+  }
+
+  Grid grid;
+  float per_v_levels;
+  float per_u_half;
+  float per_v_steps;
+  float half_range;
+};
+
+}  // namespace cairn::quant::own

@@ -1,0 +1,83 @@
+// The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs (paddle_lanes.hpp).
+//
+// Every operation is one F32 operation in the order that Paddle (NumPy when it saves) does it. Rounding is to nearest, ties
+// to even; a code that would be NaN is 0. No branches, so that loops become vector code; a comparison with NaN is false,
+// which the selections use. Only sources of this layer may include this header.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "base/host_device.hpp"
+#include "quant/codec.hpp"
+
+namespace cairn::quant::paddle {
+
+/// What is added to sqrt(v), and what stands in O1 for a scale that is 0.
+inline constexpr float kEpsilon = 1e-8F;
+
+/// Added to and taken from |x| < 2^22 it rounds to an integer, ties to even, in any vector unit (SSE2 has no rounding).
+inline constexpr float kRounder = 12582912.0F;  // 1.5 * 2^23
+
+/// x clamped to [low, high] and rounded; 0 for NaN. The bounds are integers, so that clamping first is the same.
+CAIRN_HOST_DEVICE inline int code_of(float x, float low, float high) {
+  x = x < low ? low : x;
+  x = x > high ? high : x;
+  x = x == x ? x : 0.0F;
+  return static_cast<int>((x + kRounder) - kRounder);
+}
+
+CAIRN_HOST_DEVICE inline float ratio(float v) { return 1.0F / (std::sqrt(v) + kEpsilon); }
+
+CAIRN_HOST_DEVICE inline float moment_of(float r) {
+  const float root = 1.0F / r - kEpsilon;
+  return root * root;
+}
+
+/// The larger (smaller) of two values; NaN when `next` is, and stays.
+CAIRN_HOST_DEVICE inline float taken_max(float so_far, float next) {
+  return ((next > so_far) | (next != next)) ? next : so_far;
+}
+CAIRN_HOST_DEVICE inline float taken_min(float so_far, float next) {
+  return ((next < so_far) | (next != next)) ? next : so_far;
+}
+
+/// value / divisor as the Paddle version does it.
+template <PaddleDivision division>
+CAIRN_HOST_DEVICE inline float divided(float value, float divisor) {
+  if constexpr (division == PaddleDivision::kTrue) return value / divisor;
+  return value * (1.0F / divisor);
+}
+
+/// v of a code of r, of which `top` is the largest.
+template <PaddleDivision division>
+CAIRN_HOST_DEVICE inline float decoded_v(int code, float top, float r_min, float r_max) {
+  return moment_of(divided<division>(static_cast<float>(code), top) * (r_max - r_min) + r_min);
+}
+
+/// The code of v's r.
+CAIRN_HOST_DEVICE inline int code_of_v(float v, float top, float r_min, float r_max) {
+  return code_of((ratio(v) - r_min) / (r_max - r_min) * top, 0.0F, top);
+}
+
+CAIRN_HOST_DEVICE inline int code_of_m_o1(float m, float m_max) { return code_of(m / m_max * 127.0F, -128.0F, 127.0F); }
+CAIRN_HOST_DEVICE inline int code_of_m_o2(float m, float m_max) { return code_of(m / m_max * 7.0F, -8.0F, 7.0F); }
+
+template <PaddleDivision division>
+CAIRN_HOST_DEVICE inline float decoded_m_o1(int code, float m_max) {
+  return divided<division>(static_cast<float>(code), 127.0F) * m_max;
+}
+template <PaddleDivision division>
+CAIRN_HOST_DEVICE inline float decoded_m_o2(int code, float m_max) {
+  return divided<division>(static_cast<float>(code) * m_max, 7.0F);
+}
+
+/// O2's byte: m's code in the upper half, with sign, r's in the lower.
+CAIRN_HOST_DEVICE inline int byte_of(int m_code, int r_code) { return (m_code & 0xF) << 4 | r_code; }
+CAIRN_HOST_DEVICE inline int m_code_of(int byte) {
+  const int upper = byte >> 4;
+  return upper - ((upper & 8) << 1);  // 4 bits with sign
+}
+CAIRN_HOST_DEVICE inline int r_code_of(int byte) { return byte & 0xF; }
+
+}  // namespace cairn::quant::paddle

@@ -1,0 +1,102 @@
+// The kernels of Paddle's codecs: paddle_lanes.hpp on warps. A warp takes a tile at a time and goes on in steps of the grid.
+#include "quant/device_kernels.hpp"
+#include "quant/device_launch.cuh"
+#include "quant/paddle_lanes.hpp"
+
+namespace cairn::quant::paddle {
+namespace {
+
+using device::check;
+using device::kThreads;
+
+/// Calls f(coder) for each tile of this warp.
+template <bool kAligned, class F>
+__device__ void for_tiles(const Tiles& tiles, F f) {
+  const device::LaneMemory<kAligned> memory;
+  const std::uint64_t count = tiles.count;
+  for (std::uint64_t tile = device::first_task(); tile < count; tile += device::task_step()) {
+    f(TileCoder<device::LaneMemory<kAligned>>(memory, tiles, tile, device::lane_number()));
+  }
+}
+
+template <bool kAligned>
+__global__ void __launch_bounds__(kThreads) measure(const MeasureJob job) {
+  for_tiles<kAligned>(job.tiles, [&](const auto& coder) { coder.measure(job); });
+}
+
+template <Stage stage, bool kAligned>
+__global__ void __launch_bounds__(kThreads) encode(const EncodeJob job) {
+  for_tiles<kAligned>(job.tiles, [&](const auto& coder) {
+    if constexpr (stage == Stage::kO1) {
+      coder.encode_o1(job);
+    } else {
+      coder.encode_o2(job);
+    }
+  });
+}
+
+template <Stage stage, PaddleDivision division, bool kAligned>
+__global__ void __launch_bounds__(kThreads) decode(const DecodeJob job) {
+  for_tiles<kAligned>(job.tiles, [&](const auto& coder) {
+    if constexpr (stage == Stage::kO1) {
+      coder.template decode_o1<division>(job);
+    } else {
+      coder.template decode_o2<division>(job);
+    }
+  });
+}
+
+/// Every row begins where four floats, and four codes, may be read at once.
+bool is_aligned(const Tiles& tiles, const void* m, const void* v, const void* first, const void* second) {
+  return tiles.columns % 4 == 0 && device::is_aligned(m, 16) && device::is_aligned(v, 16) &&
+         device::is_aligned(first, 4) && device::is_aligned(second, 4);
+}
+
+template <class Start>
+void start_kernel(const Tiles& tiles, bool aligned, Start start) {
+  if (tiles.elements == 0) return;
+  if (aligned) {
+    start(device::grid_for(tiles.count), std::true_type());
+  } else {
+    start(device::grid_for(tiles.count), std::false_type());
+  }
+  check(cudaGetLastError(), "starting a kernel");
+}
+
+cudaStream_t native(gpu::StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
+
+template <Stage stage, PaddleDivision division>
+void launch_decode(const DecodeJob& job, gpu::StreamHandle* stream) {
+  start_kernel(job.tiles, is_aligned(job.tiles, job.m, job.v, job.first, job.second), [&](unsigned grid, auto aligned) {
+    decode<stage, division, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
+  });
+}
+
+}  // namespace
+
+void launch(const MeasureJob& job, gpu::StreamHandle* stream) {
+  start_kernel(job.tiles, is_aligned(job.tiles, job.m, job.v, nullptr, nullptr), [&](unsigned grid, auto aligned) {
+    measure<aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
+  });
+}
+
+void launch(Stage stage, const EncodeJob& job, gpu::StreamHandle* stream) {
+  start_kernel(job.tiles, is_aligned(job.tiles, job.m, job.v, job.first, job.second), [&](unsigned grid, auto aligned) {
+    if (stage == Stage::kO1) {
+      encode<Stage::kO1, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
+    } else {
+      encode<Stage::kO2, aligned.value><<<grid, kThreads, 0, native(stream)>>>(job);
+    }
+  });
+}
+
+void launch(Stage stage, PaddleDivision division, const DecodeJob& job, gpu::StreamHandle* stream) {
+  if (stage == Stage::kO1) {
+    if (division == PaddleDivision::kTrue) return launch_decode<Stage::kO1, PaddleDivision::kTrue>(job, stream);
+    return launch_decode<Stage::kO1, PaddleDivision::kReciprocal>(job, stream);
+  }
+  if (division == PaddleDivision::kTrue) return launch_decode<Stage::kO2, PaddleDivision::kTrue>(job, stream);
+  launch_decode<Stage::kO2, PaddleDivision::kReciprocal>(job, stream);
+}
+
+}  // namespace cairn::quant::paddle

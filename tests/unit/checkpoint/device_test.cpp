@@ -1,0 +1,179 @@
+// Saves from and loads into device memory: the files that the same state in host memory gives, and its values back. Runs on
+// the emulated device (ctest device_checkpoint), and on a GPU (device_checkpoint_gpu), where it is skipped when there is none.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "cairn/error.hpp"
+#include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/device_memory.hpp"
+#include "checkpoint/targets.hpp"
+#include "gpu/memory.hpp"
+#include "gpu/pipeline.hpp"
+#include "moment_state.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A tensor's shard of one rank: the whole, or two boxes that cut the columns, so that blocks have parts of both.
+std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
+  const std::uint64_t columns = tensor.shape.back();
+  Box left{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
+  if (!is_cut || columns < 3) return {left};
+  Box right = left;
+  left.shape.back() = columns / 3;
+  right.offset.back() = columns / 3;
+  right.shape.back() = columns - columns / 3;
+  return {left, right};
+}
+
+/// The state of one rank in device memory, and the same in host memory.
+class BothMemories {
+ public:
+  explicit BothMemories(bool is_cut) : pipeline_({1 << 20, 2, true}) {
+    for (const StateTensor& tensor : moment_state()) {
+      const auto boxes = boxes_of(tensor, is_cut);
+      host_.push_back(MomentRank::cut_out(moment_bytes(tensor, 1), tensor, boxes));
+      device_.emplace_back(host_.back().size());
+      gpu::copy_to_device(pipeline_, device_.back().span(), host_.back());
+      Source source;
+      static_cast<Shard&>(source) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, boxes};
+      source.data = host_.back().data();
+      on_host_.push_back(source);
+      source.data = device_.back().span().data;
+      source.memory = Memory::kDevice;
+      on_device_.push_back(source);
+    }
+  }
+
+  [[nodiscard]] const std::vector<Source>& on_host() const { return on_host_; }
+  [[nodiscard]] const std::vector<Source>& on_device() const { return on_device_; }
+
+  /// Overwrites the device's memory, and gives targets for it.
+  std::vector<Target> targets() {
+    std::vector<Target> targets;
+    for (std::size_t i = 0; i < on_device_.size(); ++i) {
+      const std::vector<std::byte> other(host_[i].size(), std::byte{0x77});
+      gpu::copy_to_device(pipeline_, device_[i].span(), other);
+      Target target;
+      static_cast<Shard&>(target) = on_device_[i];
+      target.data = device_[i].span().data;
+      target.memory = Memory::kDevice;
+      targets.push_back(std::move(target));
+    }
+    return targets;
+  }
+
+  std::vector<std::byte> device_bytes(std::size_t i) {
+    std::vector<std::byte> bytes(host_[i].size());
+    gpu::copy_to_host(pipeline_, device_[i].span(), bytes);
+    return bytes;
+  }
+
+ private:
+  gpu::Pipeline pipeline_;
+  std::vector<std::vector<std::byte>> host_;
+  std::vector<gpu::DeviceBuffer> device_;
+  std::vector<Source> on_host_;
+  std::vector<Source> on_device_;
+};
+
+Report save(const std::filesystem::path& directory, const Options& options, const std::vector<Source>& sources) {
+  Report report;
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    io::WindowStore store;
+    report = checkpoint::Saver(communicator, options, store).save(directory, 1, sources, {}, false);
+  });
+  return report;
+}
+
+class Device : public testing::TestWithParam<std::tuple<const char*, bool>> {
+ protected:
+  void SetUp() override {
+    const gpu::Availability devices = gpu::availability();
+    if (devices.devices == 0) GTEST_SKIP() << "no GPU: " << devices.reason;
+  }
+  Options options() const {
+    Options made = small_options();
+    made.quantisation.codecs["optimizer"] = std::get<0>(GetParam());
+    made.quantisation.report = true;
+    return made;
+  }
+  TempDir root;
+};
+
+TEST_P(Device, SavesTheFilesOfTheSameStateInHostMemory) {
+  const BothMemories state(std::get<1>(GetParam()));
+  const Report from_host = save(root / "host", options(), state.on_host());
+  const Report from_device = save(root / "device", options(), state.on_device());
+  const auto files = data_files(root / "host");
+  EXPECT_GE(files.size(), 4U);
+  EXPECT_EQ(files, data_files(root / "device"));
+  ASSERT_EQ(from_host.coding_errors.size(), from_device.coding_errors.size());
+  for (std::size_t i = 0; i < from_host.coding_errors.size(); ++i) {
+    const CodingError& a = from_host.coding_errors[i];
+    const CodingError& b = from_device.coding_errors[i];
+    EXPECT_EQ(a.name, b.name);
+    EXPECT_EQ(a.elements, b.elements);
+    EXPECT_NEAR(a.update_rms, b.update_rms, 1e-9 * a.update_rms);
+    EXPECT_EQ(a.first_max, b.first_max);
+  }
+}
+
+TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
+  BothMemories state(std::get<1>(GetParam()));
+  save(root / "saved", options(), state.on_host());
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
+    const auto view = checkpoint::decoded_view(opened, {});
+    const auto load = [&](const std::vector<Target>& targets) {
+      const auto wanted = checkpoint::wanted_boxes(opened, view, targets);
+      checkpoint::make_view_reader(communicator, opened, view, {"posix", 1 << 20, {}, 0})->load(wanted);
+    };
+    const auto targets = state.targets();
+    checkpoint::DeviceMemory device;
+    load(device.on_host(targets));
+    device.give_back();
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      Target target = targets[i];
+      std::vector<std::byte> expected(checkpoint::bytes_of(target));
+      target.data = expected.data();
+      target.memory = Memory::kHost;
+      load({target});
+      EXPECT_TRUE(state.device_bytes(i) == expected) << target.section << ' ' << target.name;
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, Device,
+                         testing::Combine(testing::Values("q8", "q4", "paddle-o1", "paddle-o2", "off"),
+                                          testing::Bool()),
+                         [](const auto& test) {
+                           std::string name = std::get<0>(test.param);
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name + (std::get<1>(test.param) ? "_cut" : "_whole");
+                         });
+
+TEST(DevicePointers, HostMemoryThatIsSaidToBeADevicesIsRefused) {
+  const TempDir root;
+  std::vector<float> values(4);
+  Source source;
+  static_cast<Shard&>(source) = {"model", "w", DType::kF32, {4}, {{{0}, {4}}}};
+  source.data = values.data();
+  source.memory = Memory::kDevice;
+  try {
+    save(root / "x", small_options(), {source});
+    FAIL() << "the pointer was accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("'w'"), HasSubstr("said to be a device's")));
+  }
+}
+
+}  // namespace
+}  // namespace cairn::test

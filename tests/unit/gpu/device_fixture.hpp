@@ -1,0 +1,17 @@
+// Tests that need a device: skipped, with the reason, where there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "gpu/runtime.hpp"
+
+namespace cairn::gpu::test {
+
+struct OnDeviceTest : testing::Test {
+  void SetUp() override {
+    const Availability devices = availability();
+    if (devices.devices == 0) GTEST_SKIP() << "no GPU: " << devices.reason;
+  }
+};
+
+}  // namespace cairn::gpu::test

@@ -1,0 +1,109 @@
+// Moments and parts on a device for tests, and both codecs' answers side by side.
+//
+// The same tests run twice: on the emulated device (ctest quant_lanes), and on a GPU (quant_gpu, label gpu), where they
+// skip with the reason when there is none.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "golden_file.hpp"
+#include "quant/device_codec.hpp"
+
+namespace cairn::quant::test {
+
+/// Skips every test of the suite where there is no device.
+struct OnDeviceTest : testing::Test {
+  void SetUp() override {
+    const gpu::Availability devices = gpu::availability();
+    if (devices.devices == 0) GTEST_SKIP() << "no GPU: " << devices.reason;
+  }
+};
+
+/// Floats in device memory that begin `shift` floats after a multiple of 256 bytes.
+class DeviceFloats {
+ public:
+  DeviceFloats(std::size_t count, std::size_t shift) : shift_(shift), count_(count), buffer_((count + shift + 1) * 4) {}
+  DeviceFloats(const std::vector<float>& values, std::size_t shift, const gpu::Stream& stream)
+      : DeviceFloats(values.size(), shift) {
+    stream.copy(span(), std::as_bytes(std::span(values)));
+    stream.synchronise();
+  }
+
+  [[nodiscard]] float* data() const { return reinterpret_cast<float*>(span().data); }
+  [[nodiscard]] gpu::DeviceSpan span() const { return buffer_.span().subspan(shift_ * 4, count_ * 4); }
+  [[nodiscard]] std::vector<float> values(const gpu::Stream& stream) const {
+    std::vector<float> out(count_);
+    stream.copy(std::as_writable_bytes(std::span(out)), span());
+    stream.synchronise();
+    return out;
+  }
+
+ private:
+  std::size_t shift_;
+  std::size_t count_;
+  gpu::DeviceBuffer buffer_;
+};
+
+/// Both moments; m begins `shift` floats after a multiple of 256 bytes, v as many more.
+struct DeviceState {
+  DeviceState(const State& state, std::size_t shift, const gpu::Stream& stream)
+      : m(state.m, shift, stream), v(state.v, 2 * shift, stream) {}
+  DeviceState(std::size_t elements, std::size_t shift) : m(elements, shift), v(elements, 2 * shift) {}
+
+  [[nodiscard]] ConstDeviceMoments view() const { return {m.data(), v.data()}; }
+  [[nodiscard]] DeviceMoments out() const { return {m.data(), v.data()}; }
+  [[nodiscard]] State state(const gpu::Stream& stream) const { return {m.values(stream), v.values(stream)}; }
+
+  DeviceFloats m;
+  DeviceFloats v;
+};
+
+/// The parts of a box, one buffer each, with bytes around them that nobody may touch.
+class PartsOnDevice {
+ public:
+  PartsOnDevice(const Codec& codec, const Source& source, const Box& box);
+
+  void upload(const Encoded& encoded, const gpu::Stream& stream) const;
+  [[nodiscard]] std::vector<gpu::DeviceSpan> spans() const;
+  [[nodiscard]] std::vector<gpu::ConstDeviceSpan> const_spans() const;
+  /// Fails the test when a byte around a part has changed.
+  [[nodiscard]] Encoded download(const gpu::Stream& stream) const;
+
+ private:
+  std::vector<std::uint64_t> sizes_;
+  std::vector<gpu::DeviceBuffer> buffers_;
+};
+
+/// What encoding or decoding a box gave: bytes or values, or the error's text.
+struct Answer {
+  std::optional<ErrorKind> kind;
+  std::string error;
+  Encoded parts;
+  State state = State(0);
+};
+
+struct Job {
+  const Codec& codec;
+  Source source;
+  Box box;
+  std::size_t shift = 0;
+};
+
+/// `statistics`: of the whole tensor.
+Answer encoded_on_host(const Job& job, const State& state, const Statistics& statistics);
+Answer encoded_on_device(const Job& job, const State& state, const Statistics& statistics);
+Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision division);
+Answer decoded_on_device(const Job& job, const Encoded& parts, PaddleDivision division);
+
+/// Success when both refused with the same text, or gave the same bits (NaN equals NaN where scales and values are NaN).
+testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
+                                     const Answer& expected);
+
+/// Encodes the state on both, compares, decodes what came of it on both, compares: `division` is the second.
+void expect_same_coding(const Job& job, const State& state, PaddleDivision division = PaddleDivision::kTrue);
+
+}  // namespace cairn::quant::test
