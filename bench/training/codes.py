@@ -1,4 +1,4 @@
-"""What a codec did to a state, measured in NumPy from the files: the state that was saved beside the one that came back.
+"""What a codec did to a state, measured in NumPy from the files: the state that was saved beside what came back of it.
 
 Raises Unfaithful where what came back is not what the codec promises: weights and whatever it leaves alone to the bit,
 moments that it codes changed, and not by more than src/quant/README.md states.
@@ -63,11 +63,12 @@ def _shares(sums):
 
 
 def compare(codec, saved, resumed, reported):
-    """Errors of a round trip of a state, both as of read_state(); `reported`: what convert said of its errors, which must
-    be what is found here. Codec None: nothing may differ."""
+    """Errors of a round trip of a state, both as of read_state(). `reported` is what convert said of its errors, and
+    must be what is found here. Codec None: nothing may differ."""
     for section in saved:
         if saved[section].keys() != resumed[section].keys():
-            raise Unfaithful(f"{section}: other tensors came back: {sorted(saved[section].keys() ^ resumed[section].keys())}")
+            differing = sorted(saved[section].keys() ^ resumed[section].keys())
+            raise Unfaithful(f"{section}: other tensors came back: {differing}")
     for name, array in saved["model"].items():
         if not _same_bits(array, resumed["model"][name]):
             raise Unfaithful(f"weight {name} came back with other bits")
@@ -80,8 +81,9 @@ def compare(codec, saved, resumed, reported):
             if not _same_bits(array, new[name]):
                 raise Unfaithful(f"{name} is left alone by {codec or 'a save without codec'} and has other bits")
         elif new[name].dtype != numpy.float32 or new[name].shape != array.shape or _same_bits(array, new[name]):
-            raise Unfaithful(f"{name} should have been coded by {codec}, and is {new[name].dtype} {new[name].shape} with "
-                             f"{'the same' if _same_bits(array, new[name]) else 'other'} bits")
+            bits = "the same" if _same_bits(array, new[name]) else "other"
+            raise Unfaithful(f"{name} should have been coded by {codec}, and is {new[name].dtype} {new[name].shape} "
+                             f"with {bits} bits")
         else:
             changed += int((array != new[name]).sum())
             elements += array.size
@@ -94,7 +96,8 @@ def compare(codec, saved, resumed, reported):
 
 def _check_report(per_parameter, reported):
     if sorted(row["name"] for row in reported) != [name + FIRST for name in sorted(per_parameter)]:
-        raise Unfaithful(f"convert reports errors of {[row['name'] for row in reported]}, coded are {sorted(per_parameter)}")
+        names = [row["name"] for row in reported]
+        raise Unfaithful(f"convert reports errors of {names}, coded are {sorted(per_parameter)}")
     for row in reported:
         found = _shares(per_parameter[row["name"].removesuffix(FIRST)])
         for key, value in zip(("update_rms", "root_rms"), found):

@@ -1,4 +1,4 @@
-"""A training run that stops and resumes, each time through a checkpoint that Cairn coded and on another number of ranks.
+"""A training run that stops and resumes, each time through a checkpoint that Cairn coded, on another number of ranks.
 
 One resume, in this order:
 
@@ -6,8 +6,8 @@ One resume, in this order:
 2. `cairn convert --quant CODEC` on as many ranks makes checkpoint-N of it, `cairn verify` checks that.
 3. The plain files are removed.
 4. `cairn convert --quant off`, on as many ranks as go on, makes plain files of checkpoint-N.
-5. New processes read these. What they hold is compared with what step 4 wrote (the same bits) and with what step 1 wrote
-   (by codes.compare), and their number with the one before.
+5. New processes read these. What they hold is compared with what step 4 wrote (the same bits) and with what step 1
+   wrote (by codes.compare), and their number with the one that was asked for.
 """
 
 import shutil
@@ -108,7 +108,7 @@ class Lineage:
         shutil.rmtree(checkpoint)
         errors = codes.compare(self.codec, saved, codes.read_state(resumed), coded.get("coding_errors", []))
         return saved, {"step": step, "ranks_before": before, "ranks_after": after,
-                       "size_bytes_plain": sum(array.nbytes for section in saved.values() for array in section.values()),
+                       "size_bytes_plain": sum(array.nbytes for some in saved.values() for array in some.values()),
                        "size_bytes_checkpoint": coded["size_bytes"], **errors}
 
     def _check_what_resumed(self, saved, digests):

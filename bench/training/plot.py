@@ -1,5 +1,8 @@
-"""The losses as one SVG file that needs nothing else: training losses of all runs; the held-out loss of each lineage less
-that of the run without quantisation and with the same seed, beside the spread of the seeds; the same, enlarged."""
+"""The losses as one SVG file that needs nothing else.
+
+Three panels: training losses of all runs; the held-out loss of each lineage less that of the run without quantisation
+and with the same seed, beside the spread of the seeds; the same, enlarged.
+"""
 
 import html
 import math
@@ -23,8 +26,8 @@ class Panel:
         self.ticks = _ticks(min(values), max(values))
         self.clip = f"panel{number}"
         self.out = [_text(LEFT, self.top - 14, "start", title, "title"),
-                    f'<clipPath id="{self.clip}"><rect x="{LEFT}" y="{self.top - 4}" width="{WIDTH - LEFT - RIGHT + 4}" '
-                    f'height="{PANEL_HEIGHT + 8}"/></clipPath>']
+                    f'<clipPath id="{self.clip}"><rect x="{LEFT}" y="{self.top - 4}" '
+                    f'width="{WIDTH - LEFT - RIGHT + 4}" height="{PANEL_HEIGHT + 8}"/></clipPath>']
 
     def x(self, step):
         return LEFT + step / self.steps * (WIDTH - LEFT - RIGHT)
@@ -46,7 +49,8 @@ class Panel:
         self.out.append(f'<polyline class="line" clip-path="url(#{self.clip})" stroke="{colour}" points="{path}"/>')
 
     def dots(self, points, colour):
-        self.out += [f'<circle clip-path="url(#{self.clip})" cx="{self.x(step):.1f}" cy="{self.y(value):.1f}" r="3" fill="{colour}">'
+        self.out += [f'<circle clip-path="url(#{self.clip})" cx="{self.x(step):.1f}" cy="{self.y(value):.1f}" r="3" '
+                     f'fill="{colour}">'
                      f"<title>step {step}: {value:+.5f}</title></circle>" for step, value in points]
 
     def band(self, lows, highs):
@@ -134,5 +138,6 @@ def svg_of(document):
               differences.panel(1, title, colours, ("q8", "q4"), spread=True),
               differences.panel(2, "The same, enlarged", colours, ("q8", "q4", "f32"), spread=False)]
     body = "\n".join(line for panel in panels for line in panel.out)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {TOP + len(panels) * PANEL_STEP}" role="img">\n'
+    height = TOP + len(panels) * PANEL_STEP
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">\n'
             f"<style>{STYLE}</style>\n{body}\n</svg>\n")
