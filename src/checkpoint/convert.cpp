@@ -62,9 +62,16 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
   return held;
 }
 
-CommitContent content_of(const OpenCheckpoint& source, const View& view, const plan::FileLayout& layout,
-                         const ConvertOptions& options) {
-  CommitContent content = make_content(layout);
+/// What is written, and from what.
+struct Conversion {
+  View view;             ///< of the source
+  CodedCatalog catalog;  ///< made of the view's tensors
+  nlohmann::json rebuilt;
+  plan::FileLayout layout;
+};
+
+CommitContent content_of(const OpenCheckpoint& source, const Conversion& conversion, const ConvertOptions& options) {
+  CommitContent content = make_content(conversion.layout);
   if (source.manifest) {
     const format::Manifest& old = *source.manifest;
     content.manifest.has_step = old.has_step;
@@ -75,7 +82,11 @@ CommitContent content_of(const OpenCheckpoint& source, const View& view, const p
     content.manifest.ranks = old.ranks;
   }
   if (options.shards) content.manifest.layout = options.layout.value_or("");
-  describe_codes(source, view, content.manifest);
+  describe_codes(source, conversion.view, content.manifest);
+  for (const PairToCode& pair : conversion.catalog.pairs) {
+    content.manifest.quantisation[pair.tensor.section] = options.quant;
+  }
+  if (!conversion.rebuilt.empty()) content.manifest.extra[format::kRebuiltKey].update(conversion.rebuilt);
   return content;
 }
 
@@ -89,8 +100,8 @@ void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layo
 
 bool is_codec(const std::string& quant) { return quant != "keep" && quant != "off"; }
 
-/// What is written, and from which tensors of the view. `rebuilt` is for the manifest.
-CodedCatalog content_of(const View& view, const ConvertOptions& options, nlohmann::json& rebuilt) {
+/// `rebuilt` is for the manifest.
+CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, nlohmann::json& rebuilt) {
   const plan::Catalog catalog = catalog_of(view);
   const Kept kept = leave_out(catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;
@@ -116,6 +127,15 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
   return plan::lay_out_shards(catalog, held_by_rank(catalog, layout, model_of(source, notes), notes), how);
 }
 
+Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destination, const ConvertOptions& options,
+                           std::vector<std::string>& notes) {
+  Conversion conversion;
+  conversion.view = view_for(source, destination, options, notes);
+  conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt);
+  conversion.layout = lay_out(source, conversion.catalog.catalog, options, notes);
+  return conversion;
+}
+
 }  // namespace
 
 ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& destination,
@@ -127,18 +147,15 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
   ConvertReport result;
   result.notes = source.warnings;
-  View view;
-  CodedCatalog catalog;
-  nlohmann::json rebuilt;
-  plan::FileLayout layout;
+  Conversion conversion;
   MemorySplit budget;
   std::unique_ptr<plan::ExtentMap> extents;
   comm::agree(communicator, "lay out the files", [&] {
-    view = view_for(source, destination, options, result.notes);
-    catalog = content_of(view, options, rebuilt);
-    layout = lay_out(source, catalog.catalog, options, result.notes);
+    conversion = plan_conversion(source, destination, options, result.notes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
   });
+  const CodedCatalog& catalog = conversion.catalog;
+  const plan::FileLayout& layout = conversion.layout;
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
   const EngineChoice choice = choose_engine(communicator, wish, destination);
   extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
@@ -148,13 +165,11 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const auto windows =
       plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
-  CommitContent content = content_of(source, view, layout, options);
-  for (const PairToCode& pair : catalog.pairs) content.manifest.quantisation[pair.tensor.section] = options.quant;
-  if (!rebuilt.empty()) content.manifest.extra[format::kRebuiltKey].update(rebuilt);
+  CommitContent content = content_of(source, conversion, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0,
                       [&] { read_all_carried(source, layout, content); });
 
-  const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
+  const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
   const bool with_errors = !catalog.pairs.empty() && (quantisation.report || quantisation.max_update_error > 0);
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), with_errors});
