@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <mutex>
 #include <random>
 #include <string>
 #include <vector>
@@ -33,12 +34,18 @@ inline std::vector<StateTensor> moment_state() {
 }
 
 /// Content of a whole tensor; `first` and `second` moments of one name belong together. Weights are floats too.
-inline std::vector<float> moment_values(const StateTensor& tensor, int version) {
+inline const std::vector<float>& moment_values(const StateTensor& tensor, int version) {
+  static std::mutex mutex;  // simulated ranks are threads
+  static std::map<std::pair<std::string, int>, std::vector<float>> made;
+  const std::lock_guard lock(mutex);
+  const auto [at, is_new] = made.try_emplace({tensor.name, version});
+  if (!is_new) return at->second;
   const std::string name = tensor.name.substr(0, tensor.name.find('/')) + std::to_string(version);
   std::seed_seq seed(name.begin(), name.end());
   std::mt19937_64 random(seed);
   std::normal_distribution<double> gauss;
-  std::vector<float> values(shard::elements_of(tensor.shape));
+  std::vector<float>& values = at->second;
+  values.resize(shard::elements_of(tensor.shape));
   for (float& value : values) {
     const double v = std::exp(2 * gauss(random) - 25);
     const double m = gauss(random) * std::sqrt(v);
@@ -49,7 +56,7 @@ inline std::vector<float> moment_values(const StateTensor& tensor, int version) 
 
 inline std::vector<std::byte> moment_bytes(const StateTensor& tensor, int version) {
   if (tensor.dtype == DType::kBF16) return whole_content(tensor, tensor.name.size(), version);
-  const std::vector<float> values = moment_values(tensor, version);
+  const std::vector<float>& values = moment_values(tensor, version);
   std::vector<std::byte> bytes(values.size() * sizeof(float));
   std::memcpy(bytes.data(), values.data(), bytes.size());
   return bytes;
