@@ -67,7 +67,10 @@ struct PairCoder {
     const std::int32_t u_nearest = static_cast<std::int32_t>(squeeze_u(x) * u_half + 0.5f);
     const bool is_largest = static_cast<std::int32_t>(u_bits & kPositive) == largest_u;
     const std::int32_t u_level = larger(u_nearest, is_largest ? held.u_least : 0);
-    const std::int32_t u_code = u_bits > kPositive ? grid.u_half - u_level : grid.u_half + u_level;
+    // Unsigned: of a refused pair the level may be any number, and its code is not used.
+    const auto u_middle = static_cast<std::uint32_t>(grid.u_half);
+    const auto u_steps = static_cast<std::uint32_t>(u_level);
+    const std::uint32_t u_code = u_bits > kPositive ? u_middle - u_steps : u_middle + u_steps;
 
     // Unsigned: where v is 0 its log may be any number.
     const auto above =
@@ -76,8 +79,9 @@ struct PairCoder {
     const std::int32_t v_nearest = static_cast<std::int32_t>((squeeze_v(y) + 1.0f) * v_half + 0.5f);
     const std::int32_t v_raised = larger(v_nearest, log == log_max ? held.v_least : 0);
     const std::int32_t v_level = smaller(v_raised, log == log_min ? held.v_most : grid.v_steps);
-    const std::int32_t v_code = v_is_zero ? 0 : v_level + grid.zero;
-    return static_cast<std::uint32_t>(u_code * grid.v_levels + v_code);
+    const std::uint32_t v_code =
+        v_is_zero ? 0 : static_cast<std::uint32_t>(v_level) + static_cast<std::uint32_t>(grid.zero);
+    return u_code * static_cast<std::uint32_t>(grid.v_levels) + v_code;
   }
 
   Grid grid;
