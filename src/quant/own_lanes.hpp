@@ -175,11 +175,13 @@ class LaneEncoder {
       const Measured& from = measured[lane];
       Coded& mine = coded[lane];
       mine.refused = any_refused(from.extremes.largest_u, from.extremes.largest_v);
-      const Scales scales = choose_scales(from.extremes);
+      // A refused block goes on as an empty one: its values would lead out of the tables.
+      const Extremes extremes = mine.refused ? Extremes{} : from.extremes;
+      const Scales scales = choose_scales(extremes);
       mine.word = word_of(scales);
       const Grid grid = grid_of(scales, warp_.template levels<Packing>(scales.range));
-      mine.is_extreme = from.extremes.log_min != kNone && own::is_extreme(grid);
-      const PairCoder coder(grid, hold(grid, scales), from.extremes);
+      mine.is_extreme = extremes.log_min != kNone && own::is_extreme(grid);
+      const PairCoder coder(grid, hold(grid, scales), extremes);
       CAIRN_UNROLL
       for (int i = 0; i < kHeld; ++i) mine.codes[i] = coder.code(from.u[i], from.log[i], from.log[i] == kNone);
     });
