@@ -43,10 +43,7 @@ struct HashKey {
 
 Key key_of(const plan::CatalogTensor& tensor) { return {tensor.section, tensor.name}; }
 
-bool in_order(const Key& a, const Key& b) {
-  if (a.section != b.section) return plan::section_order(a.section, b.section) < 0;
-  return plan::natural_order(a.name, b.name) < 0;
-}
+bool in_order(const Key& a, const Key& b) { return plan::in_catalog_order(a.section, a.name, b.section, b.name); }
 
 /// `tensor`: a Source or a CatalogTensor.
 template <class Tensor>

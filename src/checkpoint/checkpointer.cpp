@@ -19,13 +19,13 @@
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn {
 namespace {
 
 using checkpoint::OpenCheckpoint;
-using checkpoint::tensor_numbers;
 
 constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
 
@@ -130,15 +130,15 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
   }
 
   std::vector<checkpoint::WantedBox> wanted;
-  const auto numbers = tensor_numbers(opened);
+  const auto numbers = plan::numbers_by_name(opened.stored.tensors);
   for (int rank = 0;; ++rank) {
-    const auto at = numbers.find({std::string(checkpoint::kRankSection), checkpoint::rank_blob_name(rank)});
+    const auto at = numbers.find({checkpoint::kRankSection, checkpoint::rank_blob_name(rank)});
     if (at == numbers.end()) break;
     extras.rank_blobs.emplace_back(opened.stored.tensors[at->second].shape.at(0));
   }
   for (std::size_t rank = 0; rank < extras.rank_blobs.size(); ++rank) {
     const auto name = checkpoint::rank_blob_name(static_cast<int>(rank));
-    const std::uint32_t number = numbers.at({std::string(checkpoint::kRankSection), name});
+    const std::uint32_t number = numbers.at({checkpoint::kRankSection, name});
     wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
   }
   checkpoint::Loader(communicator, opened, state_->read_options(), state_->windows).load(wanted);

@@ -14,18 +14,11 @@ namespace cairn::checkpoint {
 namespace {
 
 using Key = std::pair<std::string, std::string>;
-
-std::map<Key, std::uint32_t> numbers_of(const plan::Catalog& catalog) {
-  std::map<Key, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < catalog.tensors.size(); ++i) {
-    numbers[{catalog.tensors[i].section, catalog.tensors[i].name}] = i;
-  }
-  return numbers;
-}
+using Numbers = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
 
 /// The other moment of a pair. Throws Error(kState) when it is missing or has another shape.
-std::uint32_t partner(const plan::Catalog& source, const std::map<Key, std::uint32_t>& numbers,
-                      const plan::CatalogTensor& moment, const std::string& name) {
+std::uint32_t partner(const plan::Catalog& source, const Numbers& numbers, const plan::CatalogTensor& moment,
+                      const std::string& name) {
   const auto at = numbers.find({moment.section, name});
   const bool fits = at != numbers.end() && source.tensors[at->second].shape == moment.shape;
   if (fits) return at->second;
@@ -51,7 +44,7 @@ plan::CatalogTensor part_tensor(const CodedTensor& tensor, std::size_t p) {
 CodedCatalog plain_catalog(const plan::Catalog& source) { return code_catalog(source, {}); }
 
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs) {
-  const auto numbers = numbers_of(source);
+  const auto numbers = plan::numbers_by_name(source.tensors);
   CodedCatalog out;
   std::map<Key, TensorOrigin> origins;
   std::vector<plan::CatalogTensor> tensors;

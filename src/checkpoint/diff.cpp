@@ -46,14 +46,6 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
-std::map<Key, std::uint32_t> numbers_of(const View& view) {
-  std::map<Key, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
-    numbers[{view.tensors[i].section, view.tensors[i].name}] = i;
-  }
-  return numbers;
-}
-
 TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
   TensorDiff diff;
   diff.section = a.section;
@@ -80,17 +72,15 @@ TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
 
 /// Rows in catalog order, and the pairs whose elements can be compared.
 std::vector<Pair> pair_up(const View& a, const View& b, DiffResult& result) {
-  const auto in_a = numbers_of(a);
-  const auto in_b = numbers_of(b);
+  const auto in_a = plan::numbers_by_name(a.tensors);
+  const auto in_b = plan::numbers_by_name(b.tensors);
   std::vector<Key> keys;
   for (const auto& [key, number] : in_a) keys.push_back(key);
   for (const auto& [key, number] : in_b) {
     if (!in_a.contains(key)) keys.push_back(key);
   }
-  std::sort(keys.begin(), keys.end(), [](const Key& x, const Key& y) {
-    const auto section = plan::section_order(x.first, y.first);
-    return section != 0 ? section < 0 : plan::natural_order(x.second, y.second) < 0;
-  });
+  std::sort(keys.begin(), keys.end(),
+            [](const Key& x, const Key& y) { return plan::in_catalog_order(x.first, x.second, y.first, y.second); });
   std::vector<Pair> pairs;
   for (const Key& key : keys) {
     const auto at_a = in_a.find(key);

@@ -82,8 +82,7 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
 /// Catalog order, whatever order the dialect gave.
 void sort_tensors(format::StoredCheckpoint& stored) {
   std::stable_sort(stored.tensors.begin(), stored.tensors.end(), [](const auto& a, const auto& b) {
-    const auto section = plan::section_order(a.section, b.section);
-    return section != 0 ? section < 0 : plan::natural_order(a.name, b.name) < 0;
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
   });
 }
 

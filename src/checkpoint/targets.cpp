@@ -3,25 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/describe.hpp"
+#include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 using Numbers = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
-
-Numbers numbers_of(std::span<const ViewTensor> tensors, std::size_t first) {
-  Numbers numbers;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    numbers[{tensors[i].section, tensors[i].name}] = static_cast<std::uint32_t>(first + i);
-  }
-  return numbers;
-}
 
 bool is_of_type(const ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
@@ -39,17 +34,10 @@ std::optional<std::uint32_t> number_of(const View& view, const Numbers& numbers,
 
 }  // namespace
 
-std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened) {
-  std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
-    numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
-  }
-  return numbers;
-}
-
 std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets) {
-  const Numbers numbers = numbers_of(view.tensors, 0);
-  const Numbers parts = numbers_of(view.parts, view.tensors.size());
+  const Numbers numbers = plan::numbers_by_name(view.tensors);
+  Numbers parts = plan::numbers_by_name(view.parts);
+  for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
   const std::string shown = base::printable(opened.directory.string());
   std::vector<std::uint32_t> number_of_target;
   for (const Target& target : targets) {

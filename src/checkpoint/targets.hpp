@@ -1,11 +1,7 @@
 // From a caller's targets to boxes of an open checkpoint.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <span>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
@@ -14,9 +10,6 @@
 #include "checkpoint/view.hpp"
 
 namespace cairn::checkpoint {
-
-/// Index into stored.tensors by (section, name).
-std::map<std::pair<std::string, std::string>, std::uint32_t> tensor_numbers(const OpenCheckpoint& opened);
 
 /// Rank-local: the targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names; where a
 /// moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.

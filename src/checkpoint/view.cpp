@@ -1,7 +1,6 @@
 #include "checkpoint/view.hpp"
 
 #include <algorithm>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -13,8 +12,6 @@
 namespace cairn::checkpoint {
 namespace {
 
-using Key = std::pair<std::string_view, std::string_view>;
-
 ViewTensor as_it_is(const OpenCheckpoint& checkpoint, std::uint32_t number) {
   const format::StoredTensor& tensor = checkpoint.stored.tensors[number];
   return {tensor.section, tensor.name, tensor.dtype, tensor.shape, Origin::kStored, number};
@@ -22,10 +19,7 @@ ViewTensor as_it_is(const OpenCheckpoint& checkpoint, std::uint32_t number) {
 
 std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
   if (checkpoint.quantised.empty()) return {};
-  std::map<Key, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < checkpoint.stored.tensors.size(); ++i) {
-    numbers[{checkpoint.stored.tensors[i].section, checkpoint.stored.tensors[i].name}] = i;
-  }
+  const auto numbers = plan::numbers_by_name(checkpoint.stored.tensors);
   std::vector<CodedPair> pairs;
   for (const interop::QuantisedMoments& moments : checkpoint.quantised) {
     const quant::Codec& codec = quant::find_codec(moments.codec);
@@ -75,8 +69,7 @@ std::vector<ViewTensor> master_weights_of_model(const View& view) {
 
 void sort_by_catalog(std::vector<ViewTensor>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const ViewTensor& a, const ViewTensor& b) {
-    const auto section = plan::section_order(a.section, b.section);
-    return section != 0 ? section < 0 : plan::natural_order(a.name, b.name) < 0;
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
   });
 }
 

@@ -30,10 +30,7 @@ std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements
 
 /// Number in the catalog of each tensor of the layout.
 std::vector<std::uint32_t> numbers_in(const plan::Catalog& catalog, const format::StoredCheckpoint& layout) {
-  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers;
-  for (std::uint32_t i = 0; i < catalog.tensors.size(); ++i) {
-    numbers[{catalog.tensors[i].section, catalog.tensors[i].name}] = i;
-  }
+  const auto numbers = plan::numbers_by_name(catalog.tensors);
   std::vector<std::uint32_t> result;
   for (const auto& tensor : layout.tensors) result.push_back(numbers.at({tensor.section, tensor.name}));
   return result;

@@ -33,8 +33,7 @@ std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
 // Catalog order, whatever the order of the files.
 void sort_tensors(std::vector<format::StoredTensor>& tensors) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const format::StoredTensor& a, const format::StoredTensor& b) {
-    if (const auto order = plan::section_order(a.section, b.section); order != 0) return order < 0;
-    return plan::natural_order(a.name, b.name) < 0;
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
   });
 }
 

@@ -54,10 +54,15 @@ std::strong_ordering section_order(std::string_view a, std::string_view b) {
   return compare_bytes(a, b);
 }
 
+bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
+                      std::string_view name_b) {
+  if (section_a != section_b) return section_order(section_a, section_b) < 0;
+  return natural_order(name_a, name_b) < 0;
+}
+
 Catalog make_catalog(std::vector<CatalogTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const CatalogTensor& a, const CatalogTensor& b) {
-    if (const auto order = section_order(a.section, b.section); order != 0) return order < 0;
-    return natural_order(a.name, b.name) < 0;
+    return in_catalog_order(a.section, a.name, b.section, b.name);
   });
   const auto twice = std::adjacent_find(
       tensors.begin(), tensors.end(),

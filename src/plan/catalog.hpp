@@ -7,8 +7,10 @@
 
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/dtype.hpp"
@@ -33,6 +35,19 @@ std::strong_ordering natural_order(std::string_view a, std::string_view b);
 
 /// Position of a section in files and listings; unknown sections come after the known ones.
 std::strong_ordering section_order(std::string_view a, std::string_view b);
+
+/// Whether a tensor stands before another one in a catalog.
+bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
+                      std::string_view name_b);
+
+/// Sections and names of anything that has both, which must outlive the map, with their numbers.
+template <class Tensors>
+std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers_by_name(const Tensors& tensors) {
+  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers;
+  std::uint32_t number = 0;
+  for (const auto& tensor : tensors) numbers[{tensor.section, tensor.name}] = number++;
+  return numbers;
+}
 
 /// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
 Catalog make_catalog(std::vector<CatalogTensor> tensors);

@@ -45,12 +45,6 @@ std::string_view get_text(std::span<const std::byte> text, std::size_t& at) {
   return out;
 }
 
-bool is_before(std::string_view section_a, std::string_view name_a, std::string_view section_b,
-               std::string_view name_b) {
-  if (section_a != section_b) return section_order(section_a, section_b) < 0;
-  return natural_order(name_a, name_b) < 0;
-}
-
 }  // namespace
 
 void CatalogPacker::add(const CatalogTensor& tensor) {
@@ -102,7 +96,7 @@ PackedCatalog::PackedCatalog(std::span<const base::Bytes> runs) {
   for (std::size_t i = 1; i < restarts_.size(); ++i) {
     const Key a = key_at(restarts_[i - 1]);
     const Key b = key_at(restarts_[i]);
-    if (!is_before(a.section, a.name, b.section, b.name)) throw broken();
+    if (!in_catalog_order(a.section, a.name, b.section, b.name)) throw broken();
   }
 }
 
@@ -148,7 +142,7 @@ const PackedCatalog::Restart& PackedCatalog::restart_before(std::uint32_t number
 std::optional<std::uint32_t> PackedCatalog::find(std::string_view section, std::string_view name) const {
   const auto after = std::partition_point(restarts_.begin(), restarts_.end(), [&](const Restart& restart) {
     const Key key = key_at(restart);
-    return !is_before(section, name, key.section, key.name);
+    return !in_catalog_order(section, name, key.section, key.name);
   });
   if (after == restarts_.begin()) return std::nullopt;
   const std::uint32_t end = after == restarts_.end() ? size_ : after->number;

@@ -14,6 +14,7 @@
 #include "comm/simulated.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
+#include "plan/catalog.hpp"
 #include "sharded_state.hpp"
 #include "temp_dir.hpp"
 
@@ -50,10 +51,7 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     RankState state(small_state(), cut, communicator.rank(), ranks);
     const auto opened = checkpoint::open_checkpoint(communicator, directory);
-    std::map<std::pair<std::string, std::string>, std::uint32_t> numbers;
-    for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
-      numbers[{opened.stored.tensors[i].section, opened.stored.tensors[i].name}] = i;
-    }
+    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
     std::vector<checkpoint::WantedBox> wanted;
     for (const Target& target : state.targets()) {
       auto* at = static_cast<std::byte*>(target.data);
