@@ -209,7 +209,7 @@ class LaneEncoder {
         const typename Packing::Lane joined = Packing::join(mine.codes + 4 * q);
         in_planes[lane] = joined.in_planes;
         if (begin >= job_.elements || !has(lanes, lane)) return;
-        const auto at = static_cast<std::size_t>(in_group(lane) + kGroupLanes * q);
+        const std::size_t at = static_cast<std::size_t>(in_group(lane)) + kGroupLanes * static_cast<std::size_t>(q);
         warp_.store(block_at(begin) + Packing::kLanesAt + Packing::kLaneBytes * at, joined.word);
       });
       CAIRN_UNROLL

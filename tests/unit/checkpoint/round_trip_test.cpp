@@ -113,7 +113,7 @@ TEST(RoundTrip, ContradictionsAreErrorsOnAllRanks) {
   expect([](std::vector<Source>& s) { s[0].data = nullptr; }, "null");
   expect([](std::vector<Source>& s) { s[0].boxes[0].shape[1] = 41; }, "does not fit");
   expect([](std::vector<Source>& s) { s[0].section = "../up"; }, "section");
-  expect([](std::vector<Source>& s) { s[0].memory = Memory::kDevice; }, "CUDA");
+  expect([](std::vector<Source>& s) { s[0].memory = Memory::kDevice; }, "a device's");
 }
 
 }  // namespace
