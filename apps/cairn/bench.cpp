@@ -62,7 +62,8 @@ void add_ranks(CLI::App& command, const OptionsPointer& options) {
 void add_measuring(CLI::App& command, const OptionsPointer& options) {
   command.add_option("--repeats", options->repeats, "Repeats that count [5]")->type_name("N");
   command.add_option("--warm-up", options->warm_up, "Repeats before, that do not [1]")->type_name("N");
-  command.add_flag("--reuse-plan", options->reuse_plan, "Plan once and save the same state again, as a trainer does");
+  command.add_flag("--reuse-plan", options->reuse_plan,
+                   "Keep plans and buffers from one repeat to the next, as a trainer does");
   command.add_flag("--scattered-memory", options->scattered_memory,
                    "Use free memory in small pages before each call, as a node that runs for long does");
   command.add_flag("--drop-caches", options->drop_caches,

@@ -39,9 +39,9 @@ class RawStorage {
   /// Rank-local, alike on every rank of the world: what the next write() writes and later read()s read.
   void prepare(std::uint64_t total_bytes, int writers);
   /// Collective over the `writers` ranks. New files each time; the time ends with the last fsync.
-  Rate write(comm::Communicator& writers);
+  Rate write(comm::Communicator& writers, RawWay way = RawWay::kPlain);
   /// Collective over any number of ranks, after write().
-  Rate read(comm::Communicator& readers);
+  Rate read(comm::Communicator& readers, RawWay way = RawWay::kPlain);
 
   [[nodiscard]] bool is_buffered() const { return options_.method == RawMethod::kBuffered; }
   [[nodiscard]] std::vector<std::filesystem::path> files() const;

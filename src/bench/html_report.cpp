@@ -75,16 +75,18 @@ std::string operation_table(const Run& run) {
   std::string out =
       "<div class=\"wide\"><table>\n<tr><th class=\"left\">operation</th><th>engine</th><th>seconds</th><th>first "
       "rank</th>"
-      "<th>GiB/s</th><th>raw GiB/s</th><th>share of raw</th><th>processors busy</th><th>cache</th></tr>\n";
+      "<th>GiB/s</th><th>raw GiB/s</th><th>share of raw</th><th>of raw, copied</th><th>processors "
+      "busy</th><th>cache</th></tr>\n";
   for (const Operation* operation : operations_of(run)) {
     const Summary share = share_of_ceiling(*operation);
     out += fmt::format(
         "<tr><td class=\"left\">{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
-        "<td>{} <span class=\"note\">({} – {})</span></td><td>{}, raw {}</td><td>{}</td></tr>\n",
+        "<td>{} <span class=\"note\">({} – {})</span></td><td>{}</td><td>{}, raw {}</td><td>{}</td></tr>\n",
         xml_text(title_of(*operation)), xml_text(operation->engine), spread(seconds_of(*operation), 1, 3),
         fmt::format("{:.3f}", first_seconds_of(*operation).median), spread(rate_of(*operation), kGiB, 2),
         spread(ceiling_of(*operation), kGiB, 2), percent(share.median), percent(share.min), percent(share.max),
-        percent(busy_of(*operation).median), percent(ceiling_busy_of(*operation).median),
+        percent(share_of_copied_ceiling(*operation).median), percent(busy_of(*operation).median),
+        percent(ceiling_busy_of(*operation).median),
         operation->kind == Kind::kSave ? "fsynced" : xml_text(operation->cache));
   }
   return out + "</table></div>\n";

@@ -20,7 +20,7 @@ std::vector<std::filesystem::path> RawStorage::files() const {
   return paths;
 }
 
-Rate RawStorage::write(comm::Communicator& writers) {
+Rate RawStorage::write(comm::Communicator& writers, RawWay way) {
   if (writers.size() != layout_.files()) {
     throw Error(ErrorKind::kInternal,
                 fmt::format("raw files for {} ranks are written by {}", layout_.files(), writers.size()));
@@ -30,14 +30,15 @@ Rate RawStorage::write(comm::Communicator& writers) {
   std::optional<RawWriter> writer;
   comm::agree(writers, "prepare raw files", [&] {
     writer.emplace(raw_path(directory_, file), file, layout_.file_bytes(writers.rank()), options_, pattern);
+    if (way == RawWay::kCopied) writer->copy_from_memory();
   });
   return timed(writers, layout_.total_bytes(), "raw write", [&] { writer->write(); });
 }
 
-Rate RawStorage::read(comm::Communicator& readers) {
+Rate RawStorage::read(comm::Communicator& readers, RawWay way) {
   std::optional<RawReader> reader;
   comm::agree(readers, "prepare raw reads",
-              [&] { reader.emplace(directory_, layout_.pieces_of(readers.rank(), readers.size()), options_); });
+              [&] { reader.emplace(directory_, layout_.pieces_of(readers.rank(), readers.size()), options_, way); });
   const Rate rate = timed(readers, layout_.total_bytes(), "raw read", [&] { reader->read(); });
   comm::agree(readers, "check raw data", [&] {
     const RawPattern pattern(seed_, options_.request_bytes);

@@ -17,6 +17,9 @@
 namespace cairn::bench {
 namespace {
 
+// More than the caches of processors hold; a rank goes round in it.
+constexpr std::uint64_t kSourceBytes = 256ULL << 20;
+
 [[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
   throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: {}", what, base::printable(path.string()),
                                           std::generic_category().message(error)));
@@ -59,6 +62,13 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
   }
 }
 
+void RawWriter::copy_from_memory() {
+  if (buffers_.empty()) return;
+  const std::uint64_t whole = base::round_up(std::min(bytes_, kSourceBytes), options_.request_bytes);
+  source_ = base::AlignedBuffer(whole);
+  pattern_.fill(source_.span());
+}
+
 void RawWriter::write() {
   std::uint64_t at = 0;
   transfer_->run([&](unsigned slot) -> std::optional<RawRequest> {
@@ -66,6 +76,7 @@ void RawWriter::write() {
     // The last page is written whole and cut afterwards.
     const std::uint64_t size = std::min(options_.request_bytes, base::round_up(bytes_ - at, kRawPageBytes));
     const auto data = buffers_[slot].span().first(size);
+    if (source_.size() != 0) std::memcpy(data.data(), source_.span().data() + at % source_.size(), size);
     pattern_.stamp(data, file_, at);
     const RawRequest request{descriptor_.get(), true, data.data(), size, at, size};
     at += size;
@@ -75,7 +86,8 @@ void RawWriter::write() {
   if (::fsync(descriptor_.get()) != 0) fail("fsync of", path_, errno);
 }
 
-RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options)
+RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
+                     RawWay way)
     : directory_(directory), options_(options), transfer_(make_raw_transfer(options.method, options.in_flight)) {
   std::uint64_t bytes = 0;
   for (const RawPiece& piece : pieces) {
@@ -86,12 +98,24 @@ RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiec
   memory_ = base::AlignedBuffer(bytes);
   // Touched before the clock, with bytes that no page of a pattern has.
   if (bytes != 0) std::memset(memory_.span().data(), 0, memory_.size());
+  if (way == RawWay::kPlain) return;
+  for (unsigned slot = 0; slot < options.in_flight; ++slot) {
+    slots_.push_back({base::AlignedBuffer(options.request_bytes), {}});
+    std::memset(slots_.back().buffer.span().data(), 0, options.request_bytes);
+  }
+}
+
+void RawReader::copy_out(Slot& slot) {
+  if (!slot.to.empty()) std::memcpy(slot.to.data(), slot.buffer.span().data(), slot.to.size());
+  slot.to = {};
 }
 
 void RawReader::read() {
   std::size_t part = 0;
   std::uint64_t at = 0;
-  transfer_->run([&](unsigned) -> std::optional<RawRequest> {
+  transfer_->run([&](unsigned number) -> std::optional<RawRequest> {
+    Slot* const slot = slots_.empty() ? nullptr : &slots_[number];
+    if (slot != nullptr) copy_out(*slot);  // what its last request brought
     while (part < parts_.size() && at >= parts_[part].piece.size_bytes) {
       ++part;
       at = 0;
@@ -100,6 +124,10 @@ void RawReader::read() {
     const Part& from = parts_[part];
     const std::uint64_t needed = std::min(options_.request_bytes, from.piece.size_bytes - at);
     std::byte* data = memory_.span().data() + from.begin + at;
+    if (slot != nullptr) {
+      slot->to = {data, needed};
+      data = slot->buffer.span().data();
+    }
     const RawRequest request{from.descriptor.get(),        false, data, base::round_up(needed, kRawPageBytes),
                              from.piece.offset_bytes + at, needed};
     at += needed;

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,10 @@ struct RawOptions {
   std::uint64_t request_bytes = 4ULL << 20;  ///< a multiple of a page
   unsigned in_flight = 8;                    ///< requests of a rank
 };
+
+/// Where the bytes come from or go to: the memory of the requests, or other memory, by one copy. A checkpoint cannot do with
+/// less than the copy: shards do not lie as files do.
+enum class RawWay { kPlain, kCopied };
 
 /// File `file` of a set in the directory.
 std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file);
@@ -46,6 +51,8 @@ class RawWriter {
   /// that would be half of the work of writing.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern);
+  /// Before write(), outside the clock: each request will be copied from memory that no cache holds.
+  void copy_from_memory();
   /// Writes every byte and ends with fsync. Throws Error(kIo).
   void write();
 
@@ -57,13 +64,15 @@ class RawWriter {
   const RawPattern& pattern_;
   RawDescriptor descriptor_;
   std::vector<base::AlignedBuffer> buffers_;  // one per slot
+  base::AlignedBuffer source_;                // empty: nothing is copied
   std::unique_ptr<RawTransfer> transfer_;
 };
 
 /// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped.
 class RawReader {
  public:
-  RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options);
+  RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
+            RawWay way = RawWay::kPlain);
   void read();
   /// What is wrong, in words; nothing when every page is as it was written.
   [[nodiscard]] std::optional<std::string> fault(const RawPattern& pattern) const;
@@ -74,10 +83,18 @@ class RawReader {
     RawPiece piece;
     std::uint64_t begin;  // in memory_
   };
+  // A buffer of a slot, and where the bytes go that its request has brought.
+  struct Slot {
+    base::AlignedBuffer buffer;
+    std::span<std::byte> to;
+  };
+  void copy_out(Slot& slot);
+
   std::filesystem::path directory_;
   RawOptions options_;
   std::vector<Part> parts_;
   base::AlignedBuffer memory_;
+  std::vector<Slot> slots_;  // none: requests read into memory_ themselves
   std::unique_ptr<RawTransfer> transfer_;
 };
 

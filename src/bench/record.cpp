@@ -47,6 +47,17 @@ Summary ceiling_of(const Operation& operation) {
   return summarise(std::move(values));
 }
 
+Summary copied_ceiling_of(const Operation& operation) {
+  return over(operation, [](const Sample& sample) { return sample.copied_ceiling.bytes_per_second(); });
+}
+
+Summary share_of_copied_ceiling(const Operation& operation) {
+  return over(operation, [&](const Sample& sample) {
+    const double ceiling = sample.copied_ceiling.bytes_per_second();
+    return ceiling > 0 ? rate(operation, sample) / ceiling : 0;
+  });
+}
+
 Summary busy_of(const Operation& operation) {
   std::vector<double> values;
   for (const Sample& sample : operation.samples) values.push_back(sample.busy_share);

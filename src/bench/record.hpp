@@ -27,6 +27,7 @@ struct Sample {
   std::vector<Phase> phases;
   Rate ceiling_before;  ///< raw write (read) of as many bytes by the same ranks
   Rate ceiling_after;
+  Rate copied_ceiling;      ///< raw as well, with one copy of every byte between the files and other memory
   double busy_share = 0;    ///< as Rate's
   double cached_share = 0;  ///< loads: largest share of the files in a node's page cache before the load
 };
@@ -44,6 +45,7 @@ struct Operation {
   std::string cache;  ///< loads: cache_label() of the worst repeat
   bool cache_drop_all = false;
   bool plan_reused = false;
+  bool checkpointer_kept = false;     ///< one for all repeats: buffers are there from the first on
   std::uint64_t bytes = 0;            ///< of the checkpoint's tensors: what every rate is made of
   std::uint64_t delivered_bytes = 0;  ///< loads: into memory of all ranks, replicas included
   std::uint64_t tensors = 0;
@@ -97,6 +99,9 @@ Summary ceiling_of(const Operation& operation);
 /// Rate over the mean of the ceilings before and after the same repeat.
 double share_of_ceiling(const Operation& operation, const Sample& sample);
 Summary share_of_ceiling(const Operation& operation);
+/// As ceiling_of and share_of_ceiling, with one value per repeat.
+Summary copied_ceiling_of(const Operation& operation);
+Summary share_of_copied_ceiling(const Operation& operation);
 /// Share of the busiest host's processors that was taken during the operation, and during its ceilings.
 Summary busy_of(const Operation& operation);
 Summary ceiling_busy_of(const Operation& operation);

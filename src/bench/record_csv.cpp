@@ -61,6 +61,9 @@ void add_sample(const Operation& operation, std::size_t repeat, const std::strin
   line.part = "ceiling after";
   line.rate = sample.ceiling_after;
   out += text_of(line, workload);
+  line.part = "copied ceiling";
+  line.rate = sample.copied_ceiling;
+  out += text_of(line, workload);
 }
 
 void add_rates(const char* name, const std::vector<Rate>& rates, int ranks, std::string& out) {

@@ -77,6 +77,7 @@ Json operation_json(const Operation& operation) {
   out["engine"] = operation.engine;
   out["engine_reason"] = operation.engine_reason;
   out["size_bytes"] = operation.bytes;
+  out["checkpointer_kept"] = operation.checkpointer_kept;
   out["tensors"] = operation.tensors;
   out["files"] = operation.files;
   if (operation.kind == Kind::kSave) {
@@ -95,10 +96,13 @@ Json operation_json(const Operation& operation) {
   out["seconds_max"] = summary_json(seconds_of(operation));
   out["seconds_min"] = summary_json(first_seconds_of(operation));
   out["gib_per_s"] = summary_json(rate_of(operation), kGiB);
-  out["ceiling"] = {{"method", operation.ceiling_method}, {"gib_per_s", summary_json(ceiling_of(operation), kGiB)}};
+  out["ceiling"] = {{"method", operation.ceiling_method},
+                    {"gib_per_s", summary_json(ceiling_of(operation), kGiB)},
+                    {"copied_gib_per_s", summary_json(copied_ceiling_of(operation), kGiB)}};
   out["processors_busy"] = {{"operation", summary_json(busy_of(operation))},
                             {"ceiling", summary_json(ceiling_busy_of(operation))}};
   out["share_of_ceiling"] = summary_json(share_of_ceiling(operation));
+  out["share_of_copied_ceiling"] = summary_json(share_of_copied_ceiling(operation));
   out["phases"] = phases_json(operation);
   return out;
 }

@@ -15,6 +15,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
+#include "comm/mpi.hpp"
 #include "os/file.hpp"
 #include "shard/box_math.hpp"
 
@@ -32,6 +33,12 @@ void prepare_memory(const Bench& bench, comm::Communicator& group) {
     bytes += base::ceil_div(bench.workload.state.bytes, static_cast<std::uint64_t>(group.size()));
   }
   comm::agree(group, "touch free memory", [&] { touch_free_memory(bytes); });
+}
+
+std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
+                                                std::unique_ptr<Checkpointer>& place) {
+  if (place) return std::move(place);
+  return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), bench.options.checkpointer);
 }
 
 void describe(const Report& report, Operation& operation) {
@@ -111,6 +118,7 @@ Operation new_operation(const Bench& bench, Kind kind, const Placement& placemen
   operation.layout = placement.layout;
   operation.bytes = bench.workload.state.bytes;
   operation.ceiling_method = name_of(bench.options.raw.method);
+  operation.checkpointer_kept = bench.options.reuse_plan;
   operation.cache_drop_all = bench.options.drop_all_pages && kind == Kind::kLoad;
   return operation;
 }
@@ -139,7 +147,7 @@ void run_repeat(Bench& bench, Run& run, std::uint64_t step, Counted counted) {
   internal::save_once(bench, step, counted, run.save);
   tell(run.save);
   for (std::size_t l = 0; l < options.loads.size(); ++l) {
-    internal::load_once(bench, step, options.loads[l], counted, run.loads[l]);
+    internal::load_once(bench, step, l, counted, run.loads[l]);
     tell(run.loads[l]);
   }
   if (counted == Counted::kNo && world.rank() == 0) options.tell("warm-up done, not counted");
@@ -152,7 +160,8 @@ void run_repeat(Bench& bench, Run& run, std::uint64_t step, Counted counted) {
 }  // namespace
 
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options) {
-  Bench bench{groups, machine, workload, options, RawStorage(options.work_directory, options.raw), nullptr};
+  Bench bench{groups, machine, workload, options, RawStorage(options.work_directory, options.raw), nullptr, {}};
+  bench.loaders.resize(options.loads.size());
   check_memory(bench, groups.world());
   check_space(bench, groups.world());
   Run run;

@@ -1,8 +1,9 @@
 // Measures a workload: saves and loads through the public Checkpointer, between raw ceilings, and compares every byte.
 //
 // One repeat, in this order; only what stands in [ ] is timed:
-//   make the state - [raw write] - [save] - [raw write] - then for every load: [raw read] - drop the page cache, count what is
-//   left - [load] - compare - [raw read] - and at last the checkpoint is removed.
+//   [raw write, copied] - [raw write] - make the state - [save] - [raw write] - then for every load: [raw read, copied] -
+//   [raw read] - drop the page cache, count what is left - [load] - compare - [raw read] - and at last the checkpoint is
+//   removed.
 // Warm-up repeats leave the ceilings out and are not counted. The state's memory is given back before the loads, so that a
 // run needs the memory of one state, not of two. A difference anywhere is Error(kIntegrity): there is no figure then.
 #pragma once
@@ -34,7 +35,7 @@ struct RunOptions {
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
   RawOptions raw;
-  bool reuse_plan = false;        ///< one Checkpointer for all saves, as a trainer has
+  bool reuse_plan = false;        ///< one Checkpointer for all saves, as a trainer has, and one for each load
   bool drop_all_pages = false;    ///< of the nodes, by root, not of the files alone
   bool scattered_memory = false;  ///< free memory is used in small pages before each call that is timed
   std::filesystem::path work_directory;

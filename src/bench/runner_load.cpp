@@ -8,7 +8,6 @@
 #include "cairn/error.hpp"
 #include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
-#include "comm/mpi.hpp"
 #include "os/fault.hpp"
 
 namespace cairn::bench::internal {
@@ -48,19 +47,20 @@ void compare(Bench& bench, comm::Communicator& group, const HeldState& held, Ope
   operation.verified_by = "every loaded byte compared";
 }
 
-void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, const Placement& placement,
-                Operation& operation, Sample& sample) {
+void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std::size_t load, Operation& operation,
+                Sample& sample) {
   const DemoState& state = bench.workload.state;
+  const Placement& placement = bench.options.loads[load];
   std::optional<HeldState> held;
   comm::agree(group, "reserve memory", [&] {
     held.emplace(state, bench.map_of(placement), group.rank());
     held->overwrite();
   });
   const auto targets = shards_of<Target>(state, *held);
-  Checkpointer checkpointer(comm::native_handle(group), bench.root(), bench.options.checkpointer);
+  std::unique_ptr<Checkpointer> loader = take_checkpointer(bench, group, bench.loaders[load]);
   prepare_memory(bench, group);
   Report report;
-  const Rate rate = timed_together(group, state.bytes, [&] { report = checkpointer.load(step, targets); });
+  const Rate rate = timed_together(group, state.bytes, [&] { report = loader->load(step, targets); });
   sample.seconds = rate.seconds;
   sample.seconds_first = rate.seconds_first;
   sample.busy_share = rate.busy_share;
@@ -68,27 +68,33 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, con
   operation.delivered_bytes = report.bytes;
   describe(report, operation);
   if (os::check_fault("bench.load", bench.root()) && held->bytes() != 0) held->memory_of(0)[0] ^= std::byte{1};
+  if (bench.options.reuse_plan) bench.loaders[load] = std::move(loader);
   compare(bench, group, *held, operation);
+}
+
+// Collective over the world, with the page cache dropped where it goes through it.
+Rate raw_read(Bench& bench, int ranks, RawWay way) {
+  if (bench.raw.is_buffered()) drop_cache(bench, bench.groups.world(), bench.raw.files());
+  Rate rate;
+  bench.groups.run(ranks, [&](auto& group) { rate = bench.raw.read(group, way); });
+  return rate;
 }
 
 }  // namespace
 
-Rate raw_read(Bench& bench, int ranks) {
-  if (bench.raw.is_buffered()) drop_cache(bench, bench.groups.world(), bench.raw.files());
-  Rate rate;
-  bench.groups.run(ranks, [&](auto& group) { rate = bench.raw.read(group); });
-  return rate;
-}
-
-void load_once(Bench& bench, std::uint64_t step, const Placement& placement, Counted counted, Operation& operation) {
+void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation) {
+  const int ranks = bench.options.loads[load].ranks;
   comm::Communicator& world = bench.groups.world();
   const auto directory = checkpoint::checkpoint_directory(bench.root(), step);
   Sample sample;
-  if (counted == Counted::kYes) sample.ceiling_before = raw_read(bench, placement.ranks);
+  if (counted == Counted::kYes) {
+    sample.copied_ceiling = raw_read(bench, ranks, RawWay::kCopied);
+    sample.ceiling_before = raw_read(bench, ranks, RawWay::kPlain);
+  }
   sample.cached_share = drop_cache(bench, world, checkpoint_files(world, directory));
-  bench.groups.run(placement.ranks, [&](auto& group) { load_timed(bench, group, step, placement, operation, sample); });
+  bench.groups.run(ranks, [&](auto& group) { load_timed(bench, group, step, load, operation, sample); });
   if (counted == Counted::kNo) return;
-  sample.ceiling_after = raw_read(bench, placement.ranks);
+  sample.ceiling_after = raw_read(bench, ranks, RawWay::kPlain);
   operation.samples.push_back(std::move(sample));
 }
 

@@ -20,7 +20,9 @@ struct Bench {
   const Workload& workload;
   const RunOptions& options;
   RawStorage raw;
-  std::unique_ptr<Checkpointer> saver;  ///< kept with RunOptions::reuse_plan
+  // With RunOptions::reuse_plan kept from one repeat to the next; null on ranks that have no part.
+  std::unique_ptr<Checkpointer> saver;
+  std::vector<std::unique_ptr<Checkpointer>> loaders;  ///< one for each of RunOptions::loads
 
   [[nodiscard]] std::filesystem::path root() const { return options.work_directory / "checkpoints"; }
   [[nodiscard]] shard::ShardMap map_of(const Placement& placement) const;
@@ -30,10 +32,12 @@ enum class Counted { kNo, kYes };
 
 /// Collective over the world. One repeat: its sample is added to `operation` when it counts.
 void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& operation);
-void load_once(Bench& bench, std::uint64_t step, const Placement& placement, Counted counted, Operation& operation);
+/// Number `load` of RunOptions::loads.
+void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted counted, Operation& operation);
 
-/// Collective over the world: raw reads by the first ranks, with the page cache dropped where they go through it.
-Rate raw_read(Bench& bench, int ranks);
+/// Collective over the group: the Checkpointer that was kept in `place`, else a new one.
+std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
+                                                std::unique_ptr<Checkpointer>& place);
 
 /// Collective: before anything timed by these ranks. Where files lie in memory each finds as much free memory touched as
 /// its share of them; with RunOptions::scattered_memory, as its budget for buffers.

@@ -9,7 +9,6 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/agree.hpp"
-#include "comm/mpi.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 
@@ -56,10 +55,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   });
   const auto sources = shards_of<Source>(state, *held);
   const Extras extras = extras_of(bench);
-  std::unique_ptr<Checkpointer> saver = std::move(bench.saver);
-  if (!saver) {
-    saver = std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), bench.options.checkpointer);
-  }
+  std::unique_ptr<Checkpointer> saver = take_checkpointer(bench, group, bench.saver);
   prepare_memory(bench, group);
   Report report;
   const Rate rate = timed_together(group, state.bytes, [&] { report = saver->save(step, sources, extras); });
@@ -73,12 +69,12 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
 }
 
 // Collective over the world.
-Rate raw_write(Bench& bench) {
+Rate raw_write(Bench& bench, RawWay way) {
   bench.raw.prepare(bench.workload.state.bytes, bench.options.save.ranks);
   Rate rate;
   bench.groups.run(bench.options.save.ranks, [&](auto& group) {
     prepare_memory(bench, group);
-    rate = bench.raw.write(group);
+    rate = bench.raw.write(group, way);
   });
   return rate;
 }
@@ -89,9 +85,12 @@ void save_once(Bench& bench, std::uint64_t step, Counted counted, Operation& ope
   const RunOptions& options = bench.options;
   const auto directory = checkpoint::checkpoint_directory(bench.root(), step);
   Sample sample;
-  if (counted == Counted::kYes) sample.ceiling_before = raw_write(bench);
+  if (counted == Counted::kYes) {
+    sample.copied_ceiling = raw_write(bench, RawWay::kCopied);
+    sample.ceiling_before = raw_write(bench, RawWay::kPlain);
+  }
   bench.groups.run(options.save.ranks, [&](auto& group) { save_timed(bench, group, step, operation, sample); });
-  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench);
+  if (counted == Counted::kYes) sample.ceiling_after = raw_write(bench, RawWay::kPlain);
   bench.groups.run(options.save.ranks, [&](auto& group) {
     comm::agree_on_root(group, "damage the checkpoint", 0, [&] { damage_when_told(directory); });
     if (options.loads.empty()) verify(group, directory, operation);

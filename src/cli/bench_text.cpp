@@ -33,6 +33,7 @@ std::string operation_table(const bench::Run& run) {
                {"GiB/s", Align::kRight},
                {"raw GiB/s", Align::kRight},
                {"share of raw", Align::kRight},
+               {"of raw, copied", Align::kRight},
                {"processors busy", Align::kRight},
                {"cache"}});
   const auto add = [&](const Operation& operation) {
@@ -40,6 +41,7 @@ std::string operation_table(const bench::Run& run) {
                operation.engine, spread(seconds_of(operation), 1, 3),
                fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
                spread(ceiling_of(operation), kGiB, 2), percents(bench::share_of_ceiling(operation)),
+               percents(bench::share_of_copied_ceiling(operation)),
                fmt::format("{:.0f} %, raw {:.0f} %", 100 * busy_of(operation).median,
                            100 * ceiling_busy_of(operation).median),
                operation.kind == Kind::kSave ? "fsynced" : operation.cache});

@@ -46,6 +46,8 @@ class Bench(CairnTest):
             self.check_summary(operation[key], repeats)
         ceilings = operation["ceiling"]["gib_per_s"]["values"]
         self.check_summary(operation["ceiling"]["gib_per_s"], 2 * repeats)
+        copied = operation["ceiling"]["copied_gib_per_s"]
+        self.check_summary(copied, repeats)
         for i in range(repeats):
             seconds = operation["seconds_max"]["values"][i]
             rate = operation["gib_per_s"]["values"][i]
@@ -53,6 +55,8 @@ class Bench(CairnTest):
             self.assertAlmostEqual(rate, operation["size_bytes"] / seconds / GIB, delta=rate * 1e-9)
             mean = (ceilings[2 * i] + ceilings[2 * i + 1]) / 2
             self.assertAlmostEqual(operation["share_of_ceiling"]["values"][i], rate / mean, delta=rate / mean * 1e-9)
+            of_copied = rate / copied["values"][i]
+            self.assertAlmostEqual(operation["share_of_copied_ceiling"]["values"][i], of_copied, delta=of_copied * 1e-9)
             for phase in operation["phases"]:
                 self.assertLessEqual(phase["seconds_max"]["values"][i], seconds, phase["name"])
                 self.assertLessEqual(phase["seconds_min"]["values"][i], phase["seconds_max"]["values"][i] + 1e-9)
@@ -113,7 +117,7 @@ class Bench(CairnTest):
             self.assertEqual({row["repeat"] for row in mine}, {"1", "2"})
             for repeat in (1, 2):
                 parts = {row["part"]: row for row in mine if row["repeat"] == str(repeat)}
-                self.assertEqual(len(parts), 3 + len(operation["phases"]))
+                self.assertEqual(len(parts), 4 + len(operation["phases"]))
                 total = parts["total"]
                 self.assertAlmostEqual(float(total["seconds_max"]), operation["seconds_max"]["values"][repeat - 1],
                                        delta=ROUNDING)
@@ -151,6 +155,14 @@ class Bench(CairnTest):
                 self.assertEqual((run["save"]["engine"], run["save"]["engine_reason"]), (engine, "asked for"))
                 self.check_operation(run["save"], 1)
                 self.check_operation(run["loads"][0], 1)
+
+    def test_checkpointers_are_kept_when_told(self):
+        (run,) = self.record_of(self.tiny("--sections", "model", "--reuse-plan", "--json"))["runs"]
+        for operation in (run["save"], run["loads"][0]):
+            self.assertTrue(operation["checkpointer_kept"])
+            self.check_operation(operation)
+        (run,) = self.record_of(self.tiny("--sections", "model", "--json"))["runs"]
+        self.assertFalse(run["loads"][0]["checkpointer_kept"])
 
     def test_sections_and_saves_without_loads(self):
         (run,) = self.record_of(self.tiny("--sections", "model", "--no-load", "--reuse-plan", "--json"))["runs"]

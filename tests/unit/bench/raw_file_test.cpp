@@ -41,6 +41,19 @@ class RawFile : public testing::TestWithParam<RawMethod> {
   RawOptions options_;
 };
 
+TEST_P(RawFile, CopiedBytesAreTheSame) {
+  const RawPattern pattern(7, kRequestBytes);
+  for (const std::uint64_t bytes : {0ULL, 5ULL, 65536ULL, 65537ULL, 1000001ULL}) {
+    RawWriter writer(raw_path(folder_.path(), 0), 0, bytes, options_, pattern);
+    writer.copy_from_memory();
+    writer.write();
+    EXPECT_EQ(fault_of({{0, 0, bytes}}, pattern), std::nullopt) << bytes;
+    RawReader reader(folder_.path(), {{0, 0, bytes}}, options_, RawWay::kCopied);
+    reader.read();
+    EXPECT_EQ(reader.fault(pattern), std::nullopt) << bytes;
+  }
+}
+
 TEST_P(RawFile, SizesOffRequestsAndPages) {
   const RawPattern pattern(7, kRequestBytes);
   for (const std::uint64_t bytes : {0ULL, 1ULL, 5ULL, 4095ULL, 4096ULL, 4097ULL, 65536ULL, 65537ULL, 1000001ULL}) {

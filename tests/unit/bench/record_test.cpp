@@ -22,6 +22,8 @@ TEST(Record, SharesAreOfTheCeilingsOfTheirOwnRepeat) {
   EXPECT_EQ(rate_of(save).max, 1.0 * kTestGiB);
   EXPECT_EQ(ceiling_of(save).values.size(), 6U);
   EXPECT_EQ(ceiling_of(save).max, 4.0 * kTestGiB);
+  EXPECT_EQ(copied_ceiling_of(save).max, 1.25 * kTestGiB);
+  EXPECT_EQ(share_of_copied_ceiling(save).values, (std::vector<double>{0.8, 0.8, 0.8}));
   EXPECT_EQ(busy_of(save).values, (std::vector<double>{0.25, 0.5, 0.125}));
   EXPECT_EQ(ceiling_busy_of(save).median, 0.5);
 }
@@ -43,6 +45,7 @@ TEST(Record, NothingMeasuredIsNoDivisionByZero) {
   EXPECT_EQ(share_of_ceiling(empty).median, 0);
   empty.samples.push_back({});
   EXPECT_EQ(share_of_ceiling(empty).median, 0);
+  EXPECT_EQ(share_of_copied_ceiling(empty).median, 0);
   EXPECT_EQ(rate_of(empty).median, 0);
   EXPECT_EQ(phase_share(empty, "write").median, 0);
 }
@@ -55,6 +58,8 @@ TEST(RecordJson, HasTheNumbersOfTheRecord) {
   EXPECT_EQ(save["seconds_max"]["median"], 4.0);
   EXPECT_EQ(save["seconds_max"]["values"].size(), 3U);
   EXPECT_EQ(save["share_of_ceiling"]["median"], 0.25);
+  EXPECT_EQ(save["ceiling"]["copied_gib_per_s"]["max"], 1.25);
+  EXPECT_EQ(save["share_of_copied_ceiling"]["median"], 0.8);
   EXPECT_EQ(save["gib_per_s"]["max"], 1.0);
   EXPECT_EQ(save["phases"][1]["name"], "write");
   EXPECT_EQ(save["phases"][1]["size_bytes"], 2 * kTestGiB);
@@ -101,9 +106,9 @@ TEST(RecordCsv, EveryLineHasEveryColumn) {
     EXPECT_EQ(fields[4], "tp=2,pp=2");
     EXPECT_EQ(fields[15], std::to_string(2 * kTestGiB));
   }
-  // Two runs of a save and a load of three repeats: two ceilings, a total and two phases each; two memory ceilings.
+  // Two runs of a save and a load of three repeats: three ceilings, a total and two phases each; two memory ceilings.
   EXPECT_EQ(totals, 12U);
-  EXPECT_EQ(count, 12U * 5 + 2);
+  EXPECT_EQ(count, 12U * 6 + 2);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ inline Sample sample_of(double seconds, double ceiling_before_seconds, double ce
   sample.phases = {{"plan", 0.1, 0.05, 0}, {"write", seconds * 0.75, seconds * 0.25, 2 * kTestGiB}};
   sample.ceiling_before = {2 * kTestGiB, ceiling_before_seconds, ceiling_before_seconds, 0.25};
   sample.ceiling_after = {2 * kTestGiB, ceiling_after_seconds, ceiling_after_seconds, 0.75};
+  sample.copied_ceiling = {2 * kTestGiB, seconds * 0.8, seconds * 0.8, 0.5};
   return sample;
 }
 
