@@ -72,6 +72,12 @@ CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTens
   return coded;
 }
 
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
+  const quant::Shape& shape = tensor.source.shape;
+  if (tensor.codec->view(shape) == shape) return {box};
+  return shard::boxes_of_flat_range(shape, box.offset[0], box.offset[0] + box.shape[0]);
+}
+
 CodedTensor CodingPlan::tensor(std::uint32_t number) const {
   const plan::CatalogTensor first = firsts.at(number);
   return make_coded_tensor(*codecs.at(first.section), first);

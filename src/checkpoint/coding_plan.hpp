@@ -54,6 +54,9 @@ struct CodedTensor {
 /// Requires: the name is one of a pair of moments, and the codec codes the shape.
 CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
 
+/// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
+
 struct CodingPlan {
   SortedState sorted;
   std::map<std::string, const quant::Codec*> codecs;  ///< by section

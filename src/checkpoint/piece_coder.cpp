@@ -45,14 +45,10 @@ std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memo
 /// Calls visit(chunk of the piece's box in the view's coordinates, its moments).
 template <class Visit>
 void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory& memory, Visit visit) {
-  const bool is_flat = tensor.codec->view(tensor.source.shape) != tensor.source.shape;
   std::vector<float> m;
   std::vector<float> v;
   for_each_piece(box, kChunkElements, [&](const Box& chunk) {
-    std::vector<Box> boxes = {chunk};
-    if (is_flat) {
-      boxes = shard::boxes_of_flat_range(tensor.source.shape, chunk.offset[0], chunk.offset[0] + chunk.shape[0]);
-    }
+    const std::vector<Box> boxes = boxes_in_tensor(tensor, chunk);
     visit(chunk, quant::ConstMoments{gathered(boxes, memory.first, m), gathered(boxes, memory.second, v)});
   });
 }
@@ -61,10 +57,7 @@ void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory
 class OnDevice {
  public:
   OnDevice(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
-    std::vector<Box> boxes = {box};
-    if (tensor.codec->view(tensor.source.shape) != tensor.source.shape) {
-      boxes = shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
-    }
+    const std::vector<Box> boxes = boxes_in_tensor(tensor, box);
     moments_ = {gather(boxes, memory.first, first_), gather(boxes, memory.second, second_)};
     stream_.synchronise();
   }

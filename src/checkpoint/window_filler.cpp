@@ -20,12 +20,6 @@ bool has_whole_scales(const CodedTensor& tensor) {
   return traits.cut == quant::Cut::kAnywhere && traits.group_rows == 0;
 }
 
-/// A box of the view as boxes of the tensor, end to end.
-std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
-  if (tensor.codec->view(tensor.source.shape) == tensor.source.shape) return {box};
-  return shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
-}
-
 std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
 
 /// Number in the catalog of each tensor of the layout.
