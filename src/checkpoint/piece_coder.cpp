@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "checkpoint/box_pieces.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
@@ -95,24 +96,12 @@ class OnDevice {
   quant::ConstDeviceMoments moments_;
 };
 
-/// What decoding makes of the codes of a piece on a device, on the host.
-void add_errors(const CodedTensor& tensor, const Box& box, const OnDevice& piece, const quant::Encoded& parts,
-                DeviceMemory& device, quant::ErrorSums& errors) {
-  const std::uint64_t elements = shard::elements_of(box);
-  const std::uint64_t bytes = elements * sizeof(float);
-  std::vector<float> given_m(elements);
-  std::vector<float> given_v(elements);
-  const auto bring = [&](const float* from, std::vector<float>& to) {
-    gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), bytes},
-                      std::as_writable_bytes(std::span(to)));
-  };
-  bring(piece.moments().m, given_m);
-  bring(piece.moments().v, given_v);
-  std::vector<float> m(elements);
-  std::vector<float> v(elements);
-  const std::vector<std::span<const std::byte>> spans(parts.begin(), parts.end());
-  tensor.codec->decode(tensor.source, box, spans, {}, {m, v});
-  errors.add({given_m, given_v}, {m, v});
+/// Elements on a device, on the host.
+std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemory& device) {
+  std::vector<float> to(elements);
+  gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), elements * sizeof(float)},
+                    std::as_writable_bytes(std::span(to)));
+  return to;
 }
 
 std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
@@ -133,7 +122,13 @@ std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& 
                                         run.length_bytes);
                           });
                         });
-  if (errors != nullptr) add_errors(tensor, box, piece, parts, memory.device, *errors);
+  if (errors != nullptr) {
+    const std::uint64_t elements = shard::elements_of(box);
+    const std::vector<float> m = brought(piece.moments().m, elements, memory.device);
+    const std::vector<float> v = brought(piece.moments().v, elements, memory.device);
+    const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
+    add_errors({tensor, box, {m, v}, spans}, *errors);
+  }
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (tensor.parts[p].role == quant::Role::kScales) parts[p] = {};
   }
@@ -167,8 +162,6 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
   }
   std::vector<std::size_t> filled(parts.size(), 0);
   std::vector<base::Bytes> scales(parts.size());  // of a chunk
-  std::vector<float> m;
-  std::vector<float> v;
   for_each_chunk(tensor, box, memory, [&](const Box& chunk, const quant::ConstMoments& moments) {
     std::vector<std::span<std::byte>> spans;
     for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -182,12 +175,7 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
       }
     }
     tensor.codec->encode(tensor.source, chunk, moments, statistics, spans);
-    if (errors == nullptr) return;
-    m.resize(moments.m.size());
-    v.resize(moments.v.size());
-    const std::vector<std::span<const std::byte>> coded(spans.begin(), spans.end());
-    tensor.codec->decode(tensor.source, chunk, coded, {}, {m, v});
-    errors->add(moments, {m, v});
+    if (errors != nullptr) add_errors({tensor, chunk, moments, spans}, *errors);
   });
   return out;
 }

@@ -203,19 +203,12 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   }
   std::memcpy(item.out.data(), memory.bytes[item.part.part].data() + item.out_from, item.out.size());
   if (!work_.with_errors || item.part.part != 0) return;
-  std::vector<float> m(moments.m.size());
-  std::vector<float> v(moments.v.size());
-  const std::vector<std::span<const std::byte>> parts(memory.spans.begin(), memory.spans.end());
-  codec.decode(tensor.source, item.box, parts, {}, {m, v});
   // A block counts where its first byte is written.
-  const std::uint64_t bytes = memory.bytes[0].size();
   const std::uint64_t block = has_scales ? 1 : codec.traits().block_elements;
-  const std::uint64_t block_bytes = bytes / base::ceil_div(m.size(), block);
-  const std::uint64_t from = std::min<std::uint64_t>(base::ceil_div(item.out_from, block_bytes) * block, m.size());
-  const std::uint64_t to =
-      std::min<std::uint64_t>(base::ceil_div(item.out_from + item.out.size(), block_bytes) * block, m.size());
-  errors_[item.part.pair].add({moments.m.subspan(from, to - from), moments.v.subspan(from, to - from)},
-                              {std::span(m).subspan(from, to - from), std::span(v).subspan(from, to - from)});
+  const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
+  const ElementRange written = {base::ceil_div(item.out_from, block_bytes) * block,
+                                base::ceil_div(item.out_from + item.out.size(), block_bytes) * block};
+  add_errors({tensor, item.box, moments, memory.spans}, errors_[item.part.pair], written);
 }
 
 }  // namespace cairn::checkpoint
