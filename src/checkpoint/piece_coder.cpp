@@ -18,29 +18,43 @@ namespace {
 /// At a time: both moments of it fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-/// The elements of boxes of a tensor, end to end: where they lie already, or copied.
-std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
+std::uint64_t elements_of(std::span<const Box> boxes) {
   std::uint64_t elements = 0;
   for (const Box& box : boxes) elements += shard::elements_of(box);
-  buffer.resize(elements);
-  auto* to = reinterpret_cast<std::byte*>(buffer.data());
+  return elements;
+}
+
+/// Where the elements of boxes of a tensor lie end to end, as floats may lie; null where they do not, and then
+/// copy(byte offset, where these bytes are) has been called for all of them.
+template <class Copy>
+const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memory, Copy copy) {
+  const std::uint64_t all_bytes = elements_of(boxes) * sizeof(float);
   const std::byte* in_place = nullptr;
+  std::uint64_t at = 0;
   for (const Box& box : boxes) {
     const std::uint64_t bytes = shard::elements_of(box) * sizeof(float);
     plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, bytes, [&](const plan::Run& run) {
       const std::byte* from = memory.data + run.memory_offset;
-      const bool is_all = run.length_bytes == elements * sizeof(float);
       const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
-      if (is_all && is_aligned) {
+      if (run.length_bytes == all_bytes && is_aligned) {
         in_place = from;
       } else {
-        std::memcpy(to + run.file_offset, from, run.length_bytes);
+        copy(at + run.file_offset, std::span(from, run.length_bytes));
       }
     });
-    to += bytes;
+    at += bytes;
   }
-  if (in_place != nullptr) return {reinterpret_cast<const float*>(in_place), elements};
-  return buffer;
+  return reinterpret_cast<const float*>(in_place);
+}
+
+/// The elements of boxes in host memory, end to end: where they lie already, or copied.
+std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
+  const std::uint64_t elements = elements_of(boxes);
+  const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
+    buffer.resize(elements);
+    std::memcpy(reinterpret_cast<std::byte*>(buffer.data()) + at, from.data(), from.size());
+  });
+  return {in_place != nullptr ? in_place : buffer.data(), elements};
 }
 
 /// Calls visit(chunk of the piece's box in the view's coordinates, its moments).
@@ -68,26 +82,11 @@ class OnDevice {
 
  private:
   const float* gather(std::span<const Box> boxes, const LocalBox& memory, gpu::DeviceBuffer& buffer) const {
-    std::uint64_t bytes = 0;
-    for (const Box& box : boxes) bytes += shard::elements_of(box) * sizeof(float);
-    std::uint64_t at = 0;
-    for (const Box& box : boxes) {
-      const std::uint64_t size = shard::elements_of(box) * sizeof(float);
-      const std::byte* in_place = nullptr;
-      plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, size, [&](const plan::Run& run) {
-        const std::byte* from = memory.data + run.memory_offset;
-        if (run.length_bytes == bytes) {
-          in_place = from;
-          return;
-        }
-        if (buffer.size() == 0) buffer = gpu::DeviceBuffer(bytes);
-        stream_.copy(buffer.span().subspan(at + run.file_offset, run.length_bytes),
-                     gpu::ConstDeviceSpan{from, run.length_bytes});
-      });
-      if (in_place != nullptr) return reinterpret_cast<const float*>(in_place);
-      at += size;
-    }
-    return reinterpret_cast<const float*>(buffer.span().data);
+    const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
+      if (buffer.size() == 0) buffer = gpu::DeviceBuffer(elements_of(boxes) * sizeof(float));
+      stream_.copy(buffer.span().subspan(at, from.size()), gpu::ConstDeviceSpan{from.data(), from.size()});
+    });
+    return in_place != nullptr ? in_place : reinterpret_cast<const float*>(buffer.span().data);
   }
 
   gpu::Stream stream_;

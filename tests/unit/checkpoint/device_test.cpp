@@ -32,20 +32,23 @@ std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   return {left, right};
 }
 
-/// The state of one rank in device memory, and the same in host memory.
+/// The state of one rank in device memory, each tensor `shift_bytes` behind the begin of an allocation, and the same in
+/// host memory.
 class BothMemories {
  public:
-  explicit BothMemories(bool is_cut) : pipeline_({1 << 20, 2, true}) {
+  explicit BothMemories(bool is_cut, std::uint64_t shift_bytes = 0)
+      : pipeline_({1 << 20, 2, true}), shift_bytes_(shift_bytes) {
     for (const StateTensor& tensor : moment_state()) {
       const auto boxes = boxes_of(tensor, is_cut);
       host_.push_back(MomentRank::cut_out(moment_bytes(tensor, 1), tensor, boxes));
-      device_.emplace_back(host_.back().size());
-      gpu::copy_to_device(pipeline_, device_.back().span(), host_.back());
+      device_.emplace_back(host_.back().size() + shift_bytes_);
+      const gpu::DeviceSpan on_device = place(device_.size() - 1);
+      gpu::copy_to_device(pipeline_, on_device, host_.back());
       Source source;
       static_cast<Shard&>(source) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, boxes};
       source.data = host_.back().data();
       on_host_.push_back(source);
-      source.data = device_.back().span().data;
+      source.data = on_device.data;
       source.memory = Memory::kDevice;
       on_device_.push_back(source);
     }
@@ -59,10 +62,10 @@ class BothMemories {
     std::vector<Target> targets;
     for (std::size_t i = 0; i < on_device_.size(); ++i) {
       const std::vector<std::byte> other(host_[i].size(), std::byte{0x77});
-      gpu::copy_to_device(pipeline_, device_[i].span(), other);
+      gpu::copy_to_device(pipeline_, place(i), other);
       Target target;
       static_cast<Shard&>(target) = on_device_[i];
-      target.data = device_[i].span().data;
+      target.data = place(i).data;
       target.memory = Memory::kDevice;
       targets.push_back(std::move(target));
     }
@@ -71,12 +74,17 @@ class BothMemories {
 
   std::vector<std::byte> device_bytes(std::size_t i) {
     std::vector<std::byte> bytes(host_[i].size());
-    gpu::copy_to_host(pipeline_, device_[i].span(), bytes);
+    gpu::copy_to_host(pipeline_, place(i), bytes);
     return bytes;
   }
 
  private:
+  [[nodiscard]] gpu::DeviceSpan place(std::size_t i) const {
+    return device_[i].span().subspan(shift_bytes_, host_[i].size());
+  }
+
   gpu::Pipeline pipeline_;
+  std::uint64_t shift_bytes_;
   std::vector<std::vector<std::byte>> host_;
   std::vector<gpu::DeviceBuffer> device_;
   std::vector<Source> on_host_;
@@ -123,6 +131,13 @@ TEST_P(Device, SavesTheFilesOfTheSameStateInHostMemory) {
     EXPECT_NEAR(a.update_rms, b.update_rms, 1e-9 * a.update_rms);
     EXPECT_EQ(a.first_max, b.first_max);
   }
+}
+
+TEST_P(Device, SavesFromMemoryThatIsNotAlignedForFloats) {
+  const BothMemories state(std::get<1>(GetParam()), 1);
+  save(root / "host", options(), state.on_host());
+  save(root / "device", options(), state.on_device());
+  EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
 }
 
 TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
