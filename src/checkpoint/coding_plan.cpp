@@ -44,7 +44,7 @@ void cut_last_dimension(const LoosePiece& whole, const quant::Shape& view, std::
 void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into) {
   if (shard::is_empty(whole.box)) return;
   const quant::Shape view = codec.view(shape);
-  const std::uint64_t step = codec.traits().cut == quant::Cut::kWholeBlocks ? codec.traits().block_elements : 1;
+  const std::uint64_t step = codec.traits().block_elements;
   if (view == shape) return cut_last_dimension(whole, view, step, into);
   if (!is_flat_range(whole.box, shape)) {
     into.loose.push_back(whole);
