@@ -1,13 +1,10 @@
 #include "checkpoint/load.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 
 #include "base/aligned_buffer.hpp"
 #include "base/checked.hpp"
-#include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/progress.hpp"
@@ -68,18 +65,6 @@ class CellMap {
   std::vector<std::uint64_t> first_;
   std::vector<std::uint64_t> words_;
 };
-
-void check_wanted(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted) {
-  for (const WantedBox& want : wanted) {
-    const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
-    const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-    if (!shard::fits(want.box, tensor.shape) || bits % 8 != 0 || bits / 8 != want.memory.size()) {
-      throw Error(ErrorKind::kInternal,
-                  fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
-                              shard::to_string(want.box), base::printable(tensor.name), want.memory.size()));
-    }
-  }
-}
 
 CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
                      std::span<const std::uint64_t> sizes, std::uint64_t grain) {
@@ -143,7 +128,10 @@ void Loader::load(std::span<const WantedBox> wanted) {
   std::vector<std::span<std::byte>> memory;
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
-    check_wanted(checkpoint_, wanted);
+    for (const WantedBox& want : wanted) {
+      const auto& tensor = checkpoint_.stored.tensors.at(want.tensor);
+      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+    }
     budget = split_budget(options_.memory_budget_bytes, grain, engine_);
     cells = wanted_cells(checkpoint_, wanted, sizes, grain);
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {

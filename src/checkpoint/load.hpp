@@ -12,6 +12,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "checkpoint/wanted_box.hpp"
 #include "io/engine.hpp"
 #include "io/window_pool.hpp"
 
@@ -22,13 +23,6 @@ struct ReadOptions {
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;  ///< as in Options
-};
-
-/// `memory`: the box row-major, exactly its bytes.
-struct WantedBox {
-  std::uint32_t tensor = 0;  ///< index into OpenCheckpoint::stored.tensors
-  Box box;
-  std::span<std::byte> memory;
 };
 
 /// May be called many times with one Loader. `communicator` and `checkpoint` must outlive it.
