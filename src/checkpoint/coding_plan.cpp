@@ -72,6 +72,10 @@ CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTens
   return coded;
 }
 
+format::Coding coding_of(const CodedTensor& tensor) {
+  return {tensor.codec->traits().name, tensor.names.first, tensor.names.second, tensor.source.shape};
+}
+
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
   const quant::Shape& shape = tensor.source.shape;
   if (tensor.codec->view(shape) == shape) return {box};

@@ -16,6 +16,7 @@
 #include "checkpoint/moment_names.hpp"
 #include "checkpoint/moment_pairs.hpp"
 #include "comm/communicator.hpp"
+#include "format/coding.hpp"
 #include "plan/packed_catalog.hpp"
 
 namespace cairn::checkpoint {
@@ -45,7 +46,7 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePi
 /// A tensor of the catalog of first moments, as the codecs want it.
 struct CodedTensor {
   std::string section;
-  MomentNames names;
+  quant::MomentNames names;
   quant::Source source;  ///< name of the first moment
   const quant::Codec* codec = nullptr;
   std::vector<quant::Part> parts;
@@ -53,6 +54,9 @@ struct CodedTensor {
 
 /// Requires: the name is one of a pair of moments, and the codec codes the shape.
 CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
+
+/// What a file says of the tensor.
+format::Coding coding_of(const CodedTensor& tensor);
 
 /// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);

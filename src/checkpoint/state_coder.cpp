@@ -133,15 +133,13 @@ void add_sources(const CodingPlan& plan, CodedState& state) {
     const quant::Part& part = tensor.parts[piece.part];
     Source source;
     source.section = tensor.section;
-    source.name = quant::stored_name(part, {tensor.names.first, tensor.names.second});
+    source.name = quant::stored_name(part, tensor.names);
     source.dtype = part.dtype;
     source.shape = part.shape;
     source.boxes = piece.boxes;
     source.data = piece.bytes.data();
     state.sources.push_back(std::move(source));
-    const format::Coding coding{tensor.codec->traits().name, tensor.names.first, tensor.names.second,
-                                tensor.source.shape};
-    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding) : "");
+    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding_of(tensor)) : "");
   }
 }
 
