@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "base/checked.hpp"
 #include "checkpoint/box_pieces.hpp"
@@ -86,7 +85,7 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   std::vector<WindowRegion> regions;
   std::vector<CodingItem> items;
   std::vector<WantedBox> plain;
-  std::vector<std::unique_ptr<base::Bytes>> cut(0);  // of sub-byte groups that the window cuts
+  std::vector<base::Bytes> cut;  // of sub-byte groups that the window cuts
   std::uint64_t bytes = 0;
   comm::agree(communicator_, "find what a window holds", [&] {
     const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
@@ -107,8 +106,8 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
       }
       std::span<std::byte> memory = region.memory;
       if (region.loaded_bytes != memory.size()) {
-        cut[r] = std::make_unique<base::Bytes>(region.loaded_bytes);
-        memory = *cut[r];
+        cut[r].resize(region.loaded_bytes);
+        memory = cut[r];
       }
       const DType dtype = work_.content.catalog.tensors[numbers_[region.tensor]].dtype;
       std::uint64_t at = 0;
@@ -121,7 +120,8 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   });
   work_.reader.load(plain);
   for (std::size_t r = 0; r < regions.size(); ++r) {
-    if (cut[r]) std::memcpy(regions[r].memory.data(), cut[r]->data() + regions[r].skip_bytes, regions[r].memory.size());
+    if (cut[r].empty()) continue;
+    std::memcpy(regions[r].memory.data(), cut[r].data() + regions[r].skip_bytes, regions[r].memory.size());
   }
   run(items);
   return bytes;
