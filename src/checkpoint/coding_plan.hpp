@@ -61,11 +61,17 @@ format::Coding coding_of(const CodedTensor& tensor);
 /// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
 std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
 
+/// Whether a codec keeps scales of their own, which several ranks may share.
+bool has_scales(const quant::Codec& codec);
+
 struct CodingPlan {
   SortedState sorted;
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< of this rank
+  /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
+  std::vector<std::uint32_t> scale_batches;
+  std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded
 
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };

@@ -9,38 +9,10 @@
 #include "checkpoint/scale_exchange.hpp"
 #include "comm/agree.hpp"
 #include "format/coding.hpp"
-#include "quant/boxes.hpp"
 #include "quant/whole.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
-
-/// Scales of whole tensors that are brought together at a time, for each rank.
-constexpr std::uint64_t kScaleBytes = 16ULL << 20;
-
-bool has_scales(const CodedTensor& tensor) { return tensor.codec->traits().cut == quant::Cut::kAnywhere; }
-
-/// Ends of ranges of tensor numbers: the tensors of a range have at most kScaleBytes of scales for each rank, or are one.
-std::vector<std::uint32_t> scale_batches(const CodingPlan& plan, int ranks) {
-  const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
-  std::vector<std::uint32_t> ends;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t number = 0; number < plan.firsts.size(); ++number) {
-    const CodedTensor tensor = plan.tensor(number);
-    std::uint64_t more = 0;
-    for (const quant::Part& part : tensor.parts) {
-      if (part.role == quant::Role::kScales) more += quant::bytes_of(part, shard::whole(part.shape));
-    }
-    if (bytes != 0 && bytes + more > limit) {
-      ends.push_back(number);
-      bytes = 0;
-    }
-    bytes += more;
-  }
-  if (bytes != 0) ends.push_back(plan.firsts.size());
-  return ends;
-}
 
 /// One call of StateCoder::code().
 class Coding {
@@ -64,11 +36,11 @@ class Coding {
     comm::agree(communicator_, "code the moments", [&] {
       for (const DirectPiece& piece : plan_.pieces.direct) {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
-        if (!has_scales(tensor)) add_codes(piece, tensor, {});
+        if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
     });
     std::uint32_t begin = 0;
-    for (const std::uint32_t end : scale_batches(plan_, communicator_.size())) {
+    for (const std::uint32_t end : plan_.scale_batches) {
       code_with_scales(begin, end);
       begin = end;
     }
@@ -102,7 +74,7 @@ class Coding {
       for (const DirectPiece& piece : plan_.pieces.direct) {
         if (piece.tensor < begin || piece.tensor >= end) continue;
         const CodedTensor tensor = plan_.tensor(piece.tensor);
-        if (!has_scales(tensor)) continue;
+        if (!has_scales(*tensor.codec)) continue;
         mine.push_back(&piece);
         measured.push_back({piece.tensor, piece.box, measure_piece(tensor, piece.box, memory_of(piece))});
       }
@@ -176,13 +148,7 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
 }
 
 nlohmann::json StateCoder::quantisation() const {
-  nlohmann::json codecs = nlohmann::json::object();
-  if (!plan_) return codecs;
-  for (plan::PackedCatalog::Cursor at(plan_->firsts, 0); at.next();) {
-    const std::string section(at.section());
-    codecs[section] = plan_->codecs.at(section)->traits().name;
-  }
-  return codecs;
+  return plan_ ? nlohmann::json(plan_->codec_names) : nlohmann::json::object();
 }
 
 }  // namespace cairn::checkpoint

@@ -15,8 +15,7 @@ namespace cairn::checkpoint {
 namespace {
 
 bool has_whole_scales(const CodedTensor& tensor) {
-  const quant::Traits& traits = tensor.codec->traits();
-  return traits.cut == quant::Cut::kAnywhere && traits.group_rows == 0;
+  return has_scales(*tensor.codec) && tensor.codec->traits().group_rows == 0;
 }
 
 std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
@@ -185,11 +184,10 @@ void WindowFiller::run(std::vector<CodingItem>& items) {
 void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments) {
   const CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
   const quant::Codec& codec = *tensor.codec;
-  const bool has_scales = codec.traits().cut == quant::Cut::kAnywhere;
-  if (has_scales) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
+  if (has_scales(codec)) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
   if (item.out.empty()) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
   quant::Statistics own;
-  if (has_scales && !has_whole_scales(tensor)) {
+  if (has_scales(codec) && !has_whole_scales(tensor)) {
     own = codec.no_statistics(tensor.source.shape, item.box);
     codec.measure(tensor.source, item.box, moments, own);
   }
