@@ -125,13 +125,12 @@ CodedTensor CodingPlan::tensor(std::uint32_t number) const {
 }
 
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state) {
-  std::vector<Source> firsts;
-  std::vector<Source> seconds;
-  for (const MomentPair& pair : sorted.pairs) {
-    firsts.push_back(state[pair.first]);
-    seconds.push_back(state[pair.second]);
+  MomentBoxes boxes;
+  for (std::uint32_t i = 0; i < sorted.pairs.size(); ++i) {
+    add_boxes(state[sorted.pairs[i].first], i, boxes.first);
+    add_boxes(state[sorted.pairs[i].second], i, boxes.second);
   }
-  return {local_boxes(std::span<const Source>(firsts)), local_boxes(std::span<const Source>(seconds))};
+  return boxes;
 }
 
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,

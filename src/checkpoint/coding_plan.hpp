@@ -80,7 +80,7 @@ struct CodingPlan {
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 
-/// This rank's boxes of the first moments and of the second ones, which lie alike. The sources' pointers are looked at.
+/// This rank's boxes of the first moments and of the second ones, which lie alike.
 struct MomentBoxes {
   std::vector<LocalBox> first;
   std::vector<LocalBox> second;

@@ -19,17 +19,7 @@ class Coding {
  public:
   Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, bool with_errors)
       : communicator_(communicator), plan_(plan), with_errors_(with_errors) {
-    comm::agree(communicator_, "look at the moments", [&] {
-      memory_ = moment_boxes(plan_.sorted, state);
-      loose_memory_ = memory_;
-      for (const LoosePiece& piece : plan_.pieces.loose) {  // they travel between hosts
-        for (LocalBox* box : {&loose_memory_.first[piece.local], &loose_memory_.second[piece.local]}) {
-          if (box->memory == Memory::kHost) continue;
-          box->data = const_cast<std::byte*>(device_.to_host(box->data, box->bytes).data());  // only read
-          box->memory = Memory::kHost;
-        }
-      }
-    });
+    comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
   }
 
   std::vector<CodedPiece> run() {
@@ -38,13 +28,14 @@ class Coding {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
+      bring_loose();
     });
     std::uint32_t begin = 0;
     for (const std::uint32_t end : plan_.scale_batches) {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto loose = code_loose_blocks(communicator_, plan_, loose_memory_, with_errors_ ? &errors_ : nullptr);
+    auto loose = code_loose_blocks(communicator_, plan_, memory_, with_errors_ ? &errors_ : nullptr);
     std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
@@ -54,6 +45,13 @@ class Coding {
  private:
   [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) {
     return {memory_.first[piece.local], memory_.second[piece.local], device_};
+  }
+
+  /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
+  void bring_loose() {
+    for (const LoosePiece& piece : plan_.pieces.loose) {
+      for (LocalBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
+    }
   }
 
   void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
@@ -93,7 +91,6 @@ class Coding {
   bool with_errors_;
   MomentBoxes memory_;
   DeviceMemory device_;
-  MomentBoxes loose_memory_;  ///< of loose pieces, on the host
   ErrorsByTensor errors_;
   std::vector<CodedPiece> pieces_;
 };
@@ -129,15 +126,18 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
     plan_.reset();
     kept_ = leave_out(communicator, state, options);
   }
-  std::vector<Source> kept;
-  for (const std::uint32_t number : kept_.numbers) kept.push_back(state[number]);
-  if (!plan_) plan_ = make_coding_plan(communicator, kept, options);
+  std::vector<Source> some;
+  if (kept_.numbers.size() != state.size()) {
+    for (const std::uint32_t number : kept_.numbers) some.push_back(state[number]);
+    state = some;
+  }
+  if (!plan_) plan_ = make_coding_plan(communicator, state, options);
   CodedState coded;
-  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(kept[number]);
+  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);
   coded.codings.resize(coded.sources.size());
   if (plan_->firsts.size() == 0) return coded;
   const bool with_errors = options.report || options.max_update_error > 0;
-  Coding coding(communicator, *plan_, kept, with_errors);
+  Coding coding(communicator, *plan_, state, with_errors);
   coded.pieces = coding.run();
   add_sources(*plan_, coded);
   if (!with_errors) return coded;
