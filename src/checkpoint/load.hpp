@@ -14,6 +14,7 @@
 #include "checkpoint/phases.hpp"
 #include "checkpoint/wanted_box.hpp"
 #include "io/engine.hpp"
+#include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
@@ -41,6 +42,10 @@ class Loader {
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  private:
+  struct ReadJob;
+  /// Collective: waits for each window, checks and scatters it, and begins to read another one into its buffer.
+  void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory);
+
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;
   ReadOptions options_;
