@@ -73,15 +73,6 @@ std::vector<Source> with_blob(std::span<const Source> state, std::span<const std
   return all;
 }
 
-/// What the manifest says of the run, whatever the state.
-void describe_run(const Options& options, const Extras& extras, int ranks, format::Manifest& manifest) {
-  manifest.run_id = options.run_id;
-  manifest.layout = extras.layout;
-  manifest.ranks = static_cast<std::uint64_t>(ranks);
-  manifest.user_metadata = extras.metadata;
-  manifest.extra["hints"] = options.hints;
-}
-
 }  // namespace
 
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
@@ -136,42 +127,55 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);
   }
-  CommitContent content = make_content(plan_->layout);
-  comm::agree_on_root(communicator_, "read the files to carry along", 0,
-                      [&] { content.carried = carried_content(extras, plan_->layout); });
-  const CommitTarget target{directory, options_.overwrite, update_latest};
-  report.engine = choice_->name;
-  report.engine_reason = choice_->reason;
-  clock.begin("commit");
-  begin_commit(communicator_, target);
-  try {
-    const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
-    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
-                       plan_->exchange->rounds()};
-    content.blocks = write_data(
-        communicator_, *engine, partial_directory(directory), job,
-        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
-    clock.begin("commit");
-    content.manifest.has_step = true;
-    content.manifest.step = step;
-    describe_run(options_, extras, communicator_.size(), content.manifest);
-    if (coder_) {
-      content.manifest.quantisation = coder_->quantisation();
-      if (!coder_->rebuilt().empty()) content.manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
-    }
-    content.manifest.extra["engine"] = report.engine;
-    finish_commit(communicator_, target, std::move(content));
-  } catch (...) {
-    if (communicator_.rank() == 0) abandon(target);
-    throw;
-  }
+  write({directory, options_.overwrite, update_latest}, content_of(step, extras), memory, clock);
   clock.stop();
   report.directory = directory;
+  report.engine = choice_->name;
+  report.engine_reason = choice_->reason;
   report.bytes = plan_->tensor_bytes;
   report.tensors = plan_->tensors;
   report.files = plan_->layout.files.size();
   add_times(communicator_, clock, clock, report);
   return report;
+}
+
+CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
+  CommitContent content = make_content(plan_->layout);
+  comm::agree_on_root(communicator_, "read the files to carry along", 0,
+                      [&] { content.carried = carried_content(extras, plan_->layout); });
+  format::Manifest& manifest = content.manifest;
+  manifest.has_step = true;
+  manifest.step = step;
+  manifest.run_id = options_.run_id;
+  manifest.layout = extras.layout;
+  manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
+  manifest.user_metadata = extras.metadata;
+  if (coder_) {
+    manifest.quantisation = coder_->quantisation();
+    if (!coder_->rebuilt().empty()) manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
+  }
+  manifest.extra["engine"] = choice_->name;
+  manifest.extra["hints"] = options_.hints;
+  return content;
+}
+
+void Saver::write(const CommitTarget& target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+                  PhaseClock& clock) {
+  clock.begin("commit");
+  begin_commit(communicator_, target);
+  try {
+    const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
+    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
+                       plan_->exchange->rounds()};
+    content.blocks = write_data(
+        communicator_, *engine, partial_directory(target.directory), job,
+        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
+    clock.begin("commit");
+    finish_commit(communicator_, target, std::move(content));
+  } catch (...) {
+    if (communicator_.rank() == 0) abandon(target);
+    throw;
+  }
 }
 
 }  // namespace cairn::checkpoint
