@@ -16,6 +16,7 @@
 #include "environment.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
@@ -61,10 +62,7 @@ FileTensors expected_moments(const Sample& sample, quant::PaddleDivision divisio
 class Boxes {
  public:
   Boxes(const FileTensors& tensors, const std::string& section, Cut cut) : tensors_(tensors) {
-    int rank = 0;
-    int ranks = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    const World world;
     std::size_t index = 0;
     for (const auto& [name, tensor] : tensors) {
       Target target;
@@ -72,7 +70,7 @@ class Boxes {
       target.name = name;
       target.dtype = tensor.dtype;
       target.shape = tensor.shape;
-      target.boxes = cut_boxes({section, name, tensor.dtype, tensor.shape}, index++, cut, rank, ranks);
+      target.boxes = cut_boxes({section, name, tensor.dtype, tensor.shape}, index++, cut, world.rank, world.ranks);
       std::uint64_t bytes = 0;
       for (const Box& box : target.boxes) bytes += bytes_of(tensor, box);
       memory_.emplace_back(bytes, std::byte{0x77});

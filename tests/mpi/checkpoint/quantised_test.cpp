@@ -10,18 +10,10 @@
 #include "moment_state.hpp"
 #include "quant/whole.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
-
-struct World {
-  World() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  }
-  int rank = 0;
-  int ranks = 0;
-};
 
 Options options_for(const std::string& codec) {
   Options options;
