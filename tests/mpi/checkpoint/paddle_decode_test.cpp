@@ -13,6 +13,7 @@
 #include "checkpoint/convert.hpp"
 #include "coded_files.hpp"
 #include "comm/mpi.hpp"
+#include "cut_out.hpp"
 #include "environment.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -87,11 +88,7 @@ class Boxes {
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const FileTensor& tensor = tensors_.at(targets_[i].name);
-      base::Bytes expected;
-      for (const Box& box : targets_[i].boxes) {
-        const base::Bytes part = slice(tensor.bytes, tensor.shape, bits_of(tensor.dtype) / 8, box);
-        expected.insert(expected.end(), part.begin(), part.end());
-      }
+      const auto expected = cut_out(tensor.bytes, tensor.shape, bits_of(tensor.dtype) / 8, targets_[i].boxes);
       EXPECT_TRUE(expected == memory_[i]) << targets_[i].name;
       compared += expected.size();
       total += tensor.bytes.size();

@@ -62,8 +62,7 @@ std::vector<Target> targets_of(MomentRank& state) {
 void expect_content(MomentRank& state, const std::vector<std::vector<std::byte>>& content) {
   for (std::size_t i = 0; i < state.tensors().size(); ++i) {
     const StateTensor& tensor = state.tensors()[i];
-    EXPECT_TRUE(state.memory(i) == MomentRank::cut_out(content[i], tensor, state.boxes(i)))
-        << tensor.section << ' ' << tensor.name;
+    EXPECT_TRUE(state.memory(i) == cut_out(content[i], tensor, state.boxes(i))) << tensor.section << ' ' << tensor.name;
   }
 }
 

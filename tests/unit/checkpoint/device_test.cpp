@@ -40,7 +40,7 @@ class BothMemories {
       : pipeline_({1 << 20, 2, true}), shift_bytes_(shift_bytes) {
     for (const StateTensor& tensor : moment_state()) {
       const auto boxes = boxes_of(tensor, is_cut);
-      host_.push_back(MomentRank::cut_out(moment_bytes(tensor, 1), tensor, boxes));
+      host_.push_back(cut_out(moment_bytes(tensor, 1), tensor, boxes));
       device_.emplace_back(host_.back().size() + shift_bytes_);
       const gpu::DeviceSpan on_device = place(device_.size() - 1);
       gpu::copy_to_device(pipeline_, on_device, host_.back());
