@@ -15,6 +15,7 @@
 #include "comm/mpi.hpp"
 #include "cut_out.hpp"
 #include "environment.hpp"
+#include "paddle_samples.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -22,16 +23,8 @@
 namespace cairn::test {
 namespace {
 
-struct Sample {
-  const char* directory;
-  const char* truth;
-  const char* codec;
-  std::size_t coded;  ///< parameters
-  std::size_t kept;
-};
-
 /// What the optimizer's moments must be, by name.
-FileTensors expected_moments(const Sample& sample, quant::PaddleDivision division) {
+FileTensors expected_moments(const PaddleSample& sample, quant::PaddleDivision division) {
   const FileTensors truth = read_safetensors(test_data("paddle/truth/" + std::string(sample.truth) + ".safetensors"));
   const quant::Codec& codec = quant::find_codec(sample.codec);
   const std::string prefix = "moment1_0/";
@@ -126,9 +119,9 @@ void convert_sample(const std::filesystem::path& from, const std::filesystem::pa
   checkpoint::convert(*communicator, from, to, options);
 }
 
-class PaddleDecode : public testing::TestWithParam<std::tuple<Sample, bool>> {
+class PaddleDecode : public testing::TestWithParam<std::tuple<PaddleSample, bool>> {
  protected:
-  Sample sample_ = std::get<0>(GetParam());
+  PaddleSample sample_ = std::get<0>(GetParam());
   quant::PaddleDivision division_ =
       std::get<1>(GetParam()) ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue;
   std::filesystem::path source_ = test_data("paddle/" + std::string(sample_.directory));
@@ -173,20 +166,10 @@ TEST_P(PaddleDecode, KeptCodesLoadAlike) {
   codes.check();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PaddleDecode,
-                         testing::Combine(testing::Values(Sample{"f-dp2-O1", "f-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-dp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-dp2-O2-rm", "nlp-A", "paddle-o2", 9, 3},
-                                                          Sample{"n-fused-tp2-O1", "nlp-G", "paddle-o1", 9, 0},
-                                                          Sample{"n-lora-dp2-O1", "nlp-L", "paddle-o1", 12, 0},
-                                                          Sample{"n-pp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-tp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-tp2-O2", "nlp-A", "paddle-o2", 9, 3}),
-                                          testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(All, PaddleDecode, testing::Combine(testing::ValuesIn(kPaddleSamples), testing::Bool()),
                          [](const auto& sample) {
-                           std::string name = std::get<0>(sample.param).directory;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + (std::get<1>(sample.param) ? "_reciprocal" : "_true");
+                           return std::get<0>(sample.param).name() +
+                                  (std::get<1>(sample.param) ? "_reciprocal" : "_true");
                          });
 
 TEST(RemovedMasterWeights, ComeFromTheModelWhereTheyAreAskedFor) {
