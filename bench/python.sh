@@ -1,4 +1,12 @@
-# Finds a Python with the packages that a benchmark pins. Sourced by bash after scripts/lib.sh.
+# Checks the arguments of a benchmark in Python, and finds a Python with the packages that it pins. Sourced by bash after
+# scripts/lib.sh.
+
+# check_arguments PROGRAM ARGUMENT...: ends here, without packages, when they ask for help or are wrong (arguments.py).
+check_arguments() {
+  local status=0
+  python3 "$@" || status=$?
+  [ "$status" = 100 ] || exit "$status"
+}
 
 has_packages() { [ -x "$1/bin/python" ] && "$1/bin/python" scripts/check_requirements.py "$2" >/dev/null; }
 

@@ -81,6 +81,7 @@ void plan_describe(benchmark::State& state) {
   require(one.tensors.size() == one.sources.size() && one.sources.size() > 50, "the rank holds next to nothing");
   for (auto _ : state) {
     const auto sources = cli::sources_of(made.input(), made.map.held_by(one.rank));
+    checkpoint::check_shards(std::span<const Source>(sources));
     benchmark::DoNotOptimize(checkpoint::local_boxes(std::span<const Source>(sources)));
     benchmark::DoNotOptimize(checkpoint::describe_to_homes({sources}, one.rank, ranks));
   }

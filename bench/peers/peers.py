@@ -2,11 +2,9 @@
 bytes were wrong, or, with --check, when a target was missed.
 """
 
-import argparse
 import datetime
 import json
 import os
-import pathlib
 import shlex
 import shutil
 import signal
@@ -16,6 +14,7 @@ import machine
 import report
 import storage
 import workload
+from arguments import SYSTEMS, parse
 from cairn_program import Cairn
 from measure import Bench, say
 from programs import Hdf5, Launcher, Raw
@@ -23,52 +22,14 @@ from safetensors_files import Gathered, Shards
 from system import LOAD_LAYOUTS, SAVE_LAYOUT, Workload
 from torch_dcp import Dcp, DcpAsync, DcpHuggingFace, DcpHuggingFaceOnAllRanks
 
-UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 LARGEST_FILE = 500_000_000
-
-
-def size(text):
-    number = text.rstrip("KMGiB")
-    unit = text[len(number):]
-    if unit not in UNITS:
-        raise ValueError(f"no such unit: {unit}")
-    return int(float(number) * UNITS[unit])
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(prog="bench/peers/run", description="Compares Cairn with its peers.")
-    parser.add_argument("--directory", action="append", help="where to write; may be given again [build]")
-    parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the state, e.g. 512MiB [2GiB]")
-    parser.add_argument("--repeats", type=int, help="rounds [3; 5 with --results]")
-    parser.add_argument("--systems", help="comma-separated; Cairn is always one of them [all]")
-    parser.add_argument("--engine", help="Cairn's engine [its own choice]")
-    parser.add_argument("--no-trials", action="store_true", help="give each system its first setting, not its best one")
-    parser.add_argument("--output", type=pathlib.Path, help="write the report as JSON to this file")
-    parser.add_argument("--results", action="store_true", help="write bench/results/peers-<date>.json and .md")
-    parser.add_argument("--profile", action="store_true", help="print Cairn's phases beside the peers")
-    parser.add_argument("--check", action="store_true", help="exit with 1 when a target is missed")
-    parser.add_argument("--bin", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--mpirun", required=True, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.size < workload.SMALLEST_SIZE:
-        parser.error(f"--size must be at least {workload.SMALLEST_SIZE} bytes, not {options.size}")
-    if options.repeats is not None and options.repeats < 1:
-        parser.error(f"--repeats must be at least 1, not {options.repeats}")
-    options.repeats = options.repeats or (5 if options.results else 3)
-    options.directory = [pathlib.Path(name) for name in options.directory or [machine.ROOT / "build"]]
-    return options
 
 
 def systems_of(options, launcher):
     every = [Cairn(launcher, options.engine), Dcp(), DcpAsync(), DcpHuggingFace(), DcpHuggingFaceOnAllRanks(),
              Gathered(), Shards(), Hdf5(launcher), Raw(launcher, is_direct=True), Raw(launcher, is_direct=False)]
-    if options.systems is None:
-        return every
-    wanted = {"cairn", *options.systems.split(",")}
-    unknown = wanted - {system.name for system in every}
-    if unknown:
-        raise SystemExit(f"--systems: no {', '.join(sorted(unknown))}; there are {', '.join(s.name for s in every)}")
-    return [system for system in every if system.name in wanted]
+    assert tuple(system.name for system in every) == SYSTEMS
+    return [system for system in every if system.name in options.systems]
 
 
 def work_folder(parent, number, size_bytes):

@@ -18,6 +18,7 @@ sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "peers"))
 
 import machine  # noqa: E402  (of bench/peers, as programs and ranks are)
 import plot  # noqa: E402
+from arguments import REQUIRED, parse  # noqa: E402
 from lineage import WORLD_SIZES, Lineage, Trainer  # noqa: E402
 from model import Text  # noqa: E402
 from piece import Recipe  # noqa: E402
@@ -27,35 +28,11 @@ from turns import Turns  # noqa: E402
 VERSION = 1
 SEEDS = (1, 2, 3)
 SEEDED_RANKS = 2
-REQUIRED = ("q8", "q4")  # the verdict is on these; others are for comparison
-LINEAGES = (*REQUIRED, "f32", "paddle-o1", "paddle-o2")
 QUICK = {"steps": 20, "held_out_sequences": 48, "warm_up_steps": 5}
 
 
 def say(text):
     print(f"{datetime.datetime.now():%H:%M:%S} {text}", file=sys.stderr, flush=True)
-
-
-def parse(arguments):
-    parser = argparse.ArgumentParser(prog="bench/training/run",
-                                     description="Trains through quantised checkpoints, and without.")
-    parser.add_argument("--lineages", default=",".join(REQUIRED),
-                        help=f"comma-separated, of {', '.join(LINEAGES)} [{','.join(REQUIRED)}]")
-    parser.add_argument("--quick", action="store_true", help="20 steps, 2 resumes: shows that everything runs")
-    parser.add_argument("--directory", type=pathlib.Path, default=machine.ROOT / "build",
-                        help="where checkpoints are written and removed [build]")
-    parser.add_argument("--output", type=pathlib.Path, help="write the report as JSON to this file, the plot beside it")
-    parser.add_argument("--results", action="store_true", help="write bench/results/training-<date>.json and .svg")
-    parser.add_argument("--lock", type=pathlib.Path,
-                        help="take turns by flock(1)'s lock on this file, for machines that others measure on")
-    parser.add_argument("--bin", type=pathlib.Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--mpirun", required=True, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    options.lineages = options.lineages.split(",")
-    unknown = set(options.lineages) - set(LINEAGES)
-    if unknown or not set(REQUIRED) <= set(options.lineages):
-        parser.error(f"--lineages: {','.join(REQUIRED)} and any of {', '.join(LINEAGES[len(REQUIRED):])}")
-    return options
 
 
 def without_lock(arguments):

@@ -89,9 +89,9 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   checkpoint::DeviceMemory device;
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(communicator, "describe what to load", [&] {
-    for (const Target& target : targets) checkpoint::check_shard(target, target.data, target.memory);
+    checkpoint::check_shards(targets);
     view = checkpoint::decoded_view(opened, checkpoint::view_options(state_->options));
-    wanted = checkpoint::wanted_boxes(opened, view, device.on_host(targets));
+    wanted = checkpoint::wanted_boxes(opened, view, targets, device);
   });
   const auto reader =
       checkpoint::make_view_reader(communicator, opened, view, state_->read_options(), &state_->windows);

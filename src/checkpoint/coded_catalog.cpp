@@ -30,12 +30,8 @@ std::uint32_t partner(const plan::Catalog& source, const Numbers& numbers, const
 
 plan::CatalogTensor part_tensor(const CodedTensor& tensor, std::size_t p) {
   const quant::Part& part = tensor.parts[p];
-  const auto& names = tensor.names;
-  plan::CatalogTensor out{
-      tensor.section, quant::stored_name(part, {names.first, names.second}), part.dtype, part.shape, {}};
-  if (p == 0) {
-    out.coding = format::encode_coding({tensor.codec->traits().name, names.first, names.second, tensor.source.shape});
-  }
+  plan::CatalogTensor out{tensor.section, quant::stored_name(part, tensor.names), part.dtype, part.shape, {}};
+  if (p == 0) out.coding = format::encode_coding(coding_of(tensor));
   return out;
 }
 

@@ -5,10 +5,14 @@
 #include "base/checked.hpp"
 #include "checkpoint/catalog_exchange.hpp"
 #include "comm/agree.hpp"
+#include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
+
+/// Scales of whole tensors that are brought together at a time, for each rank.
+constexpr std::uint64_t kScaleBytes = 16ULL << 20;
 
 std::uint64_t rounded_up(std::uint64_t value, std::uint64_t step) { return base::ceil_div(value, step) * step; }
 
@@ -39,12 +43,45 @@ void cut_last_dimension(const LoosePiece& whole, const quant::Shape& view, std::
   if (last < end) into.loose.push_back({whole.tensor, whole.local, sub(last, end)});
 }
 
+/// The tensors of a range have at most kScaleBytes of scales for each rank, or are one.
+std::vector<std::uint32_t> scale_batches_of(const CodingPlan& plan, int ranks) {
+  const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
+  std::vector<std::uint32_t> ends;
+  std::uint64_t bytes = 0;
+  for (plan::PackedCatalog::Cursor at(plan.firsts, 0); at.next();) {
+    const quant::Codec& codec = *plan.codecs.at(std::string(at.section()));
+    if (!has_scales(codec)) continue;
+    std::uint64_t more = 0;
+    for (const quant::Part& part : codec.parts({at.shape().begin(), at.shape().end()})) {
+      if (part.role == quant::Role::kScales) more += quant::bytes_of(part, shard::whole(part.shape));
+    }
+    if (bytes != 0 && bytes + more > limit) {
+      ends.push_back(at.number());
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (bytes != 0) ends.push_back(plan.firsts.size());
+  return ends;
+}
+
+std::map<std::string, std::string> codec_names_of(const CodingPlan& plan) {
+  std::map<std::string, std::string> names;
+  for (plan::PackedCatalog::Cursor at(plan.firsts, 0); at.next();) {
+    const std::string section(at.section());
+    names[section] = plan.codecs.at(section)->traits().name;
+  }
+  return names;
+}
+
 }  // namespace
+
+bool has_scales(const quant::Codec& codec) { return codec.traits().cut == quant::Cut::kAnywhere; }
 
 void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into) {
   if (shard::is_empty(whole.box)) return;
   const quant::Shape view = codec.view(shape);
-  const std::uint64_t step = codec.traits().cut == quant::Cut::kWholeBlocks ? codec.traits().block_elements : 1;
+  const std::uint64_t step = codec.traits().block_elements;
   if (view == shape) return cut_last_dimension(whole, view, step, into);
   if (!is_flat_range(whole.box, shape)) {
     into.loose.push_back(whole);
@@ -72,19 +109,28 @@ CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTens
   return coded;
 }
 
+format::Coding coding_of(const CodedTensor& tensor) {
+  return {tensor.codec->traits().name, tensor.names.first, tensor.names.second, tensor.source.shape};
+}
+
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
+  const quant::Shape& shape = tensor.source.shape;
+  if (tensor.codec->view(shape) == shape) return {box};
+  return shard::boxes_of_flat_range(shape, box.offset[0], box.offset[0] + box.shape[0]);
+}
+
 CodedTensor CodingPlan::tensor(std::uint32_t number) const {
   const plan::CatalogTensor first = firsts.at(number);
   return make_coded_tensor(*codecs.at(first.section), first);
 }
 
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state) {
-  std::vector<Source> firsts;
-  std::vector<Source> seconds;
-  for (const MomentPair& pair : sorted.pairs) {
-    firsts.push_back(state[pair.first]);
-    seconds.push_back(state[pair.second]);
+  MomentBoxes boxes;
+  for (std::uint32_t i = 0; i < sorted.pairs.size(); ++i) {
+    add_boxes(state[sorted.pairs[i].first], i, boxes.first);
+    add_boxes(state[sorted.pairs[i].second], i, boxes.second);
   }
-  return {local_boxes(std::span<const Source>(firsts)), local_boxes(std::span<const Source>(seconds))};
+  return boxes;
 }
 
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
@@ -107,6 +153,8 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
       const plan::CatalogTensor tensor = plan.firsts.at(part.tensor);
       cut_box(*plan.codecs.at(tensor.section), tensor.shape, {part.tensor, part.local, part.part}, plan.pieces);
     }
+    plan.scale_batches = scale_batches_of(plan, communicator.size());
+    plan.codec_names = codec_names_of(plan);
   });
   return plan;
 }

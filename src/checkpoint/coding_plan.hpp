@@ -16,6 +16,7 @@
 #include "checkpoint/moment_names.hpp"
 #include "checkpoint/moment_pairs.hpp"
 #include "comm/communicator.hpp"
+#include "format/coding.hpp"
 #include "plan/packed_catalog.hpp"
 
 namespace cairn::checkpoint {
@@ -45,7 +46,7 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePi
 /// A tensor of the catalog of first moments, as the codecs want it.
 struct CodedTensor {
   std::string section;
-  MomentNames names;
+  quant::MomentNames names;
   quant::Source source;  ///< name of the first moment
   const quant::Codec* codec = nullptr;
   std::vector<quant::Part> parts;
@@ -54,11 +55,23 @@ struct CodedTensor {
 /// Requires: the name is one of a pair of moments, and the codec codes the shape.
 CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
 
+/// What a file says of the tensor.
+format::Coding coding_of(const CodedTensor& tensor);
+
+/// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
+
+/// Whether a codec keeps scales of their own, which several ranks may share.
+bool has_scales(const quant::Codec& codec);
+
 struct CodingPlan {
   SortedState sorted;
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< of this rank
+  /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
+  std::vector<std::uint32_t> scale_batches;
+  std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded
 
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };
@@ -67,7 +80,7 @@ struct CodingPlan {
 CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
                             const Quantisation& quantisation);
 
-/// This rank's boxes of the first moments and of the second ones, which lie alike. The sources' pointers are looked at.
+/// This rank's boxes of the first moments and of the second ones, which lie alike.
 struct MomentBoxes {
   std::vector<LocalBox> first;
   std::vector<LocalBox> second;

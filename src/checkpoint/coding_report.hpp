@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "checkpoint/coding_plan.hpp"
-#include "checkpoint/loose_blocks.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::checkpoint {

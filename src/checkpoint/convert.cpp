@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -149,7 +148,6 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   result.notes = source.warnings;
   Conversion conversion;
   MemorySplit budget;
-  std::unique_ptr<plan::ExtentMap> extents;
   comm::agree(communicator, "lay out the files", [&] {
     conversion = plan_conversion(source, destination, options, result.notes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
@@ -158,12 +156,12 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const plan::FileLayout& layout = conversion.layout;
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
   const EngineChoice choice = choose_engine(communicator, wish, destination);
-  extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, plan::section_groups(layout.stored),
-                                                           plan::whole_files(file_sizes(layout.stored)),
-                                                           options.write.block_bytes, choice, Access::kWrite));
-  budget = budget.fitted_to(*extents);
+  const plan::ExtentMap extents =
+      deal_extents(communicator, plan::section_groups(layout.stored), plan::whole_files(file_sizes(layout.stored)),
+                   options.write.block_bytes, choice, Access::kWrite);
+  budget = budget.fitted_to(extents);
   const auto windows =
-      plan::cut_windows(extents->of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+      plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, conversion, options);
   comm::agree_on_root(communicator, "read the files to carry along", 0,
@@ -173,12 +171,14 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const Quantisation& quantisation = options.write.quantisation;
   const bool with_errors = !catalog.pairs.empty() && (quantisation.report || quantisation.max_update_error > 0);
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), with_errors});
+  result.report = report_of(layout.stored, choice);
+  result.report.directory = destination;
   const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
   begin_commit(communicator, target);
   try {
     const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
-    const WriteJob job{layout, *extents, windows, buffers, communicator.max(windows.size())};
+    const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
@@ -194,10 +194,6 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     throw;
   }
   clock.stop();
-  auto errors = std::move(result.report.coding_errors);
-  result.report = report_of(layout.stored, choice);
-  result.report.coding_errors = std::move(errors);
-  result.report.directory = destination;
   add_times(communicator, clock, clock, result.report);
   return result;
 }

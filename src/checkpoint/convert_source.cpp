@@ -49,11 +49,7 @@ plan::Catalog catalog_of(const View& view) {
                        {}});
   }
   if (view.as_stored) {
-    for (const CodedPair& pair : view.pairs) {
-      const interop::QuantisedMoments& moments = *pair.moments;
-      tensors[pair.stored.at(0)].coding =
-          format::encode_coding({moments.codec, moments.first, moments.second, moments.shape});
-    }
+    for (const CodedPair& pair : view.pairs) tensors[pair.stored.at(0)].coding = format::encode_coding(*pair.moments);
   }
   return plan::make_catalog(std::move(tensors));
 }

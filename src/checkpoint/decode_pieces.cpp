@@ -15,10 +15,6 @@ constexpr std::uint64_t kLargestGapBlocks = 16;
 
 constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
-std::uint64_t block_elements(const quant::Codec& codec) {
-  return codec.traits().cut == quant::Cut::kWholeBlocks ? codec.traits().block_elements : 1;
-}
-
 /// The tensor's own coordinates: blocks lie along the last dimension.
 std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t row_elements,
                                   std::uint64_t limit_blocks) {
@@ -65,7 +61,7 @@ std::vector<Box> pieces_of_range(const quant::Shape& shape, const Box& box, std:
 std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& shape, const Box& box,
                                std::uint64_t limit_elements) {
   if (shard::is_empty(box)) return {};
-  const std::uint64_t block = block_elements(codec);
+  const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t limit_blocks = std::max<std::uint64_t>(limit_elements / block, 1);
   if (codec.view(shape) != shape) return pieces_of_range(shape, box, block, limit_blocks);
   return pieces_of_tensor(box, block, shape.back(), limit_blocks);

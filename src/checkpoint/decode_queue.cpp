@@ -1,12 +1,8 @@
 #include "checkpoint/decode_queue.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
-#include "base/units.hpp"
-#include "cairn/error.hpp"
 #include "checkpoint/box_pieces.hpp"
 #include "checkpoint/decode_pieces.hpp"
 #include "shard/box_math.hpp"
@@ -23,14 +19,6 @@ bool is_moment(const ViewTensor& tensor) {
   return tensor.origin == Origin::kFirstMoment || tensor.origin == Origin::kSecondMoment;
 }
 
-void check(const WantedBox& want, const ViewTensor& tensor) {
-  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.memory.size()) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
-                          base::printable(tensor.name), want.memory.size()));
-}
-
 }  // namespace
 
 DecodeQueue::DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const WantedBox> wanted,
@@ -44,7 +32,7 @@ DecodeQueue::DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std
 
 void DecodeQueue::add(const WantedBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
-  check(want, tensor);
+  check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
   const bool is_copy =
       tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {

@@ -35,27 +35,6 @@ std::uint64_t box_bytes(const Shard& shard, const Box& box) {
   return bits / 8;
 }
 
-template <class Entry>
-std::vector<LocalBox> boxes_of(std::span<const Entry> entries) {
-  std::vector<LocalBox> boxes;
-  for (std::uint32_t i = 0; i < entries.size(); ++i) {
-    const Entry& entry = entries[i];
-    check_shard(entry, entry.data, entry.memory);
-    // A source's memory is only ever read; the type is shared with targets.
-    auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
-    for (const Box& box : entry.boxes) {
-      const std::uint64_t bytes = box_bytes(entry, box);
-      boxes.push_back({i, box, at, bytes, entry.memory});
-      if (bytes != 0) at += bytes;
-    }
-  }
-  return boxes;
-}
-
-}  // namespace
-
-std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); }
-
 void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (!is_section_name(shard.section)) {
     throw wrong(shard, "a section is 1 to 64 letters, digits, '_' or '-': it names files");
@@ -77,6 +56,40 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   }
   if (bytes != 0 && data == nullptr) throw wrong(shard, "the pointer to its data is null");
   if (memory != Memory::kHost) check_device_pointer(shard, data);
+}
+
+template <class Entry>
+void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<LocalBox>& out) {
+  // A source's memory is only ever read; the type is shared with targets.
+  auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
+  for (const Box& box : entry.boxes) {
+    const std::uint64_t bytes = box_bytes(entry, box);
+    out.push_back({shard, box, at, bytes, entry.memory});
+    if (bytes != 0) at += bytes;
+  }
+}
+
+template <class Entry>
+std::vector<LocalBox> boxes_of(std::span<const Entry> entries) {
+  std::vector<LocalBox> boxes;
+  for (std::uint32_t i = 0; i < entries.size(); ++i) add_boxes_of(entries[i], i, boxes);
+  return boxes;
+}
+
+}  // namespace
+
+std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); }
+
+void check_shards(std::span<const Source> state) {
+  for (const Source& source : state) check_shard(source, source.data, source.memory);
+}
+
+void check_shards(std::span<const Target> targets) {
+  for (const Target& target : targets) check_shard(target, target.data, target.memory);
+}
+
+void add_boxes(const Source& source, std::uint32_t shard, std::vector<LocalBox>& out) {
+  add_boxes_of(source, shard, out);
 }
 
 std::vector<LocalBox> local_boxes(std::span<const Source> state) { return boxes_of(state); }

@@ -4,7 +4,6 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 
@@ -20,50 +19,41 @@ void check_device_pointer(const Shard& shard, const void* data) {
   throw wrong("its memory is said to be a device's, but the pointer is not of a device");
 }
 
-std::uint64_t bytes_of(const Shard& shard) {
-  std::uint64_t bits = 0;
-  for (const Box& box : shard.boxes) bits += shard::elements_of(box) * bits_of(shard.dtype);
-  return bits / 8;
-}
-
 gpu::Pipeline& DeviceMemory::pipeline() {
   if (!pipeline_) pipeline_ = std::make_unique<gpu::Pipeline>(gpu::PipelineOptions{kDeviceStagingBytes, 2, true});
   return *pipeline_;
 }
 
-std::span<const std::byte> DeviceMemory::to_host(const void* from, std::uint64_t bytes) {
-  const auto [at, is_new] = copies_.try_emplace(from);
-  if (is_new) {
-    at->second.resize(bytes);
-    gpu::copy_to_host(pipeline(), {static_cast<const std::byte*>(from), bytes}, at->second);
+/// Calls use(device memory, host memory, whether that is new) for each shard that lies on a device.
+template <class Use>
+void DeviceMemory::point_to_host(std::span<LocalBox> boxes, Use use) {
+  while (!boxes.empty()) {
+    const std::byte* from = boxes.front().data;
+    std::uint64_t bytes = 0;
+    std::size_t count = 0;
+    for (; count < boxes.size() && boxes[count].shard == boxes[0].shard; ++count) bytes += boxes[count].bytes;
+    const std::span<LocalBox> shard = boxes.first(count);
+    boxes = boxes.subspan(count);
+    if (shard[0].memory == Memory::kHost) continue;
+    const auto [copy, is_new] = copies_.try_emplace({from, bytes}, bytes);
+    if (bytes != 0) use(gpu::DeviceSpan{shard[0].data, bytes}, copy->second, is_new);
+    for (LocalBox& box : shard) {
+      box.data = copy->second.data() + (box.data - from);
+      box.memory = Memory::kHost;
+    }
   }
-  return at->second;
 }
 
-std::vector<Source> DeviceMemory::on_host(std::span<const Source> state) {
-  std::vector<Source> out(state.begin(), state.end());
-  for (Source& source : out) {
-    const std::uint64_t bytes = bytes_of(source);
-    if (source.memory == Memory::kHost) continue;
-    source.memory = Memory::kHost;
-    if (bytes != 0) source.data = to_host(source.data, bytes).data();
-  }
-  return out;
+void DeviceMemory::bring(std::span<LocalBox> boxes) {
+  point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool is_new) {
+    if (is_new) gpu::copy_to_host(pipeline(), device, host);
+  });
 }
 
-std::vector<Target> DeviceMemory::on_host(std::span<const Target> targets) {
-  std::vector<Target> out(targets.begin(), targets.end());
-  for (Target& target : out) {
-    const std::uint64_t bytes = bytes_of(target);
-    if (target.memory == Memory::kHost) continue;
-    target.memory = Memory::kHost;
-    if (bytes == 0) continue;
-    base::Bytes& copy = copies_[target.data];
-    copy.resize(bytes);
-    pending_.push_back({{static_cast<std::byte*>(target.data), bytes}, copy});
-    target.data = copy.data();
-  }
-  return out;
+void DeviceMemory::stand_in(std::span<LocalBox> boxes) {
+  point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool) {
+    pending_.push_back({device, host});
+  });
 }
 
 void DeviceMemory::give_back() {

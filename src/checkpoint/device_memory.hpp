@@ -5,13 +5,16 @@
 // the device. That memory is beside Options::memory_budget_bytes.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/describe.hpp"
 #include "gpu/pipeline.hpp"
 
 namespace cairn::checkpoint {
@@ -22,20 +25,16 @@ inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 /// Throws Error(kUsage) naming the tensor where there is no device, or the pointer is not of a device's memory.
 void check_device_pointer(const Shard& shard, const void* data);
 
-/// Bytes of all boxes of a shard.
-std::uint64_t bytes_of(const Shard& shard);
-
-/// Rank-local. Copies from and to the device that is current when it is made. Nothing is taken before it is needed.
+/// Rank-local. Copies from and to the device that is current when it is made. Nothing is taken before it is needed; boxes in
+/// host memory are left as they are. Host memory lives as long as the object.
 class DeviceMemory {
  public:
-  /// Its memory on the host, which lives as long as this object. Requires that the device has finished writing it.
-  std::span<const std::byte> to_host(const void* from, std::uint64_t bytes);
+  /// Points boxes to copies in host memory. Requires that the device has finished writing them. Here and below, neighbours
+  /// of one shard lie end to end, as local_boxes() gives them.
+  void bring(std::span<LocalBox> boxes);
 
-  /// The sources with host pointers.
-  std::vector<Source> on_host(std::span<const Source> state);
-
-  /// Targets with host pointers that are to be filled; give_back() copies to the device what was.
-  std::vector<Target> on_host(std::span<const Target> targets);
+  /// Points boxes to host memory that is to be filled; give_back() copies to the device what was.
+  void stand_in(std::span<LocalBox> boxes);
   void give_back();
 
   gpu::Pipeline& pipeline();
@@ -45,8 +44,11 @@ class DeviceMemory {
     gpu::DeviceSpan to;
     std::span<const std::byte> from;
   };
+  template <class Use>
+  void point_to_host(std::span<LocalBox> boxes, Use use);
+
   std::unique_ptr<gpu::Pipeline> pipeline_;
-  std::map<const void*, base::Bytes> copies_;  ///< by device pointer
+  std::map<std::pair<const std::byte*, std::uint64_t>, base::Bytes> copies_;  ///< by device pointer and bytes
   std::vector<Pending> pending_;
 };
 

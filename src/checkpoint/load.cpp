@@ -1,13 +1,8 @@
 #include "checkpoint/load.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <map>
 
-#include "base/aligned_buffer.hpp"
 #include "base/checked.hpp"
-#include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/progress.hpp"
@@ -15,7 +10,6 @@
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
-#include "io/exchange.hpp"
 #include "plan/extents.hpp"
 #include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
@@ -69,18 +63,6 @@ class CellMap {
   std::vector<std::uint64_t> words_;
 };
 
-void check_wanted(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted) {
-  for (const WantedBox& want : wanted) {
-    const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
-    const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-    if (!shard::fits(want.box, tensor.shape) || bits % 8 != 0 || bits / 8 != want.memory.size()) {
-      throw Error(ErrorKind::kInternal,
-                  fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
-                              shard::to_string(want.box), base::printable(tensor.name), want.memory.size()));
-    }
-  }
-}
-
 CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
                      std::span<const std::uint64_t> sizes, std::uint64_t grain) {
   CellMap cells(sizes, grain);
@@ -122,6 +104,19 @@ void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::File
 
 }  // namespace
 
+/// Windows of this rank's extents that are being read.
+struct Loader::ReadJob {
+  std::span<const plan::Window> windows;
+  std::uint64_t rounds;       ///< of the rank with the most windows
+  std::uint64_t total_bytes;  ///< of all ranks
+  io::WindowPool& buffers;
+  io::Engine& engine;
+
+  void begin(std::uint64_t round) const {
+    if (round < rounds) engine.begin_read(read_ops(buffers.of(windows, round)));
+  }
+};
+
 Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
     : Loader(communicator, checkpoint, std::move(options), own_store_) {}
 
@@ -143,7 +138,10 @@ void Loader::load(std::span<const WantedBox> wanted) {
   std::vector<std::span<std::byte>> memory;
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
-    check_wanted(checkpoint_, wanted);
+    for (const WantedBox& want : wanted) {
+      const auto& tensor = checkpoint_.stored.tensors.at(want.tensor);
+      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+    }
     budget = split_budget(options_.memory_budget_bytes, grain, engine_);
     cells = wanted_cells(checkpoint_, wanted, sizes, grain);
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {
@@ -166,12 +164,9 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine_options.staging = buffers->staging();
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
-  const auto rows = block_rows(checkpoint_);
-  const auto begin_read = [&](std::uint64_t round) {
-    if (round < rounds) engine->begin_read(read_ops(buffers->of(windows, round)));
-  };
+  const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine};
   clock_.begin("read");
-  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) begin_read(round);
+  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) job.begin(round);
 
   clock_.begin("plan");  // while the first windows are read
   std::vector<plan::Transfer> transfers;
@@ -179,16 +174,24 @@ void Loader::load(std::span<const WantedBox> wanted) {
               [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
   io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
                         {budget.exchange_bytes});
-  for (std::uint64_t round = 0; round < rounds; ++round) {
-    report_progress("reading", extents.total_bytes() * round / rounds, extents.total_bytes());
+  read_windows(job, exchange, memory);
+  clock_.begin("open");
+  engine->close();
+  clock_.stop();
+}
+
+void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory) {
+  const auto rows = block_rows(checkpoint_);
+  for (std::uint64_t round = 0; round < job.rounds; ++round) {
+    report_progress("reading", job.total_bytes * round / job.rounds, job.total_bytes);
     const io::WindowBuffer window = exchange.window(round);
     const std::uint64_t bytes = window.window != nullptr ? window.window->bytes : 0;
     clock_.begin("read");
-    begin_read(round + io::WindowPool::kAhead);  // its buffer was emptied by the round before
-    const std::uint64_t ahead = std::min<std::uint64_t>(rounds - round - 1, io::WindowPool::kAhead);
-    engine->wait_rounds(ahead);
-    buffers->barrier();
-    engine->finish_rounds(ahead);
+    job.begin(round + io::WindowPool::kAhead);  // its buffer was emptied by the round before
+    const std::uint64_t ahead = std::min<std::uint64_t>(job.rounds - round - 1, io::WindowPool::kAhead);
+    job.engine.wait_rounds(ahead);
+    job.buffers.barrier();
+    job.engine.finish_rounds(ahead);
     clock_.add_bytes(bytes);
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {
@@ -199,9 +202,6 @@ void Loader::load(std::span<const WantedBox> wanted) {
     clock_.begin("scatter");
     clock_.add_bytes(exchange.scatter(round, memory));
   }
-  clock_.begin("open");
-  engine->close();
-  clock_.stop();
 }
 
 }  // namespace cairn::checkpoint

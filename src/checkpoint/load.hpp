@@ -12,7 +12,9 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "checkpoint/wanted_box.hpp"
 #include "io/engine.hpp"
+#include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
@@ -22,13 +24,6 @@ struct ReadOptions {
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;  ///< as in Options
-};
-
-/// `memory`: the box row-major, exactly its bytes.
-struct WantedBox {
-  std::uint32_t tensor = 0;  ///< index into OpenCheckpoint::stored.tensors
-  Box box;
-  std::span<std::byte> memory;
 };
 
 /// May be called many times with one Loader. `communicator` and `checkpoint` must outlive it.
@@ -47,6 +42,10 @@ class Loader {
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  private:
+  struct ReadJob;
+  /// Collective: waits for each window, checks and scatters it, and begins to read another one into its buffer.
+  void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory);
+
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;
   ReadOptions options_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <utility>
 
 #include "base/units.hpp"
@@ -179,13 +180,7 @@ class HomeTensor {
     block.codes.resize(quant::bytes_of(tensor_.parts[0], tensor_.codec->part_box(grid_.shape, 0, box)));
     const std::vector<std::span<std::byte>> out = {block.codes};
     tensor_.codec->encode(tensor_.source, box, {block.m, block.v}, {}, out);
-    if (errors != nullptr) {
-      std::vector<float> m(block.m.size());
-      std::vector<float> v(block.v.size());
-      const std::vector<std::span<const std::byte>> coded = {block.codes};
-      tensor_.codec->decode(tensor_.source, box, coded, {}, {m, v});
-      errors->add({block.m, block.v}, {m, v});
-    }
+    if (errors != nullptr) add_errors({tensor_, box, {block.m, block.v}, out}, *errors);
     block.m = {};
     block.v = {};
   }

@@ -4,18 +4,14 @@
 // 1024 blocks of the flattened tensor. Elements travel as they are, both moments, in rounds of bounded size.
 #pragma once
 
-#include <cstdint>
-#include <map>
 #include <vector>
 
 #include "checkpoint/coded_piece.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "checkpoint/coding_plan.hpp"
 #include "comm/communicator.hpp"
-#include "quant/errors.hpp"
 
 namespace cairn::checkpoint {
-
-using ErrorsByTensor = std::map<std::uint32_t, quant::ErrorSums>;
 
 /// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`, where
 /// wanted, gets what decoding makes of them. Throws Error(kState) for values that the codec refuses.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cctype>
+#include <string>
 #include <utility>
 
 namespace cairn::checkpoint {
@@ -34,12 +35,12 @@ std::string replaced(std::string_view name, std::size_t at, std::string_view wor
 
 }  // namespace
 
-std::optional<MomentNames> moments_of(std::string_view name) {
+std::optional<quant::MomentNames> moments_of(std::string_view name) {
   for (const auto& [first, second] : kWords) {
     for (const std::string_view word : {first, second}) {
       const std::size_t at = find_word(name, word);
       if (at == std::string_view::npos) continue;
-      return MomentNames{replaced(name, at, word, first), replaced(name, at, word, second)};
+      return quant::MomentNames{replaced(name, at, word, first), replaced(name, at, word, second)};
     }
   }
   return std::nullopt;

@@ -2,22 +2,15 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <string_view>
 
+#include "quant/whole.hpp"
+
 namespace cairn::checkpoint {
-
-/// The names under which the two moments of one parameter are saved.
-struct MomentNames {
-  std::string first;
-  std::string second;
-
-  friend bool operator==(const MomentNames&, const MomentNames&) = default;
-};
 
 /// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed), "moment1_0"
 /// or "moment2_0" (PaddlePaddle), "moment1" or "moment2", "adam_m" or "adam_v" (MindSpore) as a word of its own, that is
 /// without a letter, digit or '_' beside it. The last such word counts.
-std::optional<MomentNames> moments_of(std::string_view name);
+std::optional<quant::MomentNames> moments_of(std::string_view name);
 
 }  // namespace cairn::checkpoint

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "checkpoint/box_pieces.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
@@ -17,42 +18,52 @@ namespace {
 /// At a time: both moments of it fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-/// The elements of boxes of a tensor, end to end: where they lie already, or copied.
-std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
+std::uint64_t elements_of(std::span<const Box> boxes) {
   std::uint64_t elements = 0;
   for (const Box& box : boxes) elements += shard::elements_of(box);
-  buffer.resize(elements);
-  auto* to = reinterpret_cast<std::byte*>(buffer.data());
+  return elements;
+}
+
+/// Where the elements of boxes of a tensor lie end to end, as floats may lie; null where they do not, and then
+/// copy(byte offset, where these bytes are) has been called for all of them.
+template <class Copy>
+const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memory, Copy copy) {
+  const std::uint64_t all_bytes = elements_of(boxes) * sizeof(float);
   const std::byte* in_place = nullptr;
+  std::uint64_t at = 0;
   for (const Box& box : boxes) {
     const std::uint64_t bytes = shard::elements_of(box) * sizeof(float);
     plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, bytes, [&](const plan::Run& run) {
       const std::byte* from = memory.data + run.memory_offset;
-      const bool is_all = run.length_bytes == elements * sizeof(float);
       const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
-      if (is_all && is_aligned) {
+      if (run.length_bytes == all_bytes && is_aligned) {
         in_place = from;
       } else {
-        std::memcpy(to + run.file_offset, from, run.length_bytes);
+        copy(at + run.file_offset, std::span(from, run.length_bytes));
       }
     });
-    to += bytes;
+    at += bytes;
   }
-  if (in_place != nullptr) return {reinterpret_cast<const float*>(in_place), elements};
-  return buffer;
+  return reinterpret_cast<const float*>(in_place);
+}
+
+/// The elements of boxes in host memory, end to end: where they lie already, or copied.
+std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
+  const std::uint64_t elements = elements_of(boxes);
+  const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
+    buffer.resize(elements);
+    std::memcpy(reinterpret_cast<std::byte*>(buffer.data()) + at, from.data(), from.size());
+  });
+  return {in_place != nullptr ? in_place : buffer.data(), elements};
 }
 
 /// Calls visit(chunk of the piece's box in the view's coordinates, its moments).
 template <class Visit>
 void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory& memory, Visit visit) {
-  const bool is_flat = tensor.codec->view(tensor.source.shape) != tensor.source.shape;
   std::vector<float> m;
   std::vector<float> v;
   for_each_piece(box, kChunkElements, [&](const Box& chunk) {
-    std::vector<Box> boxes = {chunk};
-    if (is_flat) {
-      boxes = shard::boxes_of_flat_range(tensor.source.shape, chunk.offset[0], chunk.offset[0] + chunk.shape[0]);
-    }
+    const std::vector<Box> boxes = boxes_in_tensor(tensor, chunk);
     visit(chunk, quant::ConstMoments{gathered(boxes, memory.first, m), gathered(boxes, memory.second, v)});
   });
 }
@@ -61,10 +72,7 @@ void for_each_chunk(const CodedTensor& tensor, const Box& box, const PieceMemory
 class OnDevice {
  public:
   OnDevice(const CodedTensor& tensor, const Box& box, const PieceMemory& memory) {
-    std::vector<Box> boxes = {box};
-    if (tensor.codec->view(tensor.source.shape) != tensor.source.shape) {
-      boxes = shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
-    }
+    const std::vector<Box> boxes = boxes_in_tensor(tensor, box);
     moments_ = {gather(boxes, memory.first, first_), gather(boxes, memory.second, second_)};
     stream_.synchronise();
   }
@@ -74,26 +82,11 @@ class OnDevice {
 
  private:
   const float* gather(std::span<const Box> boxes, const LocalBox& memory, gpu::DeviceBuffer& buffer) const {
-    std::uint64_t bytes = 0;
-    for (const Box& box : boxes) bytes += shard::elements_of(box) * sizeof(float);
-    std::uint64_t at = 0;
-    for (const Box& box : boxes) {
-      const std::uint64_t size = shard::elements_of(box) * sizeof(float);
-      const std::byte* in_place = nullptr;
-      plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, size, [&](const plan::Run& run) {
-        const std::byte* from = memory.data + run.memory_offset;
-        if (run.length_bytes == bytes) {
-          in_place = from;
-          return;
-        }
-        if (buffer.size() == 0) buffer = gpu::DeviceBuffer(bytes);
-        stream_.copy(buffer.span().subspan(at + run.file_offset, run.length_bytes),
-                     gpu::ConstDeviceSpan{from, run.length_bytes});
-      });
-      if (in_place != nullptr) return reinterpret_cast<const float*>(in_place);
-      at += size;
-    }
-    return reinterpret_cast<const float*>(buffer.span().data);
+    const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
+      if (buffer.size() == 0) buffer = gpu::DeviceBuffer(elements_of(boxes) * sizeof(float));
+      stream_.copy(buffer.span().subspan(at, from.size()), gpu::ConstDeviceSpan{from.data(), from.size()});
+    });
+    return in_place != nullptr ? in_place : reinterpret_cast<const float*>(buffer.span().data);
   }
 
   gpu::Stream stream_;
@@ -102,24 +95,12 @@ class OnDevice {
   quant::ConstDeviceMoments moments_;
 };
 
-/// What decoding makes of the codes of a piece on a device, on the host.
-void add_errors(const CodedTensor& tensor, const Box& box, const OnDevice& piece, const quant::Encoded& parts,
-                DeviceMemory& device, quant::ErrorSums& errors) {
-  const std::uint64_t elements = shard::elements_of(box);
-  const std::uint64_t bytes = elements * sizeof(float);
-  std::vector<float> given_m(elements);
-  std::vector<float> given_v(elements);
-  const auto bring = [&](const float* from, std::vector<float>& to) {
-    gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), bytes},
-                      std::as_writable_bytes(std::span(to)));
-  };
-  bring(piece.moments().m, given_m);
-  bring(piece.moments().v, given_v);
-  std::vector<float> m(elements);
-  std::vector<float> v(elements);
-  const std::vector<std::span<const std::byte>> spans(parts.begin(), parts.end());
-  tensor.codec->decode(tensor.source, box, spans, {}, {m, v});
-  errors.add({given_m, given_v}, {m, v});
+/// Elements on a device, on the host.
+std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemory& device) {
+  std::vector<float> to(elements);
+  gpu::copy_to_host(device.pipeline(), {reinterpret_cast<const std::byte*>(from), elements * sizeof(float)},
+                    std::as_writable_bytes(std::span(to)));
+  return to;
 }
 
 std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
@@ -140,7 +121,13 @@ std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& 
                                         run.length_bytes);
                           });
                         });
-  if (errors != nullptr) add_errors(tensor, box, piece, parts, memory.device, *errors);
+  if (errors != nullptr) {
+    const std::uint64_t elements = shard::elements_of(box);
+    const std::vector<float> m = brought(piece.moments().m, elements, memory.device);
+    const std::vector<float> v = brought(piece.moments().v, elements, memory.device);
+    const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
+    add_errors({tensor, box, {m, v}, spans}, *errors);
+  }
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (tensor.parts[p].role == quant::Role::kScales) parts[p] = {};
   }
@@ -174,8 +161,6 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
   }
   std::vector<std::size_t> filled(parts.size(), 0);
   std::vector<base::Bytes> scales(parts.size());  // of a chunk
-  std::vector<float> m;
-  std::vector<float> v;
   for_each_chunk(tensor, box, memory, [&](const Box& chunk, const quant::ConstMoments& moments) {
     std::vector<std::span<std::byte>> spans;
     for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -189,12 +174,7 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
       }
     }
     tensor.codec->encode(tensor.source, chunk, moments, statistics, spans);
-    if (errors == nullptr) return;
-    m.resize(moments.m.size());
-    v.resize(moments.v.size());
-    const std::vector<std::span<const std::byte>> coded(spans.begin(), spans.end());
-    tensor.codec->decode(tensor.source, chunk, coded, {}, {m, v});
-    errors->add(moments, {m, v});
+    if (errors != nullptr) add_errors({tensor, chunk, moments, spans}, *errors);
   });
   return out;
 }

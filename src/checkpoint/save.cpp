@@ -59,17 +59,16 @@ std::map<std::string, base::Bytes> carried_content(const Extras& extras, const p
   return carried;
 }
 
-/// The state with this rank's blob as one more tensor, when any rank has a blob.
-std::vector<Source> with_blob(comm::Communicator& communicator, std::span<const Source> state, const Extras& extras) {
+/// The state with this rank's blob as one more tensor.
+std::vector<Source> with_blob(std::span<const Source> state, std::span<const std::byte> bytes, int rank) {
   std::vector<Source> all(state.begin(), state.end());
-  if (communicator.max(extras.rank_blob.size()) == 0) return all;
   Source blob;
   blob.section = kRankSection;
-  blob.name = rank_blob_name(communicator.rank());
+  blob.name = rank_blob_name(rank);
   blob.dtype = DType::kU8;
-  blob.shape = {extras.rank_blob.size()};
-  blob.boxes = {{{0}, {extras.rank_blob.size()}}};
-  blob.data = extras.rank_blob.data();
+  blob.shape = {bytes.size()};
+  blob.boxes = {{{0}, {bytes.size()}}};
+  blob.data = bytes.data();
   all.push_back(std::move(blob));
   return all;
 }
@@ -83,16 +82,20 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
+Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> state, const Extras& extras,
                    bool update_latest) {
   PhaseClock clock;
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
-  const std::vector<Source> state = with_blob(communicator_, given, extras);
+  std::vector<Source> more;
+  if (communicator_.max(extras.rank_blob.size()) != 0) {
+    more = with_blob(state, extras.rank_blob, communicator_.rank());
+    state = more;
+  }
   base::Bytes description;
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
-    for (const Source& source : state) check_shard(source, source.data, source.memory);
+    check_shards(state);
     description = describe(state, options_);
     changed = plan_ && plan_->description == description ? 0 : 1;
   });
@@ -113,60 +116,66 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     clock.begin("plan");
   }
   DeviceMemory device;
-  std::vector<Source> on_host;
   std::vector<LocalBox> boxes;
+  std::vector<std::span<const std::byte>> memory;
   comm::agree(communicator_, "bring the state to the host", [&] {
-    on_host = device.on_host(saved.sources);
-    saved.sources = on_host;
     boxes = local_boxes(saved.sources);
+    device.bring(boxes);
+    for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
   });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);
   }
-  CommitContent content = make_content(plan_->layout);
-  comm::agree_on_root(communicator_, "read the files to carry along", 0,
-                      [&] { content.carried = carried_content(extras, plan_->layout); });
-  std::vector<std::span<const std::byte>> memory;
-  for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
-
-  const CommitTarget target{directory, options_.overwrite, update_latest};
-  report.engine = choice_->name;
-  report.engine_reason = choice_->reason;
-  clock.begin("commit");
-  begin_commit(communicator_, target);
-  try {
-    const auto engine = io::make_engine(report.engine, communicator_, {options_.hints});
-    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
-                       plan_->exchange->rounds()};
-    content.blocks = write_data(
-        communicator_, *engine, partial_directory(directory), job,
-        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
-    clock.begin("commit");
-    content.manifest.has_step = true;
-    content.manifest.step = step;
-    content.manifest.run_id = options_.run_id;
-    content.manifest.layout = extras.layout;
-    content.manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
-    content.manifest.user_metadata = extras.metadata;
-    if (coder_) {
-      content.manifest.quantisation = coder_->quantisation();
-      if (!coder_->rebuilt().empty()) content.manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
-    }
-    content.manifest.extra["engine"] = report.engine;
-    content.manifest.extra["hints"] = options_.hints;
-    finish_commit(communicator_, target, std::move(content));
-  } catch (...) {
-    if (communicator_.rank() == 0) abandon(target);
-    throw;
-  }
+  write({directory, options_.overwrite, update_latest}, content_of(step, extras), memory, clock);
   clock.stop();
   report.directory = directory;
+  report.engine = choice_->name;
+  report.engine_reason = choice_->reason;
   report.bytes = plan_->tensor_bytes;
   report.tensors = plan_->tensors;
   report.files = plan_->layout.files.size();
   add_times(communicator_, clock, clock, report);
   return report;
+}
+
+CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
+  CommitContent content = make_content(plan_->layout);
+  comm::agree_on_root(communicator_, "read the files to carry along", 0,
+                      [&] { content.carried = carried_content(extras, plan_->layout); });
+  format::Manifest& manifest = content.manifest;
+  manifest.has_step = true;
+  manifest.step = step;
+  manifest.run_id = options_.run_id;
+  manifest.layout = extras.layout;
+  manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
+  manifest.user_metadata = extras.metadata;
+  if (coder_) {
+    manifest.quantisation = coder_->quantisation();
+    if (!coder_->rebuilt().empty()) manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
+  }
+  manifest.extra["engine"] = choice_->name;
+  manifest.extra["hints"] = options_.hints;
+  return content;
+}
+
+void Saver::write(const CommitTarget& target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+                  PhaseClock& clock) {
+  clock.begin("commit");
+  begin_commit(communicator_, target);
+  try {
+    const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
+    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
+                       plan_->exchange->rounds()};
+    content.blocks = write_data(
+        communicator_, *engine, partial_directory(target.directory), job,
+        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
+    clock.begin("commit");
+    finish_commit(communicator_, target, std::move(content));
+  } catch (...) {
+    if (communicator_.rank() == 0) abandon(target);
+    throw;
+  }
 }
 
 }  // namespace cairn::checkpoint

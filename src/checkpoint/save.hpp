@@ -13,8 +13,11 @@
 
 namespace cairn::checkpoint {
 
+struct CommitContent;
+struct CommitTarget;
 struct EngineChoice;
 struct SavePlan;
+class PhaseClock;
 class StateCoder;
 
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
@@ -30,6 +33,12 @@ class Saver {
               const Extras& extras, bool update_latest);
 
  private:
+  /// Collective. What is committed beside the data of the plan.
+  CommitContent content_of(std::uint64_t step, const Extras& extras);
+  /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all.
+  void write(const CommitTarget& target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+             PhaseClock& clock);
+
   comm::Communicator& communicator_;
   Options options_;
   io::WindowStore& store_;

@@ -98,8 +98,9 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
-    for (const Source& source : state) check_shard(source, source.data, source.memory);
-    boxes = local_boxes(std::span<const Source>(device.on_host(state)));
+    check_shards(state);
+    boxes = local_boxes(state);
+    device.bring(boxes);
     for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;

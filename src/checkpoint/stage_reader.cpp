@@ -40,14 +40,6 @@ void check_carried_name(const std::string& name, const std::string& where) {
   }
 }
 
-void check_wanted(const WantedBox& want, const format::StoredTensor& tensor) {
-  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.memory.size()) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
-                          base::printable(tensor.name), want.memory.size()));
-}
-
 }  // namespace
 
 bool is_stage_name(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
@@ -95,7 +87,8 @@ void StageReader::load(std::span<const WantedBox> wanted) {
   comm::agree(communicator_, "read the staging file", [&] {
     std::uint64_t total = 0;
     for (const WantedBox& want : wanted) {
-      check_wanted(want, checkpoint_.stored.tensors.at(want.tensor));
+      const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
+      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
       total += want.memory.size();
     }
     if (total == 0) return;

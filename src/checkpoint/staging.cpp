@@ -43,9 +43,9 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
   checkpoint::DeviceMemory device;
   std::vector<checkpoint::WantedBox> wanted;
   comm::agree(*communicator, "describe what to load", [&] {
-    for (const Target& target : targets) checkpoint::check_shard(target, target.data, target.memory);
+    checkpoint::check_shards(targets);
     view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
-    wanted = checkpoint::wanted_boxes(opened, view, device.on_host(targets));
+    wanted = checkpoint::wanted_boxes(opened, view, targets, device);
   });
   const auto reader = checkpoint::make_view_reader(
       *communicator, opened, view,

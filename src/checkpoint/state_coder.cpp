@@ -9,70 +9,33 @@
 #include "checkpoint/scale_exchange.hpp"
 #include "comm/agree.hpp"
 #include "format/coding.hpp"
-#include "quant/boxes.hpp"
 #include "quant/whole.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
-
-/// Scales of whole tensors that are brought together at a time, for each rank.
-constexpr std::uint64_t kScaleBytes = 16ULL << 20;
-
-bool has_scales(const CodedTensor& tensor) { return tensor.codec->traits().cut == quant::Cut::kAnywhere; }
-
-/// Ends of ranges of tensor numbers: the tensors of a range have at most kScaleBytes of scales for each rank, or are one.
-std::vector<std::uint32_t> scale_batches(const CodingPlan& plan, int ranks) {
-  const std::uint64_t limit = kScaleBytes * static_cast<std::uint64_t>(ranks);
-  std::vector<std::uint32_t> ends;
-  std::uint64_t bytes = 0;
-  for (std::uint32_t number = 0; number < plan.firsts.size(); ++number) {
-    const CodedTensor tensor = plan.tensor(number);
-    std::uint64_t more = 0;
-    for (const quant::Part& part : tensor.parts) {
-      if (part.role == quant::Role::kScales) more += quant::bytes_of(part, shard::whole(part.shape));
-    }
-    if (bytes != 0 && bytes + more > limit) {
-      ends.push_back(number);
-      bytes = 0;
-    }
-    bytes += more;
-  }
-  if (bytes != 0) ends.push_back(plan.firsts.size());
-  return ends;
-}
 
 /// One call of StateCoder::code().
 class Coding {
  public:
   Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, bool with_errors)
       : communicator_(communicator), plan_(plan), with_errors_(with_errors) {
-    comm::agree(communicator_, "look at the moments", [&] {
-      memory_ = moment_boxes(plan_.sorted, state);
-      loose_memory_ = memory_;
-      for (const LoosePiece& piece : plan_.pieces.loose) {  // they travel between hosts
-        for (LocalBox* box : {&loose_memory_.first[piece.local], &loose_memory_.second[piece.local]}) {
-          if (box->memory == Memory::kHost) continue;
-          box->data = const_cast<std::byte*>(device_.to_host(box->data, box->bytes).data());  // only read
-          box->memory = Memory::kHost;
-        }
-      }
-    });
+    comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
   }
 
   std::vector<CodedPiece> run() {
     comm::agree(communicator_, "code the moments", [&] {
       for (const DirectPiece& piece : plan_.pieces.direct) {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
-        if (!has_scales(tensor)) add_codes(piece, tensor, {});
+        if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
+      bring_loose();
     });
     std::uint32_t begin = 0;
-    for (const std::uint32_t end : scale_batches(plan_, communicator_.size())) {
+    for (const std::uint32_t end : plan_.scale_batches) {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto loose = code_loose_blocks(communicator_, plan_, loose_memory_, with_errors_ ? &errors_ : nullptr);
+    auto loose = code_loose_blocks(communicator_, plan_, memory_, with_errors_ ? &errors_ : nullptr);
     std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
@@ -82,6 +45,13 @@ class Coding {
  private:
   [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) {
     return {memory_.first[piece.local], memory_.second[piece.local], device_};
+  }
+
+  /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
+  void bring_loose() {
+    for (const LoosePiece& piece : plan_.pieces.loose) {
+      for (LocalBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
+    }
   }
 
   void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
@@ -102,7 +72,7 @@ class Coding {
       for (const DirectPiece& piece : plan_.pieces.direct) {
         if (piece.tensor < begin || piece.tensor >= end) continue;
         const CodedTensor tensor = plan_.tensor(piece.tensor);
-        if (!has_scales(tensor)) continue;
+        if (!has_scales(*tensor.codec)) continue;
         mine.push_back(&piece);
         measured.push_back({piece.tensor, piece.box, measure_piece(tensor, piece.box, memory_of(piece))});
       }
@@ -121,7 +91,6 @@ class Coding {
   bool with_errors_;
   MomentBoxes memory_;
   DeviceMemory device_;
-  MomentBoxes loose_memory_;  ///< of loose pieces, on the host
   ErrorsByTensor errors_;
   std::vector<CodedPiece> pieces_;
 };
@@ -133,15 +102,13 @@ void add_sources(const CodingPlan& plan, CodedState& state) {
     const quant::Part& part = tensor.parts[piece.part];
     Source source;
     source.section = tensor.section;
-    source.name = quant::stored_name(part, {tensor.names.first, tensor.names.second});
+    source.name = quant::stored_name(part, tensor.names);
     source.dtype = part.dtype;
     source.shape = part.shape;
     source.boxes = piece.boxes;
     source.data = piece.bytes.data();
     state.sources.push_back(std::move(source));
-    const format::Coding coding{tensor.codec->traits().name, tensor.names.first, tensor.names.second,
-                                tensor.source.shape};
-    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding) : "");
+    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding_of(tensor)) : "");
   }
 }
 
@@ -159,15 +126,18 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
     plan_.reset();
     kept_ = leave_out(communicator, state, options);
   }
-  std::vector<Source> kept;
-  for (const std::uint32_t number : kept_.numbers) kept.push_back(state[number]);
-  if (!plan_) plan_ = make_coding_plan(communicator, kept, options);
+  std::vector<Source> some;
+  if (kept_.numbers.size() != state.size()) {
+    for (const std::uint32_t number : kept_.numbers) some.push_back(state[number]);
+    state = some;
+  }
+  if (!plan_) plan_ = make_coding_plan(communicator, state, options);
   CodedState coded;
-  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(kept[number]);
+  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);
   coded.codings.resize(coded.sources.size());
   if (plan_->firsts.size() == 0) return coded;
   const bool with_errors = options.report || options.max_update_error > 0;
-  Coding coding(communicator, *plan_, kept, with_errors);
+  Coding coding(communicator, *plan_, state, with_errors);
   coded.pieces = coding.run();
   add_sources(*plan_, coded);
   if (!with_errors) return coded;
@@ -178,13 +148,7 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
 }
 
 nlohmann::json StateCoder::quantisation() const {
-  nlohmann::json codecs = nlohmann::json::object();
-  if (!plan_) return codecs;
-  for (plan::PackedCatalog::Cursor at(plan_->firsts, 0); at.next();) {
-    const std::string section(at.section());
-    codecs[section] = plan_->codecs.at(section)->traits().name;
-  }
-  return codecs;
+  return plan_ ? nlohmann::json(plan_->codec_names) : nlohmann::json::object();
 }
 
 }  // namespace cairn::checkpoint

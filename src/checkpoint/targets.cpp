@@ -34,7 +34,8 @@ std::optional<std::uint32_t> number_of(const View& view, const Numbers& numbers,
 
 }  // namespace
 
-std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets) {
+std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
+                                    DeviceMemory& device) {
   const Numbers numbers = plan::numbers_by_name(view.tensors);
   Numbers parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
@@ -55,8 +56,10 @@ std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& vi
     }
     number_of_target.push_back(*number);
   }
+  std::vector<LocalBox> boxes = local_boxes(targets);
+  device.stand_in(boxes);
   std::vector<WantedBox> wanted;
-  for (LocalBox& local : local_boxes(targets)) {
+  for (LocalBox& local : boxes) {
     wanted.push_back({number_of_target[local.shard], std::move(local.box), {local.data, local.bytes}});
   }
   return wanted;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <memory>
 
 #include "base/checked.hpp"
 #include "checkpoint/box_pieces.hpp"
@@ -16,14 +15,7 @@ namespace cairn::checkpoint {
 namespace {
 
 bool has_whole_scales(const CodedTensor& tensor) {
-  const quant::Traits& traits = tensor.codec->traits();
-  return traits.cut == quant::Cut::kAnywhere && traits.group_rows == 0;
-}
-
-/// A box of the view as boxes of the tensor, end to end.
-std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box) {
-  if (tensor.codec->view(tensor.source.shape) == tensor.source.shape) return {box};
-  return shard::boxes_of_flat_range(tensor.source.shape, box.offset[0], box.offset[0] + box.shape[0]);
+  return has_scales(*tensor.codec) && tensor.codec->traits().group_rows == 0;
 }
 
 std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
@@ -92,7 +84,7 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   std::vector<WindowRegion> regions;
   std::vector<CodingItem> items;
   std::vector<WantedBox> plain;
-  std::vector<std::unique_ptr<base::Bytes>> cut(0);  // of sub-byte groups that the window cuts
+  std::vector<base::Bytes> cut;  // of sub-byte groups that the window cuts
   std::uint64_t bytes = 0;
   comm::agree(communicator_, "find what a window holds", [&] {
     const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
@@ -113,8 +105,8 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
       }
       std::span<std::byte> memory = region.memory;
       if (region.loaded_bytes != memory.size()) {
-        cut[r] = std::make_unique<base::Bytes>(region.loaded_bytes);
-        memory = *cut[r];
+        cut[r].resize(region.loaded_bytes);
+        memory = cut[r];
       }
       const DType dtype = work_.content.catalog.tensors[numbers_[region.tensor]].dtype;
       std::uint64_t at = 0;
@@ -127,7 +119,8 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   });
   work_.reader.load(plain);
   for (std::size_t r = 0; r < regions.size(); ++r) {
-    if (cut[r]) std::memcpy(regions[r].memory.data(), cut[r]->data() + regions[r].skip_bytes, regions[r].memory.size());
+    if (cut[r].empty()) continue;
+    std::memcpy(regions[r].memory.data(), cut[r].data() + regions[r].skip_bytes, regions[r].memory.size());
   }
   run(items);
   return bytes;
@@ -191,11 +184,10 @@ void WindowFiller::run(std::vector<CodingItem>& items) {
 void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments) {
   const CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
   const quant::Codec& codec = *tensor.codec;
-  const bool has_scales = codec.traits().cut == quant::Cut::kAnywhere;
-  if (has_scales) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
+  if (has_scales(codec)) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
   if (item.out.empty()) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
   quant::Statistics own;
-  if (has_scales && !has_whole_scales(tensor)) {
+  if (has_scales(codec) && !has_whole_scales(tensor)) {
     own = codec.no_statistics(tensor.source.shape, item.box);
     codec.measure(tensor.source, item.box, moments, own);
   }
@@ -209,19 +201,12 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   }
   std::memcpy(item.out.data(), memory.bytes[item.part.part].data() + item.out_from, item.out.size());
   if (!work_.with_errors || item.part.part != 0) return;
-  std::vector<float> m(moments.m.size());
-  std::vector<float> v(moments.v.size());
-  const std::vector<std::span<const std::byte>> parts(memory.spans.begin(), memory.spans.end());
-  codec.decode(tensor.source, item.box, parts, {}, {m, v});
   // A block counts where its first byte is written.
-  const std::uint64_t bytes = memory.bytes[0].size();
-  const std::uint64_t block = has_scales ? 1 : codec.traits().block_elements;
-  const std::uint64_t block_bytes = bytes / base::ceil_div(m.size(), block);
-  const std::uint64_t from = std::min<std::uint64_t>(base::ceil_div(item.out_from, block_bytes) * block, m.size());
-  const std::uint64_t to =
-      std::min<std::uint64_t>(base::ceil_div(item.out_from + item.out.size(), block_bytes) * block, m.size());
-  errors_[item.part.pair].add({moments.m.subspan(from, to - from), moments.v.subspan(from, to - from)},
-                              {std::span(m).subspan(from, to - from), std::span(v).subspan(from, to - from)});
+  const std::uint64_t block = codec.traits().block_elements;
+  const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
+  const ElementRange written = {base::ceil_div(item.out_from, block_bytes) * block,
+                                base::ceil_div(item.out_from + item.out.size(), block_bytes) * block};
+  add_errors({tensor, item.box, moments, memory.spans}, errors_[item.part.pair], written);
 }
 
 }  // namespace cairn::checkpoint

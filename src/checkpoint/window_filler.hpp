@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "checkpoint/coded_catalog.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "checkpoint/coding_items.hpp"
-#include "checkpoint/loose_blocks.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/window_regions.hpp"
 #include "comm/communicator.hpp"

@@ -67,6 +67,7 @@ class Replay {
       sources_ = sources_of(world_.input(), held_);
     });
     measure("describe", [&] {
+      checkpoint::check_shards(std::span<const Source>(sources_));
       boxes_ = checkpoint::local_boxes(std::span<const Source>(sources_));
       mail_ = checkpoint::describe_to_homes({sources_}, rank_, world_.ranks());
     });

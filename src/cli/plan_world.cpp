@@ -76,6 +76,7 @@ PlanWorld::Described PlanWorld::describe(int rank) const {
 void PlanWorld::exchange_catalog() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
+    checkpoint::check_shards(std::span<const Source>(described.sources));
     for (const checkpoint::LocalBox& box : described.boxes) traffic_[index(rank)].held_bytes += box.bytes;
     messages_.descriptions.post(rank, checkpoint::describe_to_homes({described.sources}, rank, ranks_));
   }

@@ -37,7 +37,7 @@ Sections sections_of(const Recognised& recognised) {
 }
 
 QuantisedMoments check_coding(const Recognised& recognised, std::string_view section, const format::Coding& coding) {
-  QuantisedMoments out{coding.codec, std::string(section), coding.first, coding.second, coding.shape, {}};
+  QuantisedMoments out{coding, std::string(section), {}};
   const auto wrong = [&](std::string_view what) {
     return Error(ErrorKind::kFormat, fmt::format("moments {}: {}", in_quotes(coding.first), what));
   };

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "format/coding.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 
@@ -31,13 +32,11 @@ enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle, kHdf5 };
 const char* name_of(Dialect dialect);
 
 /// Both moments of a parameter, which a codec (src/quant) stores as codes and scales.
-struct QuantisedMoments {
-  std::string codec;  ///< "paddle-o1"
+struct QuantisedMoments : format::Coding {
   std::string section;
-  std::string first;                 ///< the moments' names when decoded: "<parameter>/moment1_0"
-  std::string second;                ///< "<parameter>/moment2_0"
-  std::vector<std::uint64_t> shape;  ///< of the parameter, and of both moments
-  std::vector<std::string> parts;    ///< the stored tensors' names, in the order of the codec's parts()
+  std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
+
+  friend bool operator==(const QuantisedMoments&, const QuantisedMoments&) = default;
 };
 
 struct Recognised {

@@ -73,7 +73,7 @@ struct Traits {
   std::string error_bounds;  ///< in words
   Cut cut = Cut::kAnywhere;
   std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all of them
-  std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; with kWholeBlocks
+  std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; 1 with kAnywhere
 };
 
 enum class Reduction { kMin, kMax };

@@ -11,9 +11,12 @@ namespace cairn::quant {
 /// The bytes of each part, in the order of Codec::parts().
 using Encoded = std::vector<base::Bytes>;
 
+/// The names of the two moments of one parameter.
 struct MomentNames {
   std::string first;   ///< "w/moment1_0"
   std::string second;  ///< "w/moment2_0"
+
+  friend bool operator==(const MomentNames&, const MomentNames&) = default;
 };
 
 /// The name under which a part is stored.

@@ -94,24 +94,4 @@ std::pair<base::Bytes, base::Bytes> CodedMoments::decoded(quant::PaddleDivision 
   return {{m_bytes.begin(), m_bytes.end()}, {v_bytes.begin(), v_bytes.end()}};
 }
 
-base::Bytes slice(const base::Bytes& whole, const std::vector<std::uint64_t>& shape, std::size_t element_bytes,
-                  const Box& box) {
-  base::Bytes out;
-  std::uint64_t elements = 1;
-  for (const std::uint64_t size : box.shape) elements *= size;
-  for (std::uint64_t i = 0; i < elements; ++i) {
-    std::uint64_t rest = i;
-    std::uint64_t flat = 0;
-    std::uint64_t stride = 1;
-    for (std::size_t d = shape.size(); d-- > 0;) {
-      flat += (box.offset[d] + rest % box.shape[d]) * stride;
-      rest /= box.shape[d];
-      stride *= shape[d];
-    }
-    const auto at = whole.begin() + static_cast<std::ptrdiff_t>(flat * element_bytes);
-    out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(element_bytes));
-  }
-  return out;
-}
-
 }  // namespace cairn::test

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "quant/codec.hpp"
 #include "quant/whole.hpp"
@@ -50,9 +49,5 @@ struct CodedMoments {
   [[nodiscard]] std::pair<base::Bytes, base::Bytes> decoded(
       quant::PaddleDivision division = quant::PaddleDivision::kTrue) const;
 };
-
-/// The bytes of a box of a tensor, element by element.
-base::Bytes slice(const base::Bytes& whole, const std::vector<std::uint64_t>& shape, std::size_t element_bytes,
-                  const Box& box);
 
 }  // namespace cairn::test

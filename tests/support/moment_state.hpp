@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "cut_out.hpp"
 #include "shard/box_math.hpp"
 #include "sharded_state.hpp"
 
@@ -62,6 +63,12 @@ inline std::vector<std::byte> moment_bytes(const StateTensor& tensor, int versio
   return bytes;
 }
 
+/// The bytes of boxes of a whole tensor.
+inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const StateTensor& tensor,
+                                      const std::vector<Box>& boxes) {
+  return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes);
+}
+
 /// One rank's part of the state, with memory of its own.
 class MomentRank {
  public:
@@ -78,28 +85,6 @@ class MomentRank {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       memory_[i] = cut_out(moment_bytes(tensors_[i], version), tensors_[i], boxes_[i]);
     }
-  }
-
-  /// The bytes of boxes of a whole tensor, element by element.
-  static std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const StateTensor& tensor,
-                                        const std::vector<Box>& boxes) {
-    std::vector<std::byte> out;
-    const std::uint64_t width = bits_of(tensor.dtype) / 8;
-    for (const Box& box : boxes) {
-      for (std::uint64_t e = 0; e < shard::elements_of(box); ++e) {
-        std::uint64_t rest = e;
-        std::uint64_t flat = 0;
-        std::uint64_t stride = 1;
-        for (std::size_t d = box.shape.size(); d-- > 0;) {
-          flat += (box.offset[d] + rest % box.shape[d]) * stride;
-          rest /= box.shape[d];
-          stride *= tensor.shape[d];
-        }
-        const auto at = whole.begin() + static_cast<std::ptrdiff_t>(flat * width);
-        out.insert(out.end(), at, at + static_cast<std::ptrdiff_t>(width));
-      }
-    }
-    return out;
   }
 
   std::vector<Source> sources() {

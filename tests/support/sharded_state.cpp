@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cut_out.hpp"
+
 namespace cairn::test {
 namespace {
 
@@ -127,28 +129,13 @@ RankState::RankState(const std::vector<StateTensor>& tensors, Cut cut, int rank,
 std::vector<std::byte> RankState::expected(std::size_t i, int version) const {
   const StateTensor& tensor = tensors_[i];
   const std::vector<std::byte> whole = whole_content(tensor, i, version);
+  if (bits_of(tensor.dtype) >= 8) return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes_[i]);
   std::vector<std::byte> out;
-  for (const Box& box : boxes_[i]) {
-    const std::uint64_t count = elements(box.shape);
-    if (bits_of(tensor.dtype) < 8) {  // cut by whole rows only: contiguous
-      const std::uint64_t row = tensor.shape.empty() || tensor.shape[0] == 0 ? 1 : whole.size() / tensor.shape[0];
-      const std::uint64_t begin = box.offset.empty() ? 0 : box.offset[0] * row;
-      out.insert(out.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin),
-                 whole.begin() + static_cast<std::ptrdiff_t>(begin + count * bits_of(tensor.dtype) / 8));
-      continue;
-    }
-    const std::uint64_t width = bits_of(tensor.dtype) / 8;
-    for (std::uint64_t e = 0; e < count; ++e) {
-      std::uint64_t rest = e;
-      std::uint64_t flat = 0;
-      std::uint64_t stride = 1;
-      for (std::size_t d = box.shape.size(); d-- > 0;) {
-        flat += (box.offset[d] + rest % box.shape[d]) * stride;
-        rest /= box.shape[d];
-        stride *= tensor.shape[d];
-      }
-      for (std::uint64_t b = 0; b < width; ++b) out.push_back(whole[flat * width + b]);
-    }
+  const std::uint64_t row = tensor.shape.empty() || tensor.shape[0] == 0 ? 1 : whole.size() / tensor.shape[0];
+  for (const Box& box : boxes_[i]) {  // cut by whole rows only: contiguous
+    const std::uint64_t begin = box.offset.empty() ? 0 : box.offset[0] * row;
+    out.insert(out.end(), whole.begin() + static_cast<std::ptrdiff_t>(begin),
+               whole.begin() + static_cast<std::ptrdiff_t>(begin + elements(box.shape) * bits_of(tensor.dtype) / 8));
   }
   return out;
 }

@@ -9,18 +9,10 @@
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
-
-struct World {
-  World() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  }
-  int rank = 0;
-  int ranks = 0;
-};
 
 Options options_for(const char* engine) {
   Options options;

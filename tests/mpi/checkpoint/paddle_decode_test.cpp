@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 
@@ -13,23 +12,18 @@
 #include "checkpoint/convert.hpp"
 #include "coded_files.hpp"
 #include "comm/mpi.hpp"
+#include "cut_out.hpp"
 #include "environment.hpp"
+#include "paddle_samples.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
 
-struct Sample {
-  const char* directory;
-  const char* truth;
-  const char* codec;
-  std::size_t coded;  ///< parameters
-  std::size_t kept;
-};
-
 /// What the optimizer's moments must be, by name.
-FileTensors expected_moments(const Sample& sample, quant::PaddleDivision division) {
+FileTensors expected_moments(const PaddleSample& sample, quant::PaddleDivision division) {
   const FileTensors truth = read_safetensors(test_data("paddle/truth/" + std::string(sample.truth) + ".safetensors"));
   const quant::Codec& codec = quant::find_codec(sample.codec);
   const std::string prefix = "moment1_0/";
@@ -61,10 +55,7 @@ FileTensors expected_moments(const Sample& sample, quant::PaddleDivision divisio
 class Boxes {
  public:
   Boxes(const FileTensors& tensors, const std::string& section, Cut cut) : tensors_(tensors) {
-    int rank = 0;
-    int ranks = 0;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    const World world;
     std::size_t index = 0;
     for (const auto& [name, tensor] : tensors) {
       Target target;
@@ -72,7 +63,7 @@ class Boxes {
       target.name = name;
       target.dtype = tensor.dtype;
       target.shape = tensor.shape;
-      target.boxes = cut_boxes({section, name, tensor.dtype, tensor.shape}, index++, cut, rank, ranks);
+      target.boxes = cut_boxes({section, name, tensor.dtype, tensor.shape}, index++, cut, world.rank, world.ranks);
       std::uint64_t bytes = 0;
       for (const Box& box : target.boxes) bytes += bytes_of(tensor, box);
       memory_.emplace_back(bytes, std::byte{0x77});
@@ -89,11 +80,7 @@ class Boxes {
     std::uint64_t total = 0;
     for (std::size_t i = 0; i < targets_.size(); ++i) {
       const FileTensor& tensor = tensors_.at(targets_[i].name);
-      base::Bytes expected;
-      for (const Box& box : targets_[i].boxes) {
-        const base::Bytes part = slice(tensor.bytes, tensor.shape, bits_of(tensor.dtype) / 8, box);
-        expected.insert(expected.end(), part.begin(), part.end());
-      }
+      const auto expected = cut_out(tensor.bytes, tensor.shape, bits_of(tensor.dtype) / 8, targets_[i].boxes);
       EXPECT_TRUE(expected == memory_[i]) << targets_[i].name;
       compared += expected.size();
       total += tensor.bytes.size();
@@ -131,9 +118,9 @@ void convert_sample(const std::filesystem::path& from, const std::filesystem::pa
   checkpoint::convert(*communicator, from, to, options);
 }
 
-class PaddleDecode : public testing::TestWithParam<std::tuple<Sample, bool>> {
+class PaddleDecode : public testing::TestWithParam<std::tuple<PaddleSample, bool>> {
  protected:
-  Sample sample_ = std::get<0>(GetParam());
+  PaddleSample sample_ = std::get<0>(GetParam());
   quant::PaddleDivision division_ =
       std::get<1>(GetParam()) ? quant::PaddleDivision::kReciprocal : quant::PaddleDivision::kTrue;
   std::filesystem::path source_ = test_data("paddle/" + std::string(sample_.directory));
@@ -178,20 +165,10 @@ TEST_P(PaddleDecode, KeptCodesLoadAlike) {
   codes.check();
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PaddleDecode,
-                         testing::Combine(testing::Values(Sample{"f-dp2-O1", "f-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-dp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-dp2-O2-rm", "nlp-A", "paddle-o2", 9, 3},
-                                                          Sample{"n-fused-tp2-O1", "nlp-G", "paddle-o1", 9, 0},
-                                                          Sample{"n-lora-dp2-O1", "nlp-L", "paddle-o1", 12, 0},
-                                                          Sample{"n-pp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-tp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                                          Sample{"n-tp2-O2", "nlp-A", "paddle-o2", 9, 3}),
-                                          testing::Bool()),
+INSTANTIATE_TEST_SUITE_P(All, PaddleDecode, testing::Combine(testing::ValuesIn(kPaddleSamples), testing::Bool()),
                          [](const auto& sample) {
-                           std::string name = std::get<0>(sample.param).directory;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + (std::get<1>(sample.param) ? "_reciprocal" : "_true");
+                           return std::get<0>(sample.param).name() +
+                                  (std::get<1>(sample.param) ? "_reciprocal" : "_true");
                          });
 
 TEST(RemovedMasterWeights, ComeFromTheModelWhereTheyAreAskedFor) {

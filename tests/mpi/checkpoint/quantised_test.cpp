@@ -10,18 +10,10 @@
 #include "moment_state.hpp"
 #include "quant/whole.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
-
-struct World {
-  World() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  }
-  int rank = 0;
-  int ranks = 0;
-};
 
 Options options_for(const std::string& codec) {
   Options options;
@@ -70,8 +62,7 @@ std::vector<Target> targets_of(MomentRank& state) {
 void expect_content(MomentRank& state, const std::vector<std::vector<std::byte>>& content) {
   for (std::size_t i = 0; i < state.tensors().size(); ++i) {
     const StateTensor& tensor = state.tensors()[i];
-    EXPECT_TRUE(state.memory(i) == MomentRank::cut_out(content[i], tensor, state.boxes(i)))
-        << tensor.section << ' ' << tensor.name;
+    EXPECT_TRUE(state.memory(i) == cut_out(content[i], tensor, state.boxes(i))) << tensor.section << ' ' << tensor.name;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "checkpoint/diff.hpp"
 #include "comm/mpi.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
@@ -34,12 +35,9 @@ class Part {
   enum class Cut { kByRows, kByColumns };
 
   Part(MPI_Comm comm, Cut cut) {
-    int rank = 0;
-    int ranks = 0;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    const auto r = static_cast<std::uint64_t>(rank);
-    const auto n = static_cast<std::uint64_t>(ranks);
+    const World world(comm);
+    const auto r = static_cast<std::uint64_t>(world.rank);
+    const auto n = static_cast<std::uint64_t>(world.ranks);
     const std::uint64_t length = cut == Cut::kByRows ? kRows : kColumns;
     const std::uint64_t first = length * r / n;
     const std::uint64_t count = length * (r + 1) / n - first;
@@ -113,16 +111,11 @@ std::uint64_t growth_bytes(Work work) {
 
 class LargeStaging : public testing::Test {
  protected:
-  void SetUp() override {
-    options_.memory_budget_bytes = kBudgetBytes;
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
-  }
+  void SetUp() override { options_.memory_budget_bytes = kBudgetBytes; }
 
   SharedTempDir directory_;
   Options options_;
-  int rank_ = 0;
-  int ranks_ = 0;
+  const World world_;
 };
 
 TEST_F(LargeStaging, IsReloadedByAnotherNumberOfRanksInAnotherLayout) {
@@ -135,8 +128,8 @@ TEST_F(LargeStaging, IsReloadedByAnotherNumberOfRanksInAnotherLayout) {
     EXPECT_GT(report.bytes, 4 * kBudgetBytes);
   }
   MPI_Comm fewer = MPI_COMM_NULL;
-  const int readers = ranks_ == 1 ? 1 : ranks_ - 1;
-  MPI_Comm_split(MPI_COMM_WORLD, rank_ < readers ? 0 : MPI_UNDEFINED, rank_, &fewer);
+  const int readers = world_.ranks == 1 ? 1 : world_.ranks - 1;
+  MPI_Comm_split(MPI_COMM_WORLD, world_.rank < readers ? 0 : MPI_UNDEFINED, world_.rank, &fewer);
   if (fewer != MPI_COMM_NULL) {
     Part part(fewer, Part::Cut::kByRows);
     load_from(fewer, file, part.targets(), options_);
@@ -163,7 +156,7 @@ TEST_F(LargeStaging, StreamsFromACheckpointAndBackInBoundedMemory) {
       growth_bytes([&] { checkpoint::convert(*communicator, checkpoint, directory_ / "state.h5", convert); });
   const std::uint64_t reading =
       growth_bytes([&] { checkpoint::convert(*communicator, directory_ / "state.h5", directory_ / "back", convert); });
-  if (ranks_ == 1) {  // more ranks see each other's windows, which count for all of them
+  if (world_.ranks == 1) {  // more ranks see each other's windows, which count for all of them
     EXPECT_LT(writing, 2 * kBudgetBytes);
     EXPECT_LT(reading, 2 * kBudgetBytes);
     std::printf("[cairn] grew by %lu bytes writing, %lu reading\n", writing, reading);

@@ -10,6 +10,7 @@
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "world.hpp"
 
 namespace cairn::test {
 namespace {
@@ -43,8 +44,6 @@ class FirstRanks {
 class Staging : public testing::Test {
  protected:
   Staging() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
     options_.block_bytes = 4096;
     options_.memory_budget_bytes = 64 << 10;
     options_.max_file_bytes = 60'000;
@@ -64,15 +63,11 @@ class Staging : public testing::Test {
     EXPECT_GT(report.bytes, 500'000U);
   }
   static RankState state_of(Cut cut, MPI_Comm comm) {
-    int rank = 0;
-    int ranks = 0;
-    MPI_Comm_rank(comm, &rank);
-    MPI_Comm_size(comm, &ranks);
-    return {small_state(), cut, rank, ranks};
+    const World world(comm);
+    return {small_state(), cut, world.rank, world.ranks};
   }
 
-  int rank_ = 0;
-  int ranks_ = 0;
+  const World world_;
   SharedTempDir directory_;
   std::filesystem::path file_ = directory_ / "state.h5";
   Options options_;
@@ -91,7 +86,7 @@ TEST_F(Staging, EveryCutInAndEveryCutOut) {
 }
 
 TEST_F(Staging, OtherNumbersOfRanksReadIt) {
-  const FirstRanks some((ranks_ + 1) / 2);
+  const FirstRanks some((world_.ranks + 1) / 2);
   stage_in(Cut::kMixed, 1);
   if (some.has_me()) expect_in(Cut::kColumns, 1, some.get());
   MPI_Barrier(MPI_COMM_WORLD);
@@ -161,7 +156,7 @@ TEST_F(Staging, SaysWhatIsWrong) {
       EXPECT_EQ(error.kind(), kind) << error.what();
       return error.what();
     }
-    ADD_FAILURE() << "no error on rank " << rank_;
+    ADD_FAILURE() << "no error on rank " << world_.rank;
     return "";
   };
   stage_in(Cut::kRows, 1);

@@ -32,20 +32,23 @@ std::vector<Box> boxes_of(const StateTensor& tensor, bool is_cut) {
   return {left, right};
 }
 
-/// The state of one rank in device memory, and the same in host memory.
+/// The state of one rank in device memory, each tensor `shift_bytes` behind the begin of an allocation, and the same in
+/// host memory.
 class BothMemories {
  public:
-  explicit BothMemories(bool is_cut) : pipeline_({1 << 20, 2, true}) {
+  explicit BothMemories(bool is_cut, std::uint64_t shift_bytes = 0)
+      : pipeline_({1 << 20, 2, true}), shift_bytes_(shift_bytes) {
     for (const StateTensor& tensor : moment_state()) {
       const auto boxes = boxes_of(tensor, is_cut);
-      host_.push_back(MomentRank::cut_out(moment_bytes(tensor, 1), tensor, boxes));
-      device_.emplace_back(host_.back().size());
-      gpu::copy_to_device(pipeline_, device_.back().span(), host_.back());
+      host_.push_back(cut_out(moment_bytes(tensor, 1), tensor, boxes));
+      device_.emplace_back(host_.back().size() + shift_bytes_);
+      const gpu::DeviceSpan on_device = place(device_.size() - 1);
+      gpu::copy_to_device(pipeline_, on_device, host_.back());
       Source source;
       static_cast<Shard&>(source) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, boxes};
       source.data = host_.back().data();
       on_host_.push_back(source);
-      source.data = device_.back().span().data;
+      source.data = on_device.data;
       source.memory = Memory::kDevice;
       on_device_.push_back(source);
     }
@@ -59,10 +62,10 @@ class BothMemories {
     std::vector<Target> targets;
     for (std::size_t i = 0; i < on_device_.size(); ++i) {
       const std::vector<std::byte> other(host_[i].size(), std::byte{0x77});
-      gpu::copy_to_device(pipeline_, device_[i].span(), other);
+      gpu::copy_to_device(pipeline_, place(i), other);
       Target target;
       static_cast<Shard&>(target) = on_device_[i];
-      target.data = device_[i].span().data;
+      target.data = place(i).data;
       target.memory = Memory::kDevice;
       targets.push_back(std::move(target));
     }
@@ -71,12 +74,17 @@ class BothMemories {
 
   std::vector<std::byte> device_bytes(std::size_t i) {
     std::vector<std::byte> bytes(host_[i].size());
-    gpu::copy_to_host(pipeline_, device_[i].span(), bytes);
+    gpu::copy_to_host(pipeline_, place(i), bytes);
     return bytes;
   }
 
  private:
+  [[nodiscard]] gpu::DeviceSpan place(std::size_t i) const {
+    return device_[i].span().subspan(shift_bytes_, host_[i].size());
+  }
+
   gpu::Pipeline pipeline_;
+  std::uint64_t shift_bytes_;
   std::vector<std::vector<std::byte>> host_;
   std::vector<gpu::DeviceBuffer> device_;
   std::vector<Source> on_host_;
@@ -125,27 +133,35 @@ TEST_P(Device, SavesTheFilesOfTheSameStateInHostMemory) {
   }
 }
 
+TEST_P(Device, SavesFromMemoryThatIsNotAlignedForFloats) {
+  const BothMemories state(std::get<1>(GetParam()), 1);
+  save(root / "host", options(), state.on_host());
+  save(root / "device", options(), state.on_device());
+  EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
+}
+
 TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
   BothMemories state(std::get<1>(GetParam()));
   save(root / "saved", options(), state.on_host());
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
     const auto view = checkpoint::decoded_view(opened, {});
+    checkpoint::DeviceMemory device;
     const auto load = [&](const std::vector<Target>& targets) {
-      const auto wanted = checkpoint::wanted_boxes(opened, view, targets);
+      const auto wanted = checkpoint::wanted_boxes(opened, view, targets, device);
       checkpoint::make_view_reader(communicator, opened, view, {"posix", 1 << 20, {}, 0})->load(wanted);
     };
     const auto targets = state.targets();
-    checkpoint::DeviceMemory device;
-    load(device.on_host(targets));
+    load(targets);
     device.give_back();
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Target target = targets[i];
-      std::vector<std::byte> expected(checkpoint::bytes_of(target));
+      const std::vector<std::byte> found = state.device_bytes(i);
+      std::vector<std::byte> expected(found.size());
       target.data = expected.data();
       target.memory = Memory::kHost;
       load({target});
-      EXPECT_TRUE(state.device_bytes(i) == expected) << target.section << ' ' << target.name;
+      EXPECT_TRUE(found == expected) << target.section << ' ' << target.name;
     }
   });
 }
@@ -173,6 +189,23 @@ TEST(DevicePointers, HostMemoryThatIsSaidToBeADevicesIsRefused) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'w'"), HasSubstr("said to be a device's")));
   }
+}
+
+TEST(DevicePointers, ShardsOfDifferentSizesMayBeginAtOnePlace) {
+  if (gpu::availability().devices == 0) GTEST_SKIP() << "no GPU: " << gpu::availability().reason;
+  const TempDir root;
+  const BothMemories state(false);
+  const auto with_first_row = [](std::vector<Source> sources) {
+    Source row = sources.at(0);
+    row.name += ".first_row";
+    row.shape.at(0) = 1;
+    row.boxes = {{std::vector<std::uint64_t>(row.shape.size(), 0), row.shape}};
+    sources.insert(sources.begin(), row);
+    return sources;
+  };
+  save(root / "host", small_options(), with_first_row(state.on_host()));
+  save(root / "device", small_options(), with_first_row(state.on_device()));
+  EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 namespace cairn::checkpoint {
 namespace {
 
+using quant::MomentNames;
+
 TEST(MomentNames, OfEveryFramework) {
   const MomentNames torch{"state.layers.0.w.exp_avg", "state.layers.0.w.exp_avg_sq"};
   EXPECT_EQ(moments_of(torch.first), torch);

@@ -56,7 +56,7 @@ OpenCheckpoint coded() {
   OpenCheckpoint opened =
       checkpoint_of({tensor("model", "w", DType::kBF16, {16, 256}), tensor("optimizer", "b.exp_avg", DType::kF32),
                      tensor("optimizer", "w.exp_avg@q8", DType::kU8, {16, 2, 272})});
-  opened.quantised = {{"q8", "optimizer", "w.exp_avg", "w.exp_avg_sq", {16, 256}, {"w.exp_avg@q8"}}};
+  opened.quantised = {{{"q8", "w.exp_avg", "w.exp_avg_sq", {16, 256}}, "optimizer", {"w.exp_avg@q8"}}};
   return opened;
 }
 

@@ -13,9 +13,13 @@
 #include <string_view>
 
 #include "base/bytes.hpp"
+#include "expect_error.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::format::testing {
+
+using test::expect_error;
+using test::expect_one_line;
 
 inline std::string test_data(const std::string& name) {
   const char* root = std::getenv("CAIRN_TEST_DATA");
@@ -48,24 +52,6 @@ inline SafetensorsHeader parse(std::string_view json, std::uint64_t data_bytes) 
   return parse_header(json, kPrefixBytes + json.size() + data_bytes, "dir/x.safetensors");
 }
 
-inline void expect_one_line(const std::string& message, std::initializer_list<std::string_view> parts) {
-  EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-  EXPECT_LT(message.size(), 2000u) << message;
-  for (const std::string_view part : parts) EXPECT_THAT(message, ::testing::HasSubstr(std::string(part)));
-}
-
-template <class Action>
-void expect_error(ErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    expect_one_line(error.what(), parts);
-    return;
-  }
-  ADD_FAILURE() << "nothing was thrown; expected a message with '" << (parts.size() == 0 ? "" : *parts.begin()) << "'";
-}
-
 template <class Action>
 void expect_safetensors_error(SafetensorsErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
   try {
@@ -73,7 +59,7 @@ void expect_safetensors_error(SafetensorsErrorKind kind, Action action, std::ini
   } catch (const SafetensorsError& error) {
     EXPECT_STREQ(name_of(error.safetensors_kind()), name_of(kind)) << error.what();
     EXPECT_EQ(error.kind(), ErrorKind::kFormat);
-    expect_one_line(error.what(), parts);
+    test::expect_one_line(error.what(), parts);
     return;
   }
   ADD_FAILURE() << "nothing was thrown; expected " << name_of(kind);

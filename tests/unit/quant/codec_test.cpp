@@ -26,6 +26,7 @@ TEST(Registry, FindsEveryCodecByItsName) {
     EXPECT_EQ(&find_codec(codec->traits().name), codec);
     EXPECT_TRUE(codec->traits().bits == 8 || codec->traits().bits == 4);
     EXPECT_FALSE(codec->traits().blocks.empty());
+    EXPECT_EQ(codec->traits().block_elements > 1, codec->traits().cut == Cut::kWholeBlocks);
     EXPECT_FALSE(codec->traits().error_bounds.empty());
   }
   EXPECT_EQ(&find_codec("paddle-o1"), &paddle_o1());

@@ -13,10 +13,13 @@
 
 #include "base/bytes.hpp"
 #include "cairn/dtype.hpp"
+#include "expect_error.hpp"
 #include "quant/codec.hpp"
 #include "quant/whole.hpp"
 
 namespace cairn::quant::test {
+
+using cairn::test::expect_error;
 
 struct GoldenTensor {
   DType dtype = DType::kF32;
@@ -53,18 +56,5 @@ testing::AssertionResult same_floats(std::span<const float> found, std::span<con
 
 /// Success when a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
-
-template <class Action>
-void expect_error(ErrorKind kind, Action action, std::initializer_list<std::string_view> parts) {
-  try {
-    action();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), kind) << error.what();
-    EXPECT_EQ(std::string_view(error.what()).find('\n'), std::string_view::npos) << error.what();
-    for (const auto part : parts) EXPECT_THAT(error.what(), testing::HasSubstr(std::string(part)));
-    return;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-}
 
 }  // namespace cairn::quant::test

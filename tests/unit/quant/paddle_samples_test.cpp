@@ -5,19 +5,12 @@
 
 #include "environment.hpp"
 #include "golden_file.hpp"
+#include "paddle_samples.hpp"
 
 namespace cairn::quant::test {
 namespace {
 
 constexpr std::string_view kTruthPrefix = "moment1_0/";
-
-struct Sample {
-  const char* directory;
-  const char* truth;
-  const char* codec;
-  int coded;  ///< parameters
-  int kept;
-};
 
 /// All tensors of the optimizer's files.
 GoldenTensors optimizer_of(const std::string& directory) {
@@ -42,7 +35,7 @@ void check_bounds(const Codec& codec, const State& truth, const State& found, co
   }
 }
 
-class PaddleSamples : public testing::TestWithParam<Sample> {};
+class PaddleSamples : public testing::TestWithParam<cairn::test::PaddleSample> {};
 
 TEST_P(PaddleSamples, AreWhatTheTruthEncodesTo) {
   const Codec& codec = find_codec(GetParam().codec);
@@ -50,9 +43,9 @@ TEST_P(PaddleSamples, AreWhatTheTruthEncodesTo) {
       read_tensors(cairn::test::test_data("paddle/truth/" + std::string(GetParam().truth) + ".safetensors"));
   GoldenTensors stored = optimizer_of(GetParam().directory);
   const auto scalars = std::erase_if(stored, [](const auto& tensor) { return tensor.first.ends_with("_pow_acc_0"); });
-  EXPECT_EQ(scalars, 2u * static_cast<unsigned>(GetParam().coded + GetParam().kept));
-  int coded = 0;
-  int kept = 0;
+  EXPECT_EQ(scalars, 2 * (GetParam().coded + GetParam().kept));
+  std::size_t coded = 0;
+  std::size_t kept = 0;
   for (const auto& [key, tensor] : truth) {
     if (!key.starts_with(kTruthPrefix)) continue;
     const Source source = {key.substr(kTruthPrefix.size()), tensor.shape};
@@ -85,20 +78,8 @@ TEST_P(PaddleSamples, AreWhatTheTruthEncodesTo) {
   for (const auto& [name, tensor] : stored) ADD_FAILURE() << "stored but not encoded: " << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(All, PaddleSamples,
-                         testing::Values(Sample{"f-dp2-O1", "f-A", "paddle-o1", 12, 0},
-                                         Sample{"n-dp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                         Sample{"n-dp2-O2-rm", "nlp-A", "paddle-o2", 9, 3},
-                                         Sample{"n-fused-tp2-O1", "nlp-G", "paddle-o1", 9, 0},
-                                         Sample{"n-lora-dp2-O1", "nlp-L", "paddle-o1", 12, 0},
-                                         Sample{"n-pp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                         Sample{"n-tp2-O1", "nlp-A", "paddle-o1", 12, 0},
-                                         Sample{"n-tp2-O2", "nlp-A", "paddle-o2", 9, 3}),
-                         [](const auto& sample) {
-                           std::string name = sample.param.directory;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(All, PaddleSamples, testing::ValuesIn(cairn::test::kPaddleSamples),
+                         [](const auto& sample) { return sample.param.name(); });
 
 }  // namespace
 }  // namespace cairn::quant::test

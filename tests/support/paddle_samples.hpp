@@ -1,0 +1,32 @@
+// The O1 and O2 directories that Paddle wrote (tests/data/paddle), and what is in each of them.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+namespace cairn::test {
+
+struct PaddleSample {
+  const char* directory;
+  const char* truth;  ///< paddle/truth/<truth>.safetensors: the moments before they were coded
+  const char* codec;
+  std::size_t coded;  ///< parameters
+  std::size_t kept;   ///< parameters whose moments are stored as they are
+
+  /// For the name of a test.
+  [[nodiscard]] std::string name() const {
+    std::string name = directory;
+    std::replace(name.begin(), name.end(), '-', '_');
+    return name;
+  }
+};
+
+inline constexpr PaddleSample kPaddleSamples[] = {
+    {"f-dp2-O1", "f-A", "paddle-o1", 12, 0},        {"n-dp2-O1", "nlp-A", "paddle-o1", 12, 0},
+    {"n-dp2-O2-rm", "nlp-A", "paddle-o2", 9, 3},    {"n-fused-tp2-O1", "nlp-G", "paddle-o1", 9, 0},
+    {"n-lora-dp2-O1", "nlp-L", "paddle-o1", 12, 0}, {"n-pp2-O1", "nlp-A", "paddle-o1", 12, 0},
+    {"n-tp2-O1", "nlp-A", "paddle-o1", 12, 0},      {"n-tp2-O2", "nlp-A", "paddle-o2", 9, 3},
+};
+
+}  // namespace cairn::test
