@@ -5,9 +5,8 @@
 namespace cairn::io {
 namespace {
 
-/// Buffers that reads begin with, and how many reads must have ended for one more.
+/// Buffers that reads begin with; each read that has ended brings one more.
 constexpr std::uint64_t kFirstBuffers = 4;
-constexpr std::uint64_t kReadsPerBuffer = 4;
 
 }  // namespace
 
@@ -31,7 +30,7 @@ void StagedReads::start() {
   for (; started_ < first_ + reads_.size(); ++started_) {
     Read& read = reads_[started_ - first_];
     if (read.target.direct == nullptr) continue;
-    if (free_.empty() || in_use_ >= kFirstBuffers + first_ / kReadsPerBuffer) return;
+    if (free_.empty() || in_use_ >= kFirstBuffers + first_) return;
     read.buffer = free_.back();
     free_.pop_back();
     ++in_use_;
