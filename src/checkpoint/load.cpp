@@ -166,6 +166,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine_options.staging = buffers->staging();
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
+  engine_.hints = engine->hints();
   const auto rows = block_rows(checkpoint_);
   const auto begin_read = [&](std::uint64_t round) {
     if (round < rounds) engine->begin_read(read_ops(buffers->of(windows, round)));

@@ -142,6 +142,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     content.blocks = write_data(
         communicator_, *engine, partial_directory(directory), job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
+    report.engine_hints = engine->hints();
     clock.begin("commit");
     content.manifest.has_step = true;
     content.manifest.step = step;
