@@ -86,15 +86,14 @@ void MpiioEngine::choose_hints() {
   hints_ = mpiio_hints(file_system, options_.hints);
 }
 
-/// Collective. Not under OMPIO, nor where MPI is for one thread only, nor where collective calls are more than each rank's
+/// Collective. Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's
 /// own: there rounds are done where they begin.
-void MpiioEngine::start_worker(Direction direction) {
-  step_ = direction == Direction::kWrite ? "write data files" : "read data files";
+void MpiioEngine::start_reader() {
   int level = MPI_THREAD_SINGLE;
   if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;
-  const bool can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && moves_own_bytes(hints_, direction);
+  const bool can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_);
   if (communicator_.min(can ? 1 : 0) == 0) return;
-  comm::agree(communicator_, "start a thread for I/O", [&] { worker_ = std::make_unique<RoundWorker>(); });
+  comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
 }
 
 /// Collective: the lowest rank that has a file tells the others.
@@ -121,20 +120,19 @@ void MpiioEngine::note_hints_in_force() {
     said += " " + key + "=" + hints_in_force_[key];
   }
   base::log_debug("engine mpiio on " + implementation_.io_component + ", hints:" + base::printable(said, 1000) +
-                  (worker_ ? "; rounds by a thread" : "; rounds where they begin"));
+                  (reader_ ? "; reads by a thread" : ""));
 }
 
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
     choose_hints();
-    start_worker(Direction::kWrite);
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "create data files", [&] {
       info.emplace(hints_);
       create_files();
     });
-    comm::agree(communicator_, "open data files", [&] { open_own_descriptors(os::OpenMode::kWrite); });
+    comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
     open_handles(MPI_MODE_WRONLY, info->get());
     note_hints_in_force();
   });
@@ -144,12 +142,11 @@ void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::Exten
   begin(std::move(files), extents);
   guarded([&] {
     choose_hints();
-    start_worker(Direction::kRead);
+    start_reader();
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "open data files", [&] {
       info.emplace(hints_);
       check_files_to_read();
-      open_own_descriptors(os::OpenMode::kRead);
     });
     open_handles(MPI_MODE_RDONLY, info->get());
     note_hints_in_force();
@@ -175,9 +172,9 @@ void MpiioEngine::create_files() {
   }
 }
 
-void MpiioEngine::open_own_descriptors(os::OpenMode mode) {
+void MpiioEngine::open_own_descriptors() {
   for (Member& member : members_) {
-    if (!member.own.is_open()) member.own = os::File(files_[member.turn.file].path, mode);
+    if (!member.own.is_open()) member.own = os::File(files_[member.turn.file].path, os::OpenMode::kWrite);
   }
 }
 
@@ -229,7 +226,6 @@ void MpiioEngine::give_up_half_open_files() {
 }
 
 void MpiioEngine::sync() {
-  finish_rounds(0);
   guarded([&] {
     Failure failure;
     for (Member& member : members_) {
@@ -274,7 +270,7 @@ void MpiioEngine::close() {
 }
 
 void MpiioEngine::close_all() {
-  worker_.reset();  // before the files that it uses
+  reader_.reset();  // before the files that it uses
   for (Member& member : members_) {
     member.handle.close();
     member.own = os::File();

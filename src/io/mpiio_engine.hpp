@@ -1,6 +1,6 @@
 // MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
-// communicator of just the ranks that share the file; or, where such a call is nothing but each rank's own, by
-// independent calls of a thread that works while the rank is in the exchange.
+// communicator of just the ranks that share the file. Rounds that are read ahead are, where such a call is nothing but
+// each rank's own, independent calls of a thread that works while the rank is in the exchange.
 //
 // The rules and what they defend against stand in src/io/README.md. The one that shapes the code: between an agreement
 // and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after.
@@ -34,7 +34,6 @@ class MpiioEngine final : public Engine {
   void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void write_round(std::span<const WriteOp> ops) override;
   void read_round(std::span<const ReadOp> ops) override;
-  void begin_write(std::span<const WriteOp> ops) override;
   void begin_read(std::span<const ReadOp> ops) override;
   void wait_rounds(std::size_t unfinished) override;
   void finish_rounds(std::size_t unfinished) override;
@@ -47,8 +46,7 @@ class MpiioEngine final : public Engine {
   struct Member {
     FileTurn turn;
     FileHandle handle;
-    /// Open for writing from before the first write to the fsync, which then reports every late error; or for reading.
-    os::File own;
+    os::File own;  ///< open for writing from before the first write to the fsync, which then reports every late error
   };
   /// The first thing that went wrong on this rank since the last agreement.
   class Failure {
@@ -68,19 +66,17 @@ class MpiioEngine final : public Engine {
 
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
   void choose_hints();
-  void start_worker(Direction direction);
+  void start_reader();
   void note_hints_in_force();
   void create_files();
-  void open_own_descriptors(os::OpenMode mode);
+  void open_own_descriptors();
   void check_files_to_read() const;
   void open_handles(int mode, MPI_Info info);
   void give_up_half_open_files();
   template <class Op>
-  void run_round(std::span<const Op> ops);
+  void run_round(std::span<const Op> ops, const std::string& step);
   template <class Op>
   std::vector<Op> cut_pieces(std::span<const Op> ops) const;
-  template <class Op>
-  void begin_round(std::span<const Op> ops);
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
   void check_sizes() const;
@@ -101,15 +97,14 @@ class MpiioEngine final : public Engine {
   Hints hints_;           ///< passed to MPI
   Hints hints_in_force_;  ///< of the first file, as MPI tells them
   comm::MpiIoImplementation implementation_;
-  std::string step_;               ///< what rounds do
   Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files whose keeper is this rank
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
-  /// Null on all ranks or on none; then rounds are done where they begin. Last: it uses the files.
-  std::unique_ptr<RoundWorker> worker_;
+  /// For reading; null on all ranks or on none, and then rounds are done where they begin. Last: it uses the files.
+  std::unique_ptr<RoundWorker> reader_;
 };
 
 }  // namespace cairn::io

@@ -44,14 +44,14 @@ Hints mpiio_hints(std::string_view file_system, const Hints& of_user) {
   return hints;
 }
 
-bool moves_own_bytes(const Hints& hints, Direction direction) {
+bool reads_own_bytes(const Hints& hints) {
   const auto is = [&](const char* key, std::string_view value) {
     const auto found = hints.find(key);
     return found != hints.end() && found->second == value;
   };
   // "No independent calls" turns collective buffering on, whatever the other hints say.
   if (is("romio_no_indep_rw", "true") || is("romio_no_indep_rw", "TRUE")) return false;
-  return is(direction == Direction::kWrite ? "romio_cb_write" : "romio_cb_read", "disable");
+  return is("romio_cb_read", "disable");
 }
 
 Hints hints_that_matter(const Hints& of_file, const Hints& passed) {

@@ -14,10 +14,8 @@ namespace cairn::io {
 /// when it is not known).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
-enum class Direction { kRead, kWrite };
-
-/// Whether, with these hints, ranks move their own bytes and a collective call is nothing but each rank's own.
-bool moves_own_bytes(const Hints& hints, Direction direction);
+/// Whether, with these hints, ranks read their own bytes, so that a collective read is nothing but each rank's own.
+bool reads_own_bytes(const Hints& hints);
 
 /// Of all hints that MPI reports of an open file: those that were passed, and those that decide who moves this engine's
 /// bytes and how. A hint that was passed and is missing here was refused, or is not known to this MPI.

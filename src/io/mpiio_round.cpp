@@ -54,22 +54,19 @@ std::string space_left(const EngineFile& file) {
 
 }  // namespace
 
-void MpiioEngine::write_round(std::span<const WriteOp> ops) {
-  finish_rounds(0);
-  run_round(ops);
-}
+void MpiioEngine::write_round(std::span<const WriteOp> ops) { run_round(ops, "write data files"); }
 
 void MpiioEngine::read_round(std::span<const ReadOp> ops) {
   finish_rounds(0);
-  run_round(ops);
+  run_round(ops, "read data files");
 }
 
 /// Independent calls: the thread makes no collective one, and nothing else in MPI that waits for another rank.
-template <class Op>
-void MpiioEngine::begin_round(std::span<const Op> ops) {
-  worker_->begin([this, round = std::vector<Op>(ops.begin(), ops.end())] {
+void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
+  if (!reader_) return read_round(ops);
+  reader_->begin([this, round = std::vector<ReadOp>(ops.begin(), ops.end())] {
     Failure failure;
-    for (const Op& piece : cut_pieces(std::span<const Op>(round))) {
+    for (const ReadOp& piece : cut_pieces(std::span<const ReadOp>(round))) {
       const auto member =
           std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == piece.file; });
       move_piece(*member, piece, Call::kIndependent, failure);
@@ -78,29 +75,14 @@ void MpiioEngine::begin_round(std::span<const Op> ops) {
   });
 }
 
-void MpiioEngine::begin_write(std::span<const WriteOp> ops) {
-  if (!worker_) return write_round(ops);
-  begin_round(ops);
-}
-
-void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
-  if (!worker_) return read_round(ops);
-  for (const ReadOp& op : ops) {
-    const auto member =
-        std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
-    if (member != members_.end()) member->own.start_readahead(op.offset, op.data.size());
-  }
-  begin_round(ops);
-}
-
 void MpiioEngine::wait_rounds(std::size_t unfinished) {
-  if (worker_) worker_->wait(unfinished);
+  if (reader_) reader_->wait(unfinished);
 }
 
 void MpiioEngine::finish_rounds(std::size_t unfinished) {
-  if (!worker_) return;
-  worker_->wait(unfinished);
-  guarded([&] { comm::agree(communicator_, step_, [&] { worker_->rethrow(); }); });
+  if (!reader_) return;
+  reader_->wait(unfinished);
+  guarded([&] { comm::agree(communicator_, "read data files", [&] { reader_->rethrow(); }); });
 }
 
 /// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.
@@ -121,7 +103,7 @@ std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) const {
 }
 
 template <class Op>
-void MpiioEngine::run_round(std::span<const Op> ops) {
+void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
   Failure failure;
   std::vector<Op> pieces;
   try {
@@ -145,7 +127,7 @@ void MpiioEngine::run_round(std::span<const Op> ops) {
       move_piece(member, p < mine.size() ? mine[p] : none, call_, failure);
     }
   }
-  guarded([&] { comm::agree(communicator_, step_, [&] { failure.rethrow(); }); });
+  guarded([&] { comm::agree(communicator_, step, [&] { failure.rethrow(); }); });
 }
 
 template <class Op>

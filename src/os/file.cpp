@@ -154,10 +154,6 @@ void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noex
   ::sync_file_range(descriptor_, static_cast<off64_t>(offset), static_cast<off64_t>(bytes), SYNC_FILE_RANGE_WRITE);
 }
 
-void File::start_readahead(std::uint64_t offset, std::uint64_t bytes) const noexcept {
-  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
-}
-
 void File::sync() {
   // EINTR is no write-back error: those pages are still dirty, and the call may be made again.
   const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });

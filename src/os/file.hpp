@@ -40,8 +40,6 @@ class File {
   /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which alone
   /// tells whether they arrived.
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  /// Asks the kernel to begin reading a range into the page cache and does not wait: an aid for a later read_at().
-  void start_readahead(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written anew elsewhere.
   void sync();
   void close();

@@ -50,21 +50,16 @@ TEST(MpiioHints, HintsOfOthersAreHandedOn) {
   EXPECT_EQ(mpiio_hints("lustre", {{"direct_write", "true"}, {"panfs_concurrent_write", "1"}}), expected);
 }
 
-TEST(MovesOwnBytes, UnlessBufferingIsCollective) {
-  for (const Direction direction : {Direction::kRead, Direction::kWrite}) {
-    EXPECT_TRUE(moves_own_bytes(mpiio_hints("ext4", {}), direction));
-    EXPECT_FALSE(moves_own_bytes({}, direction));  // MPI may choose
-    for (const char* yes : {"true", "TRUE"}) {
-      EXPECT_FALSE(moves_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", yes}}), direction));
-    }
-    EXPECT_TRUE(moves_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", "false"}}), direction));
+TEST(ReadsOwnBytes, UnlessBufferingIsCollective) {
+  EXPECT_TRUE(reads_own_bytes(mpiio_hints("ext4", {})));
+  EXPECT_TRUE(reads_own_bytes(mpiio_hints("gpfs", {{"romio_cb_write", "enable"}})));
+  EXPECT_FALSE(reads_own_bytes(mpiio_hints("gpfs", {{"romio_cb_read", "enable"}})));
+  EXPECT_FALSE(reads_own_bytes(mpiio_hints("gpfs", {{"romio_cb_read", "automatic"}})));
+  EXPECT_FALSE(reads_own_bytes({}));  // MPI may choose
+  EXPECT_TRUE(reads_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", "false"}})));
+  for (const char* yes : {"true", "TRUE"}) {
+    EXPECT_FALSE(reads_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", yes}})));
   }
-  const Hints collective_writes = mpiio_hints("gpfs", {{"romio_cb_write", "enable"}});
-  EXPECT_FALSE(moves_own_bytes(collective_writes, Direction::kWrite));
-  EXPECT_TRUE(moves_own_bytes(collective_writes, Direction::kRead));
-  const Hints automatic_reads = mpiio_hints("gpfs", {{"romio_cb_read", "automatic"}});
-  EXPECT_TRUE(moves_own_bytes(automatic_reads, Direction::kWrite));
-  EXPECT_FALSE(moves_own_bytes(automatic_reads, Direction::kRead));
 }
 
 TEST(HintsThatMatter, AreThosePassedAndThoseThatTell) {
