@@ -21,8 +21,8 @@ constexpr std::array<Default, 4> kDefaults = {{
     // driver for GPFS gathers unless it is told not to, the one for Lustre whenever it may choose.
     {"", "romio_cb_write", "disable", When::kAlways},
     {"", "romio_cb_read", "disable", When::kAlways},
-    // Between the windows of two ranks is what others write in other rounds: not to be read and written back.
-    {"", "romio_ds_write", "disable", When::kCollectiveWrites},
+    // What lies between two windows is not to be read and written back, and no range to be locked for that.
+    {"", "romio_ds_write", "disable", When::kAlways},
     {"lustre", "romio_lustre_ds_in_coll", "disable", When::kCollectiveWrites},
 }};
 

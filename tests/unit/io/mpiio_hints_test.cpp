@@ -6,7 +6,7 @@
 namespace cairn::io {
 namespace {
 
-const Hints kIndependent = {{"romio_cb_read", "disable"}, {"romio_cb_write", "disable"}};
+const Hints kIndependent = {{"romio_cb_read", "disable"}, {"romio_cb_write", "disable"}, {"romio_ds_write", "disable"}};
 
 constexpr std::string_view kFileSystems[] = {"lustre", "gpfs", "beegfs", "nfs",  "ext4",  "xfs",
                                              "btrfs",  "zfs",  "tmpfs",  "fuse", "ramfs", "0x12345678",
@@ -30,7 +30,7 @@ TEST(MpiioHints, CollectiveWritesReadNothingBack) {
 
 TEST(MpiioHints, CollectiveReadsAloneChangeNothingElse) {
   EXPECT_EQ(mpiio_hints("lustre", {{"romio_cb_read", "enable"}}),
-            (Hints{{"romio_cb_read", "enable"}, {"romio_cb_write", "disable"}}));
+            (Hints{{"romio_cb_read", "enable"}, {"romio_cb_write", "disable"}, {"romio_ds_write", "disable"}}));
 }
 
 TEST(MpiioHints, TheUserWins) {
