@@ -115,8 +115,9 @@ struct Report {
   std::uint64_t tensors = 0;
   std::uint64_t files = 0;
   std::string engine;
-  std::string engine_reason;  ///< why it was that one
-  double seconds = 0;         ///< whole call, slowest rank
+  std::string engine_reason;                        ///< why it was that one
+  std::map<std::string, std::string> engine_hints;  ///< what MPI-IO says of the first file; empty without MPI-IO
+  double seconds = 0;                               ///< whole call, slowest rank
   bool plan_reused = false;
   std::vector<Phase> phases;
   std::vector<std::string> warnings;

@@ -183,9 +183,8 @@ std::string run_section(const Run& run) {
   for (const Operation* operation : operations_of(run)) {
     out += fmt::format("<h3>{}</h3>\n{}{}", xml_text(title_of(*operation)), repeat_plot(*operation),
                        phase_table(*operation));
-    out += fmt::format("<p class=\"note\">Verified: {}, {}. Engine {}: {}.</p>\n", xml_text(operation->verified_by),
-                       base::format_size(operation->verified_bytes), xml_text(operation->engine),
-                       xml_text(operation->engine_reason));
+    out += fmt::format("<p class=\"note\">Verified: {}, {}. Engine {}.</p>\n", xml_text(operation->verified_by),
+                       base::format_size(operation->verified_bytes), xml_text(engine_text(*operation)));
   }
   return out;
 }

@@ -26,6 +26,13 @@ double rate(const Operation& operation, const Sample& sample) {
 
 std::string_view name_of(Kind kind) { return kind == Kind::kSave ? "save" : "load"; }
 
+std::string engine_text(const Operation& operation) {
+  std::string out = operation.engine + ": " + operation.engine_reason;
+  if (!operation.engine_hints.empty()) out += "; hints";
+  for (const auto& [key, value] : operation.engine_hints) out += " " + key + "=" + value;
+  return out;
+}
+
 Summary seconds_of(const Operation& operation) {
   return over(operation, [](const Sample& sample) { return sample.seconds; });
 }

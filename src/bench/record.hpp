@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -41,6 +42,7 @@ struct Operation {
   std::string layout;
   std::string engine;
   std::string engine_reason;
+  std::map<std::string, std::string> engine_hints;  ///< in force, as MPI-IO tells them; empty without MPI-IO
   std::string ceiling_method;
   std::string cache;  ///< loads: cache_label() of the worst repeat
   bool cache_drop_all = false;
@@ -88,6 +90,8 @@ struct Record {
 };
 
 std::string_view name_of(Kind kind);
+/// "direct: reason", and with MPI-IO "; hints a=1 b=2".
+std::string engine_text(const Operation& operation);
 
 // Derived from an operation; each has one value per repeat.
 Summary seconds_of(const Operation& operation);

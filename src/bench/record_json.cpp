@@ -76,6 +76,7 @@ Json operation_json(const Operation& operation) {
   out["layout"] = operation.layout;
   out["engine"] = operation.engine;
   out["engine_reason"] = operation.engine_reason;
+  out["engine_hints"] = operation.engine_hints;
   out["size_bytes"] = operation.bytes;
   out["checkpointer_kept"] = operation.checkpointer_kept;
   out["tensors"] = operation.tensors;

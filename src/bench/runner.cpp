@@ -44,6 +44,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
 void describe(const Report& report, Operation& operation) {
   operation.engine = report.engine;
   operation.engine_reason = report.engine_reason;
+  operation.engine_hints = report.engine_hints;
   operation.tensors = report.tensors;
   operation.files = report.files;
   for (const std::string& warning : report.warnings) base::warn_once(warning);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "io/engine.hpp"
 #include "os/huge_pages.hpp"
 #include "plan/extents.hpp"
 
@@ -24,6 +25,7 @@ struct EngineChoice {
   bool one_writer_per_file = false;
   Staging staging = Staging::kNone;
   std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that staging memory keeps busy
+  io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)
 };
 
 /// Where files will be, or are.

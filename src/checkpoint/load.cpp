@@ -164,6 +164,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine_options.staging = buffers->staging();
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
+  engine_.hints = engine->hints();
   const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine};
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) job.begin(round);

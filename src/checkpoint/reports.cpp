@@ -8,6 +8,7 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
   Report report;
   report.engine = engine.name;
   report.engine_reason = engine.reason;
+  report.engine_hints = engine.hints;
   report.tensors = written.tensors.size();
   report.files = written.files.size();
   for (const auto& tensor : written.tensors) {
@@ -22,6 +23,7 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
   report.directory = opened.directory;
   report.engine = engine.name;
   report.engine_reason = engine.reason;
+  report.engine_hints = engine.hints;
   report.files = opened.stored.files.size();
   report.tensors = communicator.max(targets);
   std::uint64_t bytes = 0;

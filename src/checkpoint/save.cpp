@@ -132,6 +132,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   report.directory = directory;
   report.engine = choice_->name;
   report.engine_reason = choice_->reason;
+  report.engine_hints = choice_->hints;
   report.bytes = plan_->tensor_bytes;
   report.tensors = plan_->tensors;
   report.files = plan_->layout.files.size();
@@ -170,6 +171,7 @@ void Saver::write(const CommitTarget& target, CommitContent content, std::span<c
     content.blocks = write_data(
         communicator_, *engine, partial_directory(target.directory), job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
+    choice_->hints = engine->hints();
     clock.begin("commit");
     finish_commit(communicator_, target, std::move(content));
   } catch (...) {

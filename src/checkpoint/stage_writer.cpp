@@ -137,6 +137,7 @@ void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
   engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
+  engine_.hints = engine->hints();
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
   for (std::uint64_t round = 0; round < rounds; ++round) {

@@ -83,7 +83,7 @@ std::string run_text(const bench::Run& run) {
                   group_digits(run.save.bytes), base::format_size(run.save.bytes), run.sections,
                   group_digits(run.save.tensors), run.save.files);
   if (!run.note.empty()) out += run.note + "\n";
-  out += fmt::format("engine {}: {}\n", run.save.engine, base::printable(run.save.engine_reason, 1000));
+  out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
   out += operation_table(run);
   std::vector<const Operation*> operations = {&run.save};
   for (const Operation& load : run.loads) operations.push_back(&load);

@@ -40,6 +40,10 @@ struct ReadOp {
   std::span<std::byte> data;
 };
 
+/// Free-form hints, passed to MPI_Info by "mpiio" ("striping_factor", "romio_cb_write" ...). Unknown keys are MPI's
+/// business.
+using Hints = std::map<std::string, std::string>;
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -73,11 +77,11 @@ class Engine {
   virtual void sync() = 0;
   /// Collective.
   virtual void close() = 0;
-};
 
-/// Free-form hints, passed to MPI_Info by "mpiio" ("striping_factor", "romio_cb_write" ...). Unknown keys are MPI's
-/// business.
-using Hints = std::map<std::string, std::string>;
+  /// Rank-local, after files were opened, the same on all ranks: the hints that MPI-IO took and that matter here. Empty for
+  /// engines without MPI-IO.
+  [[nodiscard]] virtual Hints hints() const { return {}; }
+};
 
 /// A request through staging memory. Smaller than others: with more of them in the kernel than the disk takes at once, the
 /// disk has its next one whatever the rank is doing.

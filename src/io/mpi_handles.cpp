@@ -44,6 +44,24 @@ int FileHandle::open(MPI_Comm group, const std::string& path, int mode, MPI_Info
   return MPI_File_set_errhandler(file_, MPI_ERRORS_RETURN);
 }
 
+Hints FileHandle::hints() const {
+  Hints hints;
+  MPI_Info info = MPI_INFO_NULL;
+  if (MPI_File_get_info(file_, &info) != MPI_SUCCESS || info == MPI_INFO_NULL) return hints;
+  int count = 0;
+  MPI_Info_get_nkeys(info, &count);
+  for (int i = 0; i < count; ++i) {
+    std::array<char, MPI_MAX_INFO_KEY + 1> key{};
+    std::array<char, MPI_MAX_INFO_VAL + 1> value{};
+    int known = 0;
+    MPI_Info_get_nthkey(info, i, key.data());
+    MPI_Info_get(info, key.data(), MPI_MAX_INFO_VAL, value.data(), &known);
+    if (known != 0) hints[key.data()] = value.data();
+  }
+  MPI_Info_free(&info);
+  return hints;
+}
+
 void FileHandle::close() {
   if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
   file_ = MPI_FILE_NULL;

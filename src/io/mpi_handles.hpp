@@ -44,6 +44,9 @@ class FileHandle {
   void give_up() { file_ = MPI_FILE_NULL; }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
+  /// Rank-local: what MPI_File_get_info says of the open file; nothing where it says nothing. ROMIO of MPICH tells what is
+  /// in force, Open MPI 4 what it was given.
+  [[nodiscard]] Hints hints() const;
 
  private:
   MPI_File file_ = MPI_FILE_NULL;

@@ -7,22 +7,18 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/bytes.hpp"
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "comm/agree.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "os/striping.hpp"
 
 namespace cairn::io {
 namespace {
-
-/// Extents are contiguous and aligned already: no gathering on one rank per node, no read-modify-write.
-Hints with_defaults(Hints hints) {
-  for (const char* key : {"romio_cb_write", "romio_cb_read", "romio_ds_write"}) hints.try_emplace(key, "disable");
-  return hints;
-}
 
 /// Decided once: MPI chooses at the first open of the process, and asking may take 0.2 s.
 const comm::MpiIoImplementation& implementation_of_process() {
@@ -35,12 +31,15 @@ const comm::MpiIoImplementation& implementation_of_process() {
 
 std::string quoted(const EngineFile& file) { return "'" + base::printable(file.path.string()) + "'"; }
 
+bool runs_on_romio(const comm::MpiIoImplementation& implementation) {
+  return implementation.io_component.find("romio") != std::string::npos;
+}
+
 /// ROMIO takes what stands before a colon for the name of a file system; such paths need the prefix "ufs:" themselves.
 /// OMPIO knows no prefixes.
 std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& implementation) {
   const std::string path = file.path.string();
-  const bool is_romio = implementation.io_component.find("romio") != std::string::npos;
-  return is_romio && path.find(':') != std::string::npos ? "ufs:" + path : path;
+  return runs_on_romio(implementation) && path.find(':') != std::string::npos ? "ufs:" + path : path;
 }
 
 }  // namespace
@@ -51,10 +50,9 @@ MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options
     throw Error(ErrorKind::kUsage,
                 "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
   }
-  options_.hints = with_defaults(std::move(options_.hints));
   implementation_ = implementation_of_process();
   if (implementation_.loses_write_errors) {
-    collective_ = false;
+    call_ = Call::kIndependent;
     base::warn_once("MPI-IO of " + implementation_.library + " runs on " + implementation_.io_component +
                     ", which loses write errors; set OMPI_MCA_io=romio321 before the job starts. Until then writes are "
                     "independent calls, whose byte counts are checked");
@@ -73,28 +71,85 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   }
 }
 
+/// Collective: rank 0 looks, so that all ranks of a file pass the same hints. Where it cannot, the step after says why.
+void MpiioEngine::choose_hints() {
+  std::string file_system;
+  if (communicator_.rank() == 0 && !files_.empty()) {
+    const auto folder = files_.front().path.parent_path();
+    try {
+      file_system = os::file_system_of(folder.empty() ? "." : folder).type;
+    } catch (const Error& error) {
+      base::log_debug(std::string("engine mpiio: file system not known: ") + error.what());
+    }
+  }
+  communicator_.share(file_system, 0);
+  hints_ = mpiio_hints(file_system, options_.hints);
+}
+
+/// Collective. Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's
+/// own: there rounds are done where they begin.
+void MpiioEngine::start_reader() {
+  int level = MPI_THREAD_SINGLE;
+  if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;
+  const bool can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_);
+  if (communicator_.min(can ? 1 : 0) == 0) return;
+  comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
+}
+
+/// Collective: the lowest rank that has a file tells the others.
+void MpiioEngine::note_hints_in_force() {
+  const auto ranks = static_cast<std::uint64_t>(communicator_.size());
+  const auto rank = static_cast<std::uint64_t>(communicator_.rank());
+  const std::uint64_t first = communicator_.min(members_.empty() ? ranks : rank);
+  if (first == ranks) return;
+  base::Bytes bytes;
+  comm::agree_on_root(communicator_, "ask MPI for its hints", static_cast<int>(first), [&] {
+    base::ByteWriter out;
+    for (const auto& [key, value] : hints_that_matter(members_.front().handle.hints(), hints_)) {
+      out.text(key);
+      out.text(value);
+    }
+    bytes = out.take();
+  });
+  communicator_.share(bytes, static_cast<int>(first));
+  base::ByteReader in(bytes);
+  std::string said;
+  while (!in.done()) {
+    const std::string key = in.text();
+    hints_in_force_[key] = in.text();
+    said += " " + key + "=" + hints_in_force_[key];
+  }
+  base::log_debug("engine mpiio on " + implementation_.io_component + ", hints:" + base::printable(said, 1000) +
+                  (reader_ ? "; reads by a thread" : ""));
+}
+
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
+    choose_hints();
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "create data files", [&] {
-      info.emplace(options_.hints);
+      info.emplace(hints_);
       create_files();
     });
     comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
     open_handles(MPI_MODE_WRONLY, info->get());
+    note_hints_in_force();
   });
 }
 
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   begin(std::move(files), extents);
   guarded([&] {
+    choose_hints();
+    start_reader();
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "open data files", [&] {
-      info.emplace(options_.hints);
+      info.emplace(hints_);
       check_files_to_read();
     });
     open_handles(MPI_MODE_RDONLY, info->get());
+    note_hints_in_force();
   });
 }
 
@@ -215,6 +270,7 @@ void MpiioEngine::close() {
 }
 
 void MpiioEngine::close_all() {
+  reader_.reset();  // before the files that it uses
   for (Member& member : members_) {
     member.handle.close();
     member.own = os::File();

@@ -1,5 +1,6 @@
 // MPI-IO: every rank writes and reads its own contiguous ranges at explicit offsets, by collective calls on a
-// communicator of just the ranks that share the file.
+// communicator of just the ranks that share the file. Rounds that are read ahead are, where such a call is nothing but
+// each rank's own, independent calls of a thread that works while the rank is in the exchange.
 //
 // The rules and what they defend against stand in src/io/README.md. The one that shapes the code: between an agreement
 // and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after.
@@ -18,6 +19,8 @@
 #include "io/engine.hpp"
 #include "io/file_turns.hpp"
 #include "io/mpi_handles.hpp"
+#include "io/mpiio_hints.hpp"
+#include "io/round_worker.hpp"
 #include "os/file.hpp"
 
 namespace cairn::io {
@@ -31,8 +34,12 @@ class MpiioEngine final : public Engine {
   void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void write_round(std::span<const WriteOp> ops) override;
   void read_round(std::span<const ReadOp> ops) override;
+  void begin_read(std::span<const ReadOp> ops) override;
+  void wait_rounds(std::size_t unfinished) override;
+  void finish_rounds(std::size_t unfinished) override;
   void sync() override;
   void close() override;
+  [[nodiscard]] Hints hints() const override { return hints_in_force_; }
 
  private:
   /// A file that this rank takes part in.
@@ -55,7 +62,12 @@ class MpiioEngine final : public Engine {
     std::optional<Error> error_;
   };
 
+  enum class Call { kCollective, kIndependent };
+
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void choose_hints();
+  void start_reader();
+  void note_hints_in_force();
   void create_files();
   void open_own_descriptors();
   void check_files_to_read() const;
@@ -66,7 +78,7 @@ class MpiioEngine final : public Engine {
   template <class Op>
   std::vector<Op> cut_pieces(std::span<const Op> ops) const;
   template <class Op>
-  void move_piece(Member& member, const Op& piece, Failure& failure);
+  void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
   void check_sizes() const;
   /// Runs a collective step; when it throws (on all ranks), closes everything, on all ranks.
   template <class Step>
@@ -82,13 +94,17 @@ class MpiioEngine final : public Engine {
 
   comm::Communicator& communicator_;
   EngineOptions options_;
+  Hints hints_;           ///< passed to MPI
+  Hints hints_in_force_;  ///< of the first file, as MPI tells them
   comm::MpiIoImplementation implementation_;
-  bool collective_ = true;  ///< false where collective calls hang or lie about errors (OMPIO)
+  Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files whose keeper is this rank
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
+  /// For reading; null on all ranks or on none, and then rounds are done where they begin. Last: it uses the files.
+  std::unique_ptr<RoundWorker> reader_;
 };
 
 }  // namespace cairn::io

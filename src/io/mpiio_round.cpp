@@ -27,14 +27,15 @@ constexpr std::uint64_t kPieceBytes = 1ULL << 30;
 template <class Op>
 constexpr bool kIsWrite = std::is_same_v<Op, WriteOp>;
 
-int call(MPI_File file, std::uint64_t offset, std::span<const std::byte> data, bool collective, MPI_Status* status) {
+int transfer(MPI_File file, std::uint64_t offset, std::span<const std::byte> data, bool collective,
+             MPI_Status* status) {
   const auto at = base::narrow<MPI_Offset>(offset, "file offset");
   const int count = base::narrow<int>(data.size(), "MPI count");
   return collective ? MPI_File_write_at_all(file, at, data.data(), count, MPI_BYTE, status)
                     : MPI_File_write_at(file, at, data.data(), count, MPI_BYTE, status);
 }
 
-int call(MPI_File file, std::uint64_t offset, std::span<std::byte> data, bool collective, MPI_Status* status) {
+int transfer(MPI_File file, std::uint64_t offset, std::span<std::byte> data, bool collective, MPI_Status* status) {
   const auto at = base::narrow<MPI_Offset>(offset, "file offset");
   const int count = base::narrow<int>(data.size(), "MPI count");
   return collective ? MPI_File_read_at_all(file, at, data.data(), count, MPI_BYTE, status)
@@ -54,7 +55,35 @@ std::string space_left(const EngineFile& file) {
 }  // namespace
 
 void MpiioEngine::write_round(std::span<const WriteOp> ops) { run_round(ops, "write data files"); }
-void MpiioEngine::read_round(std::span<const ReadOp> ops) { run_round(ops, "read data files"); }
+
+void MpiioEngine::read_round(std::span<const ReadOp> ops) {
+  finish_rounds(0);
+  run_round(ops, "read data files");
+}
+
+/// Independent calls: the thread makes no collective one, and nothing else in MPI that waits for another rank.
+void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
+  if (!reader_) return read_round(ops);
+  reader_->begin([this, round = std::vector<ReadOp>(ops.begin(), ops.end())] {
+    Failure failure;
+    for (const ReadOp& piece : cut_pieces(std::span<const ReadOp>(round))) {
+      const auto member =
+          std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == piece.file; });
+      move_piece(*member, piece, Call::kIndependent, failure);
+      failure.rethrow();
+    }
+  });
+}
+
+void MpiioEngine::wait_rounds(std::size_t unfinished) {
+  if (reader_) reader_->wait(unfinished);
+}
+
+void MpiioEngine::finish_rounds(std::size_t unfinished) {
+  if (!reader_) return;
+  reader_->wait(unfinished);
+  guarded([&] { comm::agree(communicator_, "read data files", [&] { reader_->rethrow(); }); });
+}
 
 /// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.
 template <class Op>
@@ -95,16 +124,17 @@ void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
     for (Member& member : members_) {
       const auto mine = of_file(member.turn.file);
       const Op none{member.turn.file, 0, {}};
-      move_piece(member, p < mine.size() ? mine[p] : none, failure);
+      move_piece(member, p < mine.size() ? mine[p] : none, call_, failure);
     }
   }
   guarded([&] { comm::agree(communicator_, step, [&] { failure.rethrow(); }); });
 }
 
 template <class Op>
-void MpiioEngine::move_piece(Member& member, const Op& piece, Failure& failure) {
+void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure& failure) {
   const std::uint64_t expected = piece.data.size();
-  if (expected == 0 && !collective_) return;
+  const bool collective = call == Call::kCollective;
+  if (expected == 0 && !collective) return;
   const EngineFile& file = files_[member.turn.file];
   const char* verb = kIsWrite<Op> ? "write" : "read";
   const auto fail = [&](const std::string& why) {
@@ -122,7 +152,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Failure& failure) 
   }
   MPI_Status status;
   std::memset(&status, 0, sizeof status);
-  if (const int code = call(member.handle.get(), piece.offset, data, collective_, &status); code != MPI_SUCCESS) {
+  if (const int code = transfer(member.handle.get(), piece.offset, data, collective, &status); code != MPI_SUCCESS) {
     return fail(mpi_error_text(code));
   }
   MPI_Count moved = 0;  // the status of an empty call may say anything

@@ -153,8 +153,23 @@ class Bench(CairnTest):
                 if record["machine"]["file_system"]["type"] in ("ext4", "xfs"):
                     self.assertEqual(run["loads"][0]["cache"]["state"], "dropped")
                 self.assertEqual((run["save"]["engine"], run["save"]["engine_reason"]), (engine, "asked for"))
-                self.check_operation(run["save"], 1)
-                self.check_operation(run["loads"][0], 1)
+                disabled = {"romio_cb_read": "disable", "romio_cb_write": "disable"}
+                for operation in (run["save"], run["loads"][0]):
+                    hints = operation["engine_hints"]
+                    if engine == "mpiio":
+                        self.assertEqual({key: hints.get(key) for key in disabled}, disabled)
+                    else:
+                        self.assertEqual(hints, {})
+                    self.check_operation(operation, 1)
+
+    def test_hints_of_the_user_are_told_as_mpi_took_them(self):
+        hints = ("--hint", "romio_cb_write=enable", "--hint", "cb_buffer_size=1048576")
+        result = self.tiny("--engine", "mpiio", *hints, "--json", repeats=1, ranks=2)
+        (run,) = self.record_of(result)["runs"]
+        told = run["save"]["engine_hints"]
+        self.assertEqual((told["romio_cb_write"], told["cb_buffer_size"]), ("enable", "1048576"))
+        self.assertEqual(told["romio_ds_write"], "disable")
+        self.check_operation(run["save"], 1)
 
     def test_checkpointers_are_kept_when_told(self):
         (run,) = self.record_of(self.tiny("--sections", "model", "--reuse-plan", "--json"))["runs"]

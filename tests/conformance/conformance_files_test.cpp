@@ -41,6 +41,24 @@ TEST_P(StagedEngineConformance, Holds) {
 INSTANTIATE_TEST_SUITE_P(Engine, StagedEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
                          [](const auto& param) { return engine_tests()[param.param].name; });
 
+/// With rounds on their way while the next ones begin.
+class EngineConformanceAhead : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
+
+TEST_P(EngineConformanceAhead, Holds) {
+  const auto [engine, number] = GetParam();
+  const SharedTempDir directory;
+  const PosixAccess files;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  engine_tests()[number].body({*communicator, engine, directory.path(), files, {}, 2});
+}
+
+INSTANTIATE_TEST_SUITE_P(Engine, EngineConformanceAhead,
+                         testing::Combine(testing::Values("direct", "mpiio"),
+                                          testing::Range(std::size_t{0}, engine_tests().size())),
+                         [](const auto& param) {
+                           return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
+                         });
+
 std::vector<const char*> engines_of_this_build() {
   std::vector<const char*> engines = {"direct", "mpiio", "posix"};
   if (hdf5::is_available()) engines.push_back("hdf5");
@@ -54,6 +72,31 @@ INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
                          });
 
+/// What the engine says of its hints for files that it has open, on this rank.
+io::Hints hints_told(comm::Communicator& communicator, const io::Hints& of_user) {
+  const SharedTempDir directory;
+  io::EngineOptions options;
+  options.hints = of_user;
+  const auto engine = io::make_engine("mpiio", communicator, options);
+  // A file of one byte: only one rank has it open.
+  engine->open_for_write({{directory / "f", 1}}, plan::ExtentMap({{0, 0, 1}}, communicator.size(), 1));
+  const io::Hints told = engine->hints();
+  engine->close();
+  return told;
+}
+
+TEST(MpiioEngine, TellsAllRanksItsHints) {
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  io::Hints told = hints_told(*communicator, {});
+  EXPECT_EQ(told["romio_cb_write"], "disable");
+  EXPECT_EQ(told["romio_cb_read"], "disable");
+  told = hints_told(*communicator, {{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}});
+  EXPECT_EQ(told["romio_cb_write"], "enable");
+  EXPECT_EQ(told["romio_ds_write"], "disable");
+  EXPECT_EQ(told["cb_buffer_size"], "65536");
+  EXPECT_TRUE(io::make_engine("direct", *communicator, {})->hints().empty());
+}
+
 TEST(MpiioEngine, TakesHintsOfTheUser) {
   const SharedTempDir directory;
   const PosixAccess access;
@@ -62,7 +105,8 @@ TEST(MpiioEngine, TakesHintsOfTheUser) {
                      "mpiio",
                      directory.path(),
                      access,
-                     {{{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}, {"unknown_hint", "x"}}, true}};
+                     {{{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}, {"unknown_hint", "x"}}, true},
+                     2};
   const std::vector<std::uint64_t> sizes = {300'000};
   const std::vector<io::EngineFile> files = {{directory / "f", 300'000}};
   write_files(c, files, plan::ExtentMap(plan::whole_files(sizes), communicator->size(), 1000), 50'000);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 #include <optional>
 
 #include "base/bytes.hpp"
@@ -49,6 +50,7 @@ std::string common_error(comm::Communicator& communicator, ErrorKind kind, const
 
 void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, const plan::ExtentMap& extents,
                  std::uint64_t window_bytes) {
+  std::deque<base::Bytes> on_their_way;  // before the engine, which may use them until it is gone
   const auto engine = c.make();
   engine->open_for_write(files, extents);
   const auto [windows, rounds] = windows_of(c.communicator, extents, window_bytes);
@@ -64,19 +66,41 @@ void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, 
       ops.push_back({part.file, part.begin, std::span(buffer).subspan(at, part.end - part.begin)});
       at += part.end - part.begin;
     }
-    engine->write_round(ops);
+    if (c.rounds_ahead == 0) {
+      engine->write_round(ops);
+      continue;
+    }
+    on_their_way.push_back(std::move(buffer));
+    engine->begin_write(ops);
+    engine->wait_rounds(c.rounds_ahead);
+    engine->finish_rounds(c.rounds_ahead);
+    if (on_their_way.size() > c.rounds_ahead) on_their_way.pop_front();
   }
+  engine->finish_rounds(0);
   engine->sync();
   engine->close();
 }
 
 std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                const plan::ExtentMap& extents, std::uint64_t window_bytes) {
+  struct Round {
+    base::Bytes buffer;
+    std::vector<io::ReadOp> ops;
+  };
+  std::deque<Round> on_their_way;  // before the engine, which may use them until it is gone
   const auto engine = c.make();
   engine->open_for_read(files, extents);
   const auto [windows, rounds] = windows_of(c.communicator, extents, window_bytes);
   std::uint64_t compared = 0;
   std::uint64_t wrong = 0;
+  const auto compare_oldest = [&] {
+    for (const io::ReadOp& op : on_their_way.front().ops) {
+      for (std::size_t i = 0; i < op.data.size(); ++i)
+        wrong += op.data[i] != expected_byte(op.file, op.offset + i) ? 1 : 0;
+      compared += op.data.size();
+    }
+    on_their_way.pop_front();
+  };
   for (std::uint64_t round = 0; round < rounds; ++round) {
     std::vector<plan::Extent> parts = round < windows.size() ? windows[round].parts : std::vector<plan::Extent>{};
     base::Bytes buffer(round < windows.size() ? windows[round].bytes : 0);
@@ -86,13 +110,18 @@ std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::Engine
       ops.push_back({part.file, part.begin, std::span(buffer).subspan(at, part.end - part.begin)});
       at += part.end - part.begin;
     }
-    engine->read_round(ops);
-    for (const io::ReadOp& op : ops) {
-      for (std::size_t i = 0; i < op.data.size(); ++i)
-        wrong += op.data[i] != expected_byte(op.file, op.offset + i) ? 1 : 0;
-      compared += op.data.size();
+    on_their_way.push_back({std::move(buffer), std::move(ops)});
+    if (c.rounds_ahead == 0) {
+      engine->read_round(on_their_way.back().ops);
+    } else {
+      engine->begin_read(on_their_way.back().ops);
+      engine->wait_rounds(c.rounds_ahead);
+      engine->finish_rounds(c.rounds_ahead);
     }
+    if (on_their_way.size() > c.rounds_ahead) compare_oldest();
   }
+  engine->finish_rounds(0);
+  while (!on_their_way.empty()) compare_oldest();
   engine->close();
   EXPECT_EQ(wrong, 0U) << "wrong bytes read by the engine on rank " << c.communicator.rank();
   return c.communicator.sum(compared);

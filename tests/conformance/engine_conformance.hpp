@@ -35,6 +35,7 @@ struct EngineCase {
   std::filesystem::path directory;  ///< empty, the same on all ranks
   const FileAccess& files;
   io::EngineOptions options;
+  std::size_t rounds_ahead = 0;  ///< that are on their way beside the last one; 0: each is done before the next begins
 
   [[nodiscard]] std::unique_ptr<io::Engine> make() const { return io::make_engine(engine, communicator, options); }
 };

@@ -44,11 +44,16 @@ class EngineFault : public testing::TestWithParam<const char*> {
   }
 
   [[nodiscard]] bool is_staged() const { return std::string(GetParam()) == "direct_staged"; }
-  [[nodiscard]] bool is_mpiio() const { return std::string(GetParam()) == "mpiio"; }
+  [[nodiscard]] bool is_ahead() const { return std::string(GetParam()).ends_with("_ahead"); }
+  [[nodiscard]] bool is_mpiio() const { return engine() == "mpiio"; }
+  [[nodiscard]] std::string engine() const {
+    const std::string name = GetParam();
+    return name.substr(0, name.find('_'));
+  }
   [[nodiscard]] SmallSave small_save(const std::filesystem::path& directory, std::uint64_t file_bytes,
                                      io::EngineOptions options = {}) {
     if (is_staged()) options.staging = staging_.span();
-    return {*communicator_, directory, file_bytes, std::move(options), is_staged() ? "direct" : GetParam()};
+    return {*communicator_, directory, file_bytes, std::move(options), {engine(), is_ahead() ? 2U : 0U}};
   }
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
@@ -182,7 +187,8 @@ TEST_P(EngineFault, AFailureThatOnlyTheFsyncSees) {
   EXPECT_THAT(text, HasSubstr("model-"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, EngineFault, testing::Values("mpiio", "direct", "direct_staged", "posix"),
+INSTANTIATE_TEST_SUITE_P(Engine, EngineFault,
+                         testing::Values("mpiio", "mpiio_ahead", "direct", "direct_ahead", "direct_staged", "posix"),
                          [](const auto& param) { return std::string(param.param); });
 
 /// Engine direct where O_DIRECT or io_uring is refused: one warning with the reason, and the same bytes.
@@ -195,11 +201,11 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   const SharedTempDir directory;
   os::set_fault_rank(communicator->rank());
-  const SmallSave save(*communicator, directory.path(), 600'000, {}, "direct");
+  const SmallSave save(*communicator, directory.path(), 600'000, {}, {"direct"});
   base::AlignedBuffer staging(2 * io::kStagedReadBytes);
   io::EngineOptions staged;
   staged.staging = staging.span();
-  const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, "direct");
+  const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, {"direct"});
   os::set_faults(GetParam().first);
   testing::internal::CaptureStderr();
   save.save();

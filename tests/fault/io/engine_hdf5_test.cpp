@@ -30,7 +30,7 @@ class EngineHdf5 : public testing::Test {
 
   [[nodiscard]] SmallSave save_in(const std::filesystem::path& directory, std::uint64_t file_bytes,
                                   bool reserve_space = true) const {
-    return SmallSave(*communicator_, directory, file_bytes, {{}, reserve_space}, "hdf5");
+    return SmallSave(*communicator_, directory, file_bytes, {{}, reserve_space}, {"hdf5"});
   }
 
   /// The common error of `work`, which must come soon.

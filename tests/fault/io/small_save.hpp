@@ -12,11 +12,17 @@
 
 namespace cairn::test {
 
+/// An engine, and how many rounds are on their way beside the last one.
+struct EngineWay {
+  std::string engine = "mpiio";
+  std::size_t rounds_ahead = 0;
+};
+
 class SmallSave {
  public:
   SmallSave(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t file_bytes,
-            io::EngineOptions options = {}, const std::string& engine = "mpiio")
-      : case_{communicator, engine, directory, access_, std::move(options)},
+            io::EngineOptions options = {}, const EngineWay& way = {})
+      : case_{communicator, way.engine, directory, access_, std::move(options), way.rounds_ahead},
         sizes_(3, file_bytes),
         extents_(plan::whole_files(sizes_), communicator.size(), 4096) {
     for (std::size_t f = 0; f < sizes_.size(); ++f) {

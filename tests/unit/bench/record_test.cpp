@@ -40,6 +40,14 @@ TEST(Record, PhasesAreSummarisedByName) {
   EXPECT_EQ(phase_bytes(save, "none"), 0U);
 }
 
+TEST(Record, EngineIsToldWithItsHints) {
+  Operation save = operation_of(Kind::kSave);
+  EXPECT_EQ(engine_text(save), "mpiio: asked for; hints cb_nodes=4 romio_cb_write=<disable>");
+  save.engine_hints.clear();
+  EXPECT_EQ(engine_text(save), "mpiio: asked for");
+  EXPECT_EQ(record_json(sample_record())["runs"][0]["loads"][0]["engine_hints"]["cb_nodes"], "4");
+}
+
 TEST(Record, NothingMeasuredIsNoDivisionByZero) {
   Operation empty;
   EXPECT_EQ(share_of_ceiling(empty).median, 0);
@@ -61,6 +69,7 @@ TEST(RecordJson, HasTheNumbersOfTheRecord) {
   EXPECT_EQ(save["ceiling"]["copied_gib_per_s"]["max"], 1.25);
   EXPECT_EQ(save["share_of_copied_ceiling"]["median"], 0.8);
   EXPECT_EQ(save["gib_per_s"]["max"], 1.0);
+  EXPECT_EQ(save["engine_hints"].dump(), R"({"cb_nodes":"4","romio_cb_write":"<disable>"})");
   EXPECT_EQ(save["phases"][1]["name"], "write");
   EXPECT_EQ(save["phases"][1]["size_bytes"], 2 * kTestGiB);
   EXPECT_EQ(json["runs"][0]["loads"][0]["cache"]["state"], "dropped");

@@ -25,6 +25,8 @@ inline Operation operation_of(Kind kind) {
   operation.ranks = 4;
   operation.layout = "tp=2,pp=2";
   operation.engine = "mpiio";
+  operation.engine_reason = "asked for";
+  operation.engine_hints = {{"cb_nodes", "4"}, {"romio_cb_write", "<disable>"}};
   operation.cache = "dropped";
   operation.bytes = 2 * kTestGiB;
   operation.verified_bytes = 2 * kTestGiB;

@@ -1,0 +1,66 @@
+#include "io/mpiio_hints.hpp"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace cairn::io {
+namespace {
+
+enum class When { kAlways, kCollectiveWrites };
+
+struct Default {
+  std::string_view file_system;  ///< empty: every one
+  std::string_view key;
+  std::string_view value;
+  When when;
+};
+
+constexpr std::array<Default, 4> kDefaults = {{
+    // Extents are contiguous and aligned: gathering them on a rank per node costs a copy and idles the others. ROMIO's
+    // driver for GPFS gathers unless it is told not to, the one for Lustre whenever it may choose.
+    {"", "romio_cb_write", "disable", When::kAlways},
+    {"", "romio_cb_read", "disable", When::kAlways},
+    // What lies between two windows is not to be read and written back, and no range to be locked for that.
+    {"", "romio_ds_write", "disable", When::kAlways},
+    {"lustre", "romio_lustre_ds_in_coll", "disable", When::kCollectiveWrites},
+}};
+
+constexpr std::array<std::string_view, 12> kTelling = {
+    "romio_cb_write",          "romio_cb_read", "romio_ds_write", "romio_no_indep_rw",
+    "romio_lustre_ds_in_coll", "cb_nodes",      "cb_buffer_size", "direct_read",
+    "romio_filesystem_type",   "direct_write",  "striping_unit",  "striping_factor",
+};
+
+}  // namespace
+
+Hints mpiio_hints(std::string_view file_system, const Hints& of_user) {
+  Hints hints = of_user;
+  for (const Default& given : kDefaults) {
+    if (!given.file_system.empty() && given.file_system != file_system) continue;
+    if (given.when == When::kCollectiveWrites && hints.at("romio_cb_write") == "disable") continue;
+    hints.try_emplace(std::string(given.key), given.value);
+  }
+  return hints;
+}
+
+bool reads_own_bytes(const Hints& hints) {
+  const auto is = [&](const char* key, std::string_view value) {
+    const auto found = hints.find(key);
+    return found != hints.end() && found->second == value;
+  };
+  // "No independent calls" turns collective buffering on, whatever the other hints say.
+  if (is("romio_no_indep_rw", "true") || is("romio_no_indep_rw", "TRUE")) return false;
+  return is("romio_cb_read", "disable");
+}
+
+Hints hints_that_matter(const Hints& of_file, const Hints& passed) {
+  Hints out;
+  for (const auto& hint : of_file) {
+    const bool tells = std::find(kTelling.begin(), kTelling.end(), hint.first) != kTelling.end();
+    if (tells || passed.contains(hint.first)) out.insert(hint);
+  }
+  return out;
+}
+
+}  // namespace cairn::io

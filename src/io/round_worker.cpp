@@ -1,0 +1,63 @@
+#include "io/round_worker.hpp"
+
+#include <utility>
+
+namespace cairn::io {
+
+RoundWorker::RoundWorker() : thread_([this] { work(); }) {}
+
+RoundWorker::~RoundWorker() {
+  {
+    const std::lock_guard lock(mutex_);
+    rounds_.clear();
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void RoundWorker::begin(std::function<void()> round) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return;
+    rounds_.push_back(std::move(round));
+    ++unfinished_;
+  }
+  changed_.notify_all();
+}
+
+void RoundWorker::wait(std::size_t unfinished) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return unfinished_ <= unfinished; });
+}
+
+void RoundWorker::rethrow() {
+  const std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void RoundWorker::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return stopping_ || !rounds_.empty(); });
+    if (rounds_.empty()) return;
+    const std::function<void()> round = std::move(rounds_.front());
+    rounds_.pop_front();
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      round();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure) {
+      failure_ = failure;
+      rounds_.clear();
+    }
+    unfinished_ = rounds_.size();
+    changed_.notify_all();
+  }
+}
+
+}  // namespace cairn::io
