@@ -18,6 +18,7 @@ struct Magic {
   std::string_view name;
 };
 
+/// Kernel: linux/magic.h. Lustre, GPFS: as ROMIO tells them apart (ad_fstype.c). BeeGFS: as coreutils names "fhgfs".
 constexpr std::array<Magic, 17> kMagics = {{
     {0x0000EF53, "ext4"},
     {0x58465342, "xfs"},
