@@ -155,7 +155,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const CodedCatalog& catalog = conversion.catalog;
   const plan::FileLayout& layout = conversion.layout;
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
-  EngineChoice choice = choose_engine(communicator, wish, destination);
+  const EngineChoice choice = choose_engine(communicator, wish, destination);
   const plan::ExtentMap extents =
       deal_extents(communicator, plan::section_groups(layout.stored), plan::whole_files(file_sizes(layout.stored)),
                    options.write.block_bytes, choice, Access::kWrite);
@@ -182,7 +182,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     content.blocks = write_data(
         communicator, *engine, partial_directory(destination), job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
-    choice.hints = engine->hints();
+    result.report.engine_hints = engine->hints();
     if (with_errors) {
       result.report.coding_errors = collect_errors(
           communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; }, filler.errors(),

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/convert.hpp"
+#include "comm/mpi.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
@@ -49,6 +51,24 @@ TEST_P(OnEngine, SavesAndLoadsInEveryCut) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, OnEngine, testing::Values("mpiio", "posix"));
+
+TEST(Checkpointer, EveryReportTellsTheHintsInForce) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  const Report saved = checkpointer.save(1, state.sources());
+  const Report loaded = checkpointer.load(1, state.targets());
+  checkpoint::ConvertOptions options;
+  options.write = options_for("mpiio");
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  const auto converted = checkpoint::convert(*communicator, saved.directory, root.path() / "converted", options);
+  for (const Report& report : {saved, loaded, converted.report}) {
+    ASSERT_TRUE(report.engine_hints.contains("romio_cb_write"));
+    EXPECT_EQ(report.engine_hints.at("romio_cb_write"), "disable");
+  }
+}
 
 TEST(Checkpointer, ExtrasComeBackOnEveryRank) {
   const World world;
