@@ -14,11 +14,9 @@ namespace cairn::checkpoint {
 namespace {
 
 using Key = std::pair<std::string, std::string>;
-using Numbers = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
-
 /// The other moment of a pair. Throws Error(kState) when it is missing or has another shape.
-std::uint32_t partner(const plan::Catalog& source, const Numbers& numbers, const plan::CatalogTensor& moment,
-                      const std::string& name) {
+std::uint32_t partner(const plan::Catalog& source, const plan::NumbersByName& numbers,
+                      const plan::CatalogTensor& moment, const std::string& name) {
   const auto at = numbers.find({moment.section, name});
   const bool fits = at != numbers.end() && source.tensors[at->second].shape == moment.shape;
   if (fits) return at->second;

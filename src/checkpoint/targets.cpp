@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -16,15 +14,13 @@
 namespace cairn::checkpoint {
 namespace {
 
-using Numbers = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
-
 bool is_of_type(const ViewTensor& tensor, const Target& target) {
   return tensor.dtype == target.dtype && std::ranges::equal(tensor.shape, target.shape);
 }
 
 /// A part of the target's name and type, else the tensor of the view that has the name, else the part that has it.
-std::optional<std::uint32_t> number_of(const View& view, const Numbers& numbers, const Numbers& parts,
-                                       const Target& target) {
+std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByName& numbers,
+                                       const plan::NumbersByName& parts, const Target& target) {
   const auto at = numbers.find({target.section, target.name});
   const auto part = parts.find({target.section, target.name});
   if (part != parts.end() && (at == numbers.end() || is_of_type(view.at(part->second), target))) return part->second;
@@ -36,8 +32,8 @@ std::optional<std::uint32_t> number_of(const View& view, const Numbers& numbers,
 
 std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
                                     DeviceMemory& device) {
-  const Numbers numbers = plan::numbers_by_name(view.tensors);
-  Numbers parts = plan::numbers_by_name(view.parts);
+  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
+  plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
   const std::string shown = base::printable(opened.directory.string());
   std::vector<std::uint32_t> number_of_target;

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <limits>
 #include <new>
 #include <optional>
 #include <vector>
@@ -16,7 +15,6 @@
 namespace cairn::comm {
 namespace {
 
-constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kForeignTextBytes = 500;
 
 /// What `work` threw, as an Error; nothing when it returned.
@@ -66,10 +64,8 @@ Error common_error(Communicator& communicator, const std::optional<Error>& mine,
 
 void agree(Communicator& communicator, const std::string& step, const std::function<void()>& work) {
   const std::optional<Error> mine = outcome_of(step, work);
-  const auto rank = static_cast<std::uint64_t>(communicator.rank());
-  const std::uint64_t lowest = communicator.min(mine ? rank : kNobody);
-  if (lowest == kNobody) return;
-  throw common_error(communicator, mine, static_cast<int>(lowest));
+  const std::optional<int> lowest = communicator.lowest_rank_where(mine.has_value());
+  if (lowest) throw common_error(communicator, mine, *lowest);
 }
 
 void agree_on_root(Communicator& communicator, const std::string& step, int root, const std::function<void()>& work) {

@@ -24,6 +24,13 @@ std::uint64_t Communicator::min(std::uint64_t value) {
   return value;
 }
 
+std::optional<int> Communicator::lowest_rank_where(bool yes) {
+  const auto ranks = static_cast<std::uint64_t>(size());
+  const std::uint64_t lowest = min(yes ? static_cast<std::uint64_t>(rank()) : ranks);
+  if (lowest == ranks) return std::nullopt;
+  return static_cast<int>(lowest);
+}
+
 void Communicator::share(base::Bytes& data, int root) {
   std::uint64_t size = data.size();
   broadcast(std::as_writable_bytes(std::span(&size, 1)), root);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -72,6 +73,8 @@ class Communicator {
   std::uint64_t sum(std::uint64_t value);
   std::uint64_t max(std::uint64_t value);
   std::uint64_t min(std::uint64_t value);
+  /// The lowest rank that says yes; nothing when none does.
+  std::optional<int> lowest_rank_where(bool yes);
   /// Collective: the root's bytes (any size, known to the root only) on every rank.
   void share(base::Bytes& data, int root);
   void share(std::string& text, int root);

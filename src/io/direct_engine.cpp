@@ -72,11 +72,9 @@ void DirectEngine::open_direct(os::OpenMode mode) {
       }
     }
   });
-  const auto ranks = static_cast<std::uint64_t>(communicator().size());
-  const auto rank = static_cast<std::uint64_t>(communicator().rank());
-  const std::uint64_t first = communicator().min(refusal.empty() ? ranks : rank);
-  if (first == ranks) return;
-  communicator().share(refusal, static_cast<int>(first));
+  const std::optional<int> first = communicator().lowest_rank_where(!refusal.empty());
+  if (!first) return;
+  communicator().share(refusal, *first);
   base::warn_once("engine direct goes through the page cache instead: " + refusal);
 }
 

@@ -98,12 +98,10 @@ void MpiioEngine::start_reader() {
 
 /// Collective: the lowest rank that has a file tells the others.
 void MpiioEngine::note_hints_in_force() {
-  const auto ranks = static_cast<std::uint64_t>(communicator_.size());
-  const auto rank = static_cast<std::uint64_t>(communicator_.rank());
-  const std::uint64_t first = communicator_.min(members_.empty() ? ranks : rank);
-  if (first == ranks) return;
+  const std::optional<int> first = communicator_.lowest_rank_where(!members_.empty());
+  if (!first) return;
   base::Bytes bytes;
-  comm::agree_on_root(communicator_, "ask MPI for its hints", static_cast<int>(first), [&] {
+  comm::agree_on_root(communicator_, "ask MPI for its hints", *first, [&] {
     base::ByteWriter out;
     for (const auto& [key, value] : hints_that_matter(members_.front().handle.hints(), hints_)) {
       out.text(key);
@@ -111,7 +109,7 @@ void MpiioEngine::note_hints_in_force() {
     }
     bytes = out.take();
   });
-  communicator_.share(bytes, static_cast<int>(first));
+  communicator_.share(bytes, *first);
   base::ByteReader in(bytes);
   std::string said;
   while (!in.done()) {
@@ -161,15 +159,19 @@ void MpiioEngine::create_files() {
     os::File created = os::create_striped(file.path, striping);
     created.set_size(file.size_bytes);
     if (options_.reserve_space) created.reserve(file.size_bytes);  // false: not supported; then writes will tell
-    const auto member =
-        std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == number; });
-    if (member != members_.end()) {
+    if (Member* member = member_of(number)) {
       member->own = std::move(created);
     } else {
       created.sync();  // nobody will open it again
       created.close();
     }
   }
+}
+
+MpiioEngine::Member* MpiioEngine::member_of(std::uint32_t file) {
+  const auto member =
+      std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == file; });
+  return member == members_.end() ? nullptr : &*member;
 }
 
 void MpiioEngine::open_own_descriptors() {

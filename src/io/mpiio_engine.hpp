@@ -69,6 +69,8 @@ class MpiioEngine final : public Engine {
   void start_reader();
   void note_hints_in_force();
   void create_files();
+  /// Null for a file in which this rank has no part.
+  Member* member_of(std::uint32_t file);
   void open_own_descriptors();
   void check_files_to_read() const;
   void open_handles(int mode, MPI_Info info);
@@ -76,7 +78,7 @@ class MpiioEngine final : public Engine {
   template <class Op>
   void run_round(std::span<const Op> ops, const std::string& step);
   template <class Op>
-  std::vector<Op> cut_pieces(std::span<const Op> ops) const;
+  std::vector<Op> cut_pieces(std::span<const Op> ops);
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
   void check_sizes() const;

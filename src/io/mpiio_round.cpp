@@ -67,9 +67,7 @@ void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
   reader_->begin([this, round = std::vector<ReadOp>(ops.begin(), ops.end())] {
     Failure failure;
     for (const ReadOp& piece : cut_pieces(std::span<const ReadOp>(round))) {
-      const auto member =
-          std::find_if(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == piece.file; });
-      move_piece(*member, piece, Call::kIndependent, failure);
+      move_piece(*member_of(piece.file), piece, Call::kIndependent, failure);
       failure.rethrow();
     }
   });
@@ -87,13 +85,11 @@ void MpiioEngine::finish_rounds(std::size_t unfinished) {
 
 /// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.
 template <class Op>
-std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) const {
+std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
   check_round(ops, std::span<const EngineFile>(files_));
   std::vector<Op> pieces;
   for (const Op& op : ops) {
-    const bool known =
-        std::any_of(members_.begin(), members_.end(), [&](const Member& m) { return m.turn.file == op.file; });
-    if (!known)
+    if (member_of(op.file) == nullptr)
       throw Error(ErrorKind::kInternal, "I/O round: file number " + std::to_string(op.file) + " is not this rank's");
     for (std::uint64_t at = 0; at < op.data.size(); at += kPieceBytes) {
       pieces.push_back({op.file, op.offset + at, op.data.subspan(at, std::min(kPieceBytes, op.data.size() - at))});

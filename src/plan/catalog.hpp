@@ -40,10 +40,12 @@ std::strong_ordering section_order(std::string_view a, std::string_view b);
 bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
                       std::string_view name_b);
 
+using NumbersByName = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
+
 /// Sections and names of anything that has both, which must outlive the map, with their numbers.
 template <class Tensors>
-std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers_by_name(const Tensors& tensors) {
-  std::map<std::pair<std::string_view, std::string_view>, std::uint32_t> numbers;
+NumbersByName numbers_by_name(const Tensors& tensors) {
+  NumbersByName numbers;
   std::uint32_t number = 0;
   for (const auto& tensor : tensors) numbers[{tensor.section, tensor.name}] = number++;
   return numbers;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
@@ -15,27 +16,29 @@
 namespace cairn::test {
 namespace {
 
+/// The case on files; `ahead`: rounds on their way while the next ones begin.
+void expect_holds(std::size_t number, const char* engine, io::EngineOptions options = {}, std::size_t ahead = 0) {
+  const SharedTempDir directory;
+  const PosixAccess files;
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+  engine_tests()[number].body({*communicator, engine, directory.path(), files, std::move(options), ahead});
+}
+
 class FileEngineConformance : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
 
 TEST_P(FileEngineConformance, Holds) {
   const auto [engine, number] = GetParam();
-  const SharedTempDir directory;
-  const PosixAccess files;
-  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  engine_tests()[number].body({*communicator, engine, directory.path(), files, {}});
+  expect_holds(number, engine);
 }
 
 /// Engine direct with buffers of its own: few, so that requests wait for each other.
 class StagedEngineConformance : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(StagedEngineConformance, Holds) {
-  const SharedTempDir directory;
-  const PosixAccess files;
-  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   base::AlignedBuffer memory(3 * io::kStagedReadBytes);
-  EngineCase c{*communicator, "direct", directory.path(), files, {}};
-  c.options.staging = memory.span();
-  engine_tests()[GetParam()].body(c);
+  io::EngineOptions options;
+  options.staging = memory.span();
+  expect_holds(GetParam(), "direct", std::move(options));
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, StagedEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
@@ -46,10 +49,7 @@ class EngineConformanceAhead : public testing::TestWithParam<std::tuple<const ch
 
 TEST_P(EngineConformanceAhead, Holds) {
   const auto [engine, number] = GetParam();
-  const SharedTempDir directory;
-  const PosixAccess files;
-  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  engine_tests()[number].body({*communicator, engine, directory.path(), files, {}, 2});
+  expect_holds(number, engine, {}, 2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, EngineConformanceAhead,
