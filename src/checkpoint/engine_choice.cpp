@@ -99,7 +99,9 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
       choice = choose_by_facts(facts);
     }
   }
-  const Staging here = choose_staging(choice.name, facts.file_system, os::huge_pages());
+  os::HugePages huge_pages = os::huge_pages();
+  huge_pages.shared_memory = huge_pages.shared_memory || os::can_make_pages_huge();
+  const Staging here = choose_staging(choice.name, facts.file_system, huge_pages);
   choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;

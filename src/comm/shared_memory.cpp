@@ -16,6 +16,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "os/huge_pages.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -44,9 +45,9 @@ std::uint64_t pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPa
 }
 
 std::byte* map(int descriptor, std::uint64_t bytes) {
-  void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (address == MAP_FAILED) fail("mapping", bytes);
-  return static_cast<std::byte*>(address);
+  std::byte* const mapped = os::map_memory_file(descriptor, bytes);
+  if (mapped == nullptr) fail("mapping", bytes);
+  return mapped;
 }
 
 /// At the beginning of the last page of a segment, by which the others know that they opened the right one.
@@ -74,9 +75,10 @@ class SharedMemory::Segment {
     if (file_.get() < 0) fail("creation", room_);
     if (::ftruncate(file_.get(), static_cast<off_t>(room_)) != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Where the system allows huge pages to shared memory (transparent_hugepage/shmem_enabled) there are fewer pages to
-    // fault, and for O_DIRECT to pin.
+    // Fewer pages to fault, and for O_DIRECT to pin: by the kernel that can do so at once (Linux 6.1), else where the
+    // settings allow it (transparent_hugepage/shmem_enabled).
     ::madvise(data_, room_, MADV_HUGEPAGE);
+    os::make_pages_huge(file_.get(), {data_, room_});
     // Reserves the memory: too little of it is an error here, not a signal when it is touched.
     if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(room_)); error != 0) {
       ::munmap(data_, room_);

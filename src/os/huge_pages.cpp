@@ -1,8 +1,15 @@
 #include "os/huge_pages.hpp"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <string>
 #include <string_view>
+
+#include "base/checked.hpp"
 
 namespace cairn::os {
 namespace {
@@ -23,6 +30,20 @@ std::string setting(const std::filesystem::path& settings, std::string_view name
   return of_size.empty() || of_size == "inherit" ? chosen_word(settings / name) : of_size;
 }
 
+bool try_a_huge_page() {
+  const int descriptor = ::memfd_create("cairn", MFD_CLOEXEC);
+  if (descriptor < 0) return false;
+  std::uint64_t got = 0;
+  if (::ftruncate(descriptor, static_cast<off_t>(kHugePageBytes)) == 0) {
+    if (std::byte* const memory = map_memory_file(descriptor, kHugePageBytes); memory != nullptr) {
+      got = make_pages_huge(descriptor, {memory, kHugePageBytes});
+      ::munmap(memory, kHugePageBytes);
+    }
+  }
+  ::close(descriptor);
+  return got != 0;
+}
+
 }  // namespace
 
 HugePages huge_pages(const std::filesystem::path& settings) {
@@ -30,6 +51,47 @@ HugePages huge_pages(const std::filesystem::path& settings) {
   const std::string of_shared = setting(settings, "shmem_enabled");
   return {of_private == "always" || of_private == "madvise",
           of_shared == "always" || of_shared == "within_size" || of_shared == "advise" || of_shared == "force"};
+}
+
+std::byte* map_memory_file(int descriptor, std::uint64_t bytes) {
+  const std::uint64_t reserved = bytes + kHugePageBytes;
+  void* const anywhere = ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (anywhere == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(anywhere);
+  const auto address = reinterpret_cast<std::uintptr_t>(anywhere);
+  const std::uint64_t before = base::round_up(address, kHugePageBytes) - address;
+  void* const mapped = ::mmap(begin + before, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor, 0);
+  if (mapped == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(anywhere, reserved);
+    errno = error;
+    return nullptr;
+  }
+  const std::uint64_t end = before + base::round_up(bytes, static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)));
+  if (before != 0) ::munmap(begin, before);
+  if (end != reserved) ::munmap(begin + end, reserved - end);
+  return static_cast<std::byte*>(mapped);
+}
+
+std::uint64_t make_pages_huge(int descriptor, std::span<std::byte> memory) {
+  constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
+  constexpr off_t kAnyPage = 1;
+  std::uint64_t done = 0;
+  for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
+    // A unit without any page is refused; around one page the rest is filled.
+    if (::fallocate(descriptor, 0, static_cast<off_t>(at), kAnyPage) != 0) break;
+    if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
+      done += kHugePageBytes;
+    } else if (errno != EAGAIN) {
+      break;  // not known, not allowed, or no huge page is free: the next unit would fare no better
+    }
+  }
+  return done;
+}
+
+bool can_make_pages_huge() {
+  static const bool answer = try_a_huge_page();
+  return answer;
 }
 
 }  // namespace cairn::os

@@ -1,10 +1,14 @@
-// Which memory of a process may lie in huge pages, by what the kernel's settings say. They are read, never changed.
+// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed), and
+// memory files that lie in them whatever is set.
 //
 // O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a disk
 // takes only so many pieces a request.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <span>
 
 namespace cairn::os {
 
@@ -17,5 +21,18 @@ struct HugePages {
 
 /// Settings that are not there (a kernel without huge pages, /sys hidden) say no.
 HugePages huge_pages(const std::filesystem::path& settings = "/sys/kernel/mm/transparent_hugepage");
+
+inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
+
+/// Maps a memory file (memfd), shared, on an address where a huge page may begin. Null, with errno, when it is refused.
+std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
+
+/// Gives huge pages to the whole units of 2 MiB of `memory`, which is all of what map_memory_file() gave; what it holds
+/// stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny" refuses). Returns the bytes that have them: 0 on
+/// older kernels, less than all when free memory lies in too small pieces. Other pages are given when they are used.
+std::uint64_t make_pages_huge(int descriptor, std::span<std::byte> memory);
+
+/// Whether make_pages_huge() can do it here: tried once in a process.
+bool can_make_pages_huge();
 
 }  // namespace cairn::os
