@@ -33,8 +33,9 @@ Rate timed_together(comm::Communicator& group, std::uint64_t bytes, const std::f
 /// The raw files of a run: written by one group of ranks, read by others.
 class RawStorage {
  public:
-  RawStorage(std::filesystem::path directory, const RawOptions& options)
-      : directory_(std::move(directory)), options_(options) {}
+  /// `memory`: what the rank keeps for the run; it must outlive the object.
+  RawStorage(std::filesystem::path directory, const RawOptions& options, RankMemory& memory)
+      : directory_(std::move(directory)), options_(options), memory_(memory) {}
 
   /// Rank-local, alike on every rank of the world: what the next write() writes and later read()s read.
   void prepare(std::uint64_t total_bytes, int writers);
@@ -49,6 +50,7 @@ class RawStorage {
  private:
   std::filesystem::path directory_;
   RawOptions options_;
+  RankMemory& memory_;
   RawLayout layout_{0, 1};
   std::uint64_t seed_ = 0;
 };

@@ -3,7 +3,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
+#include <algorithm>
+#include <utility>
 
 #include "bench/demo_values.hpp"
 #include "cairn/error.hpp"
@@ -51,20 +52,30 @@ DemoState demo_state_of_config(const std::string& config, std::optional<std::uin
 }
 
 HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int rank)
-    : state_(state), held_(map.held_by(rank)), begins_{0} {
-  for (const shard::HeldTensor& held : held_) {
+    : HeldState(state, map.held_by(rank)) {
+  own_ = std::make_unique_for_overwrite<std::byte[]>(bytes());
+  memory_ = {own_.get(), bytes()};
+}
+
+HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int rank, RankMemory& memory)
+    : HeldState(state, map.held_by(rank)) {
+  memory_ = memory.take(bytes());
+}
+
+HeldState::HeldState(const DemoState& state, std::vector<shard::HeldTensor> held)
+    : state_(state), held_(std::move(held)), begins_{0} {
+  for (const shard::HeldTensor& part : held_) {
     std::uint64_t elements = 0;
-    for (const Box& box : held.boxes) elements += shard::elements_of(box);
-    begins_.push_back(begins_.back() + elements * bits_of(state_.tensors[held.tensor].dtype) / 8);
+    for (const Box& box : part.boxes) elements += shard::elements_of(box);
+    begins_.push_back(begins_.back() + elements * bits_of(state_.tensors[part.tensor].dtype) / 8);
   }
-  memory_ = std::make_unique_for_overwrite<std::byte[]>(begins_.back());
 }
 
 std::span<std::byte> HeldState::memory_of(std::size_t held_index) {
-  return {memory_.get() + begins_[held_index], begins_[held_index + 1] - begins_[held_index]};
+  return memory_.subspan(begins_[held_index], begins_[held_index + 1] - begins_[held_index]);
 }
 
-void HeldState::overwrite() { std::memset(memory_.get(), 0xa5, bytes()); }
+void HeldState::overwrite() { std::ranges::fill(memory_, std::byte{0xa5}); }
 
 void HeldState::fill() {
   for (std::size_t h = 0; h < held_.size(); ++h) {
@@ -84,7 +95,7 @@ HeldState::Comparison HeldState::compare() const {
   for (std::size_t h = 0; h < held_.size(); ++h) {
     const shard::TensorSpec& tensor = state_.tensors[held_[h].tensor];
     const DemoValues values(state_.sections[held_[h].tensor], tensor.name, tensor.dtype);
-    const std::byte* at = memory_.get() + begins_[h];
+    const std::byte* at = memory_.data() + begins_[h];
     for (const Box& box : held_[h].boxes) {
       const std::uint64_t bytes = shard::elements_of(box) * values.element_bytes();
       const auto element = check_box(values, tensor.shape, box, {at, bytes});

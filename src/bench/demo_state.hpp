@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/rank_memory.hpp"
 #include "shard/model.hpp"
 #include "shard/shard_map.hpp"
 
@@ -37,6 +38,8 @@ class HeldState {
  public:
   /// `state` must outlive the object. The memory is not initialised.
   HeldState(const DemoState& state, const shard::ShardMap& map, int rank);
+  /// In memory that is kept, and must not be taken again while the object lives.
+  HeldState(const DemoState& state, const shard::ShardMap& map, int rank, RankMemory& memory);
 
   void fill();
 
@@ -61,10 +64,14 @@ class HeldState {
   [[nodiscard]] std::uint64_t bytes() const { return begins_.back(); }
 
  private:
+  /// Without memory yet.
+  HeldState(const DemoState& state, std::vector<shard::HeldTensor> held);
+
   const DemoState& state_;
   std::vector<shard::HeldTensor> held_;
   std::vector<std::uint64_t> begins_;  // of held_[i] in memory_; one more at the end
-  std::unique_ptr<std::byte[]> memory_;
+  std::unique_ptr<std::byte[]> own_;   // null in memory of somebody else
+  std::span<std::byte> memory_;
 };
 
 }  // namespace cairn::bench

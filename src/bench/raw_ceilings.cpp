@@ -29,7 +29,7 @@ Rate RawStorage::write(comm::Communicator& writers, RawWay way) {
   const auto file = static_cast<std::uint32_t>(writers.rank());
   std::optional<RawWriter> writer;
   comm::agree(writers, "prepare raw files", [&] {
-    writer.emplace(raw_path(directory_, file), file, layout_.file_bytes(writers.rank()), options_, pattern);
+    writer.emplace(raw_path(directory_, file), file, layout_.file_bytes(writers.rank()), options_, pattern, memory_);
     if (way == RawWay::kCopied) writer->copy_from_memory();
   });
   return timed(writers, layout_.total_bytes(), "raw write", [&] { writer->write(); });
@@ -37,8 +37,9 @@ Rate RawStorage::write(comm::Communicator& writers, RawWay way) {
 
 Rate RawStorage::read(comm::Communicator& readers, RawWay way) {
   std::optional<RawReader> reader;
-  comm::agree(readers, "prepare raw reads",
-              [&] { reader.emplace(directory_, layout_.pieces_of(readers.rank(), readers.size()), options_, way); });
+  comm::agree(readers, "prepare raw reads", [&] {
+    reader.emplace(directory_, layout_.pieces_of(readers.rank(), readers.size()), options_, memory_, way);
+  });
   const Rate rate = timed(readers, layout_.total_bytes(), "raw read", [&] { reader->read(); });
   comm::agree(readers, "check raw data", [&] {
     const RawPattern pattern(seed_, options_.request_bytes);

@@ -36,18 +36,25 @@ std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint
   return directory / fmt::format("raw-{:05}", file);
 }
 
+std::uint64_t bytes_to_read(std::span<const RawPiece> pieces) {
+  std::uint64_t bytes = 0;
+  for (const RawPiece& piece : pieces) bytes += base::round_up(piece.size_bytes, kRawPageBytes);
+  return bytes;
+}
+
 RawDescriptor::~RawDescriptor() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
 RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes,
-                     const RawOptions& options, const RawPattern& pattern)
+                     const RawOptions& options, const RawPattern& pattern, RankMemory& memory)
     : path_(path),
       file_(file),
       bytes_(bytes),
       options_(options),
       pattern_(pattern),
       descriptor_(create(path, options.method)),
+      memory_(memory),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
   // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
@@ -56,17 +63,14 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
     fail("reserving space for", path, errno);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
-  for (std::uint64_t slot = 0; slot < slots; ++slot) {
-    buffers_.emplace_back(options.request_bytes);
-    pattern.fill(buffers_.back().span());
-  }
+  buffers_ = memory.buffers(slots, options.request_bytes).first(slots);
+  for (base::AlignedBuffer& buffer : buffers_) pattern.fill(buffer.span());
 }
 
 void RawWriter::copy_from_memory() {
   if (buffers_.empty()) return;
-  const std::uint64_t whole = base::round_up(std::min(bytes_, kSourceBytes), options_.request_bytes);
-  source_ = base::AlignedBuffer(whole);
-  pattern_.fill(source_.span());
+  source_ = memory_.take(base::round_up(std::min(bytes_, kSourceBytes), options_.request_bytes));
+  pattern_.fill(source_);
 }
 
 void RawWriter::write() {
@@ -76,7 +80,7 @@ void RawWriter::write() {
     // The last page is written whole and cut afterwards.
     const std::uint64_t size = std::min(options_.request_bytes, base::round_up(bytes_ - at, kRawPageBytes));
     const auto data = buffers_[slot].span().first(size);
-    if (source_.size() != 0) std::memcpy(data.data(), source_.span().data() + at % source_.size(), size);
+    if (!source_.empty()) std::memcpy(data.data(), source_.data() + at % source_.size(), size);
     pattern_.stamp(data, file_, at);
     const RawRequest request{descriptor_.get(), true, data.data(), size, at, size};
     at += size;
@@ -87,26 +91,23 @@ void RawWriter::write() {
 }
 
 RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
-                     RawWay way)
+                     RankMemory& memory, RawWay way)
     : directory_(directory), options_(options), transfer_(make_raw_transfer(options.method, options.in_flight)) {
+  memory_ = memory.take(bytes_to_read(pieces));
   std::uint64_t bytes = 0;
   for (const RawPiece& piece : pieces) {
     parts_.push_back(
         {RawDescriptor(open_raw(raw_path(directory, piece.file), O_RDONLY, options.method)), piece, bytes});
     bytes += base::round_up(piece.size_bytes, kRawPageBytes);
   }
-  memory_ = base::AlignedBuffer(bytes);
-  // Touched before the clock, with bytes that no page of a pattern has.
-  if (bytes != 0) std::memset(memory_.span().data(), 0, memory_.size());
+  std::ranges::fill(memory_, std::byte{0});  // no page of a pattern has these
   if (way == RawWay::kPlain) return;
-  for (unsigned slot = 0; slot < options.in_flight; ++slot) {
-    slots_.push_back({base::AlignedBuffer(options.request_bytes), {}});
-    std::memset(slots_.back().buffer.span().data(), 0, options.request_bytes);
-  }
+  for (base::AlignedBuffer& buffer : memory.buffers(options.in_flight, options.request_bytes).first(options.in_flight))
+    slots_.push_back({buffer.span(), {}});
 }
 
 void RawReader::copy_out(Slot& slot) {
-  if (!slot.to.empty()) std::memcpy(slot.to.data(), slot.buffer.span().data(), slot.to.size());
+  if (!slot.to.empty()) std::memcpy(slot.to.data(), slot.buffer.data(), slot.to.size());
   slot.to = {};
 }
 
@@ -123,23 +124,22 @@ void RawReader::read() {
     if (part == parts_.size()) return std::nullopt;
     const Part& from = parts_[part];
     const std::uint64_t needed = std::min(options_.request_bytes, from.piece.size_bytes - at);
-    std::byte* data = memory_.span().data() + from.begin + at;
+    std::byte* data = memory_.data() + from.begin + at;
     if (slot != nullptr) {
       slot->to = {data, needed};
-      data = slot->buffer.span().data();
+      data = slot->buffer.data();
     }
     const RawRequest request{from.descriptor.get(),        false, data, base::round_up(needed, kRawPageBytes),
                              from.piece.offset_bytes + at, needed};
     at += needed;
     return request;
   });
-  if (os::check_fault("bench.raw", directory_) && memory_.size() != 0)
-    memory_.span()[memory_.size() / 2] ^= std::byte{1};
+  if (os::check_fault("bench.raw", directory_) && !memory_.empty()) memory_[memory_.size() / 2] ^= std::byte{1};
 }
 
 std::optional<std::string> RawReader::fault(const RawPattern& pattern) const {
   for (const Part& part : parts_) {
-    const auto found = memory_.span().subspan(part.begin, part.piece.size_bytes);
+    const auto found = memory_.subspan(part.begin, part.piece.size_bytes);
     if (const auto at = pattern.first_difference(found, part.piece.file, part.piece.offset_bytes)) {
       return fmt::format("'{}' at byte {}: not what was written",
                          base::printable(raw_path(directory_, part.piece.file).string()), *at);

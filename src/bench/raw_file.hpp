@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "bench/rank_memory.hpp"
 #include "bench/raw_layout.hpp"
 #include "bench/raw_pattern.hpp"
 #include "bench/raw_transfer.hpp"
@@ -31,6 +32,9 @@ enum class RawWay { kPlain, kCopied };
 /// File `file` of a set in the directory.
 std::filesystem::path raw_path(const std::filesystem::path& directory, std::uint32_t file);
 
+/// What a RawReader of the pieces takes: each is read in whole pages.
+std::uint64_t bytes_to_read(std::span<const RawPiece> pieces);
+
 /// A descriptor that is closed with the object.
 class RawDescriptor {
  public:
@@ -44,13 +48,13 @@ class RawDescriptor {
   int descriptor_;
 };
 
-/// Rank-local. `pattern` must outlive the object and have the period of a request.
+/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` must not be taken by others before.
 class RawWriter {
  public:
   /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it. In memory
   /// that would be half of the work of writing.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
-            const RawPattern& pattern);
+            const RawPattern& pattern, RankMemory& memory);
   /// Before write(), outside the clock: each request will be copied from memory that no cache holds.
   void copy_from_memory();
   /// Writes every byte and ends with fsync. Throws Error(kIo).
@@ -63,16 +67,18 @@ class RawWriter {
   RawOptions options_;
   const RawPattern& pattern_;
   RawDescriptor descriptor_;
-  std::vector<base::AlignedBuffer> buffers_;  // one per slot
-  base::AlignedBuffer source_;                // empty: nothing is copied
+  RankMemory& memory_;
+  std::span<base::AlignedBuffer> buffers_;  // one per slot
+  std::span<std::byte> source_;             // empty: nothing is copied
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped.
+/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` must not be taken
+/// by others before.
 class RawReader {
  public:
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,
-            RawWay way = RawWay::kPlain);
+            RankMemory& memory, RawWay way = RawWay::kPlain);
   void read();
   /// What is wrong, in words; nothing when every page is as it was written.
   [[nodiscard]] std::optional<std::string> fault(const RawPattern& pattern) const;
@@ -85,7 +91,7 @@ class RawReader {
   };
   // A buffer of a slot, and where the bytes go that its request has brought.
   struct Slot {
-    base::AlignedBuffer buffer;
+    std::span<std::byte> buffer;
     std::span<std::byte> to;
   };
   void copy_out(Slot& slot);
@@ -93,7 +99,7 @@ class RawReader {
   std::filesystem::path directory_;
   RawOptions options_;
   std::vector<Part> parts_;
-  base::AlignedBuffer memory_;
+  std::span<std::byte> memory_;
   std::vector<Slot> slots_;  // none: requests read into memory_ themselves
   std::unique_ptr<RawTransfer> transfer_;
 };

@@ -69,15 +69,23 @@ std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int ran
   return bytes;
 }
 
-// Most that the rank will have at once: its part of a state, or of raw files, and what moves it.
+// Most of a state, or of raw files, that the rank will have at once.
+std::uint64_t most_data(const Bench& bench, int rank) {
+  const RunOptions& options = bench.options;
+  const RawLayout raw(bench.workload.state.bytes, options.save.ranks);
+  std::uint64_t most = held_bytes(bench, options.save, rank);
+  for (const Placement& load : options.loads) {
+    most = std::max(most, held_bytes(bench, load, rank));
+    if (rank < load.ranks) most = std::max(most, bytes_to_read(raw.pieces_of(rank, load.ranks)));
+  }
+  return most;
+}
+
+// With what moves it.
 std::uint64_t peak_bytes(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
-  std::uint64_t held = held_bytes(bench, options.save, rank);
-  for (const Placement& load : options.loads) {
-    held = std::max(held, held_bytes(bench, load, rank));
-    if (rank < load.ranks) held = std::max(held, bench.workload.state.bytes / static_cast<std::uint64_t>(load.ranks));
-  }
-  return held + std::max(options.checkpointer.memory_budget_bytes, options.raw.request_bytes * options.raw.in_flight);
+  return most_data(bench, rank) + options.checkpointer.memory_budget_bytes +
+         options.raw.request_bytes * options.raw.in_flight;
 }
 
 // Collective. A run that ends in the kernel's out-of-memory killer tells nobody why.
@@ -161,10 +169,13 @@ void run_repeat(Bench& bench, Run& run, std::uint64_t step, Counted counted) {
 }  // namespace
 
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options) {
-  Bench bench{groups, machine, workload, options, RawStorage(options.work_directory, options.raw), nullptr, {}};
+  RankMemory memory;
+  Bench bench{groups,  machine, workload, options, memory, RawStorage(options.work_directory, options.raw, memory),
+              nullptr, {}};
   bench.loaders.resize(options.loads.size());
   check_memory(bench, groups.world());
   check_space(bench, groups.world());
+  comm::agree(groups.world(), "reserve memory", [&] { memory.take(most_data(bench, groups.world().rank())); });
   Run run;
   run.workload = workload.name;
   run.note = workload.note;

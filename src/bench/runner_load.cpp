@@ -52,8 +52,8 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std
   const DemoState& state = bench.workload.state;
   const Placement& placement = bench.options.loads[load];
   std::optional<HeldState> held;
-  comm::agree(group, "reserve memory", [&] {
-    held.emplace(state, bench.map_of(placement), group.rank());
+  comm::agree(group, "make the memory", [&] {
+    held.emplace(state, bench.map_of(placement), group.rank(), bench.memory);
     held->overwrite();
   });
   const auto targets = shards_of<Target>(state, *held);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/rank_memory.hpp"
 #include "bench/runner.hpp"
 #include "bench/shards_of.hpp"
 #include "shard/shard_map.hpp"
@@ -19,6 +20,7 @@ struct Bench {
   const Machine& machine;
   const Workload& workload;
   const RunOptions& options;
+  RankMemory& memory;  ///< of states and raw data
   RawStorage raw;
   // With RunOptions::reuse_plan kept from one repeat to the next; null on ranks that have no part.
   std::unique_ptr<Checkpointer> saver;

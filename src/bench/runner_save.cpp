@@ -50,7 +50,7 @@ void save_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, Ope
   const DemoState& state = bench.workload.state;
   std::optional<HeldState> held;
   comm::agree(group, "make the state", [&] {
-    held.emplace(state, bench.map_of(bench.options.save), group.rank());
+    held.emplace(state, bench.map_of(bench.options.save), group.rank(), bench.memory);
     held->fill();
   });
   const auto sources = shards_of<Source>(state, *held);

@@ -23,7 +23,8 @@ TEST(Ceilings, RawFilesAreReadByOtherNumbersOfRanks) {
   const test::TempDir folder;
   comm::run_simulated(4, [&](comm::Communicator& world) {
     RankGroups groups(world);
-    RawStorage raw(folder.path(), small_requests());
+    RankMemory memory;
+    RawStorage raw(folder.path(), small_requests(), memory);
     raw.prepare((1 << 20) + 77, 2);
     groups.run(2, [&](comm::Communicator& group) {
       const Rate rate = raw.write(group);
@@ -43,7 +44,8 @@ TEST(Ceilings, AChangedRawFileIsAnErrorOnAllRanks) {
   std::atomic<int> errors{0};
   comm::run_simulated(3, [&](comm::Communicator& world) {
     RankGroups groups(world);
-    RawStorage raw(folder.path(), small_requests());
+    RankMemory memory;
+    RawStorage raw(folder.path(), small_requests(), memory);
     raw.prepare(1 << 20, 2);
     groups.run(2, [&](comm::Communicator& group) {
       raw.write(group);
@@ -68,7 +70,8 @@ TEST(Ceilings, AChangedRawFileIsAnErrorOnAllRanks) {
 TEST(Ceilings, OldContentIsNotTakenForNew) {
   const test::TempDir folder;
   comm::run_simulated(1, [&](comm::Communicator& world) {
-    RawStorage raw(folder.path(), small_requests());
+    RankMemory memory;
+    RawStorage raw(folder.path(), small_requests(), memory);
     raw.prepare(1 << 20, 1);
     raw.write(world);
     raw.prepare(1 << 20, 1);

@@ -28,27 +28,28 @@ class RawFile : public testing::TestWithParam<RawMethod> {
     options_ = {GetParam(), kRequestBytes, 3};
   }
   void write(std::uint32_t file, std::uint64_t bytes, const RawPattern& pattern) {
-    RawWriter(raw_path(folder_.path(), file), file, bytes, options_, pattern).write();
+    RawWriter(raw_path(folder_.path(), file), file, bytes, options_, pattern, memory_).write();
     EXPECT_EQ(os::file_size(raw_path(folder_.path(), file)), bytes);
   }
   std::optional<std::string> fault_of(const std::vector<RawPiece>& pieces, const RawPattern& pattern) {
-    RawReader reader(folder_.path(), pieces, options_);
+    RawReader reader(folder_.path(), pieces, options_, memory_);
     reader.read();
     return reader.fault(pattern);
   }
 
   test::TempDir folder_;
   RawOptions options_;
+  RankMemory memory_;
 };
 
 TEST_P(RawFile, CopiedBytesAreTheSame) {
   const RawPattern pattern(7, kRequestBytes);
   for (const std::uint64_t bytes : {0ULL, 5ULL, 65536ULL, 65537ULL, 1000001ULL}) {
-    RawWriter writer(raw_path(folder_.path(), 0), 0, bytes, options_, pattern);
+    RawWriter writer(raw_path(folder_.path(), 0), 0, bytes, options_, pattern, memory_);
     writer.copy_from_memory();
     writer.write();
     EXPECT_EQ(fault_of({{0, 0, bytes}}, pattern), std::nullopt) << bytes;
-    RawReader reader(folder_.path(), {{0, 0, bytes}}, options_, RawWay::kCopied);
+    RawReader reader(folder_.path(), {{0, 0, bytes}}, options_, memory_, RawWay::kCopied);
     reader.read();
     EXPECT_EQ(reader.fault(pattern), std::nullopt) << bytes;
   }
@@ -98,7 +99,7 @@ TEST_P(RawFile, AFileThatEndsEarlyIsAnError) {
   const RawPattern pattern(7, kRequestBytes);
   write(0, 40 * 4096, pattern);
   std::filesystem::resize_file(raw_path(folder_.path(), 0), 20 * 4096);
-  RawReader reader(folder_.path(), {{0, 0, 40 * 4096}}, options_);
+  RawReader reader(folder_.path(), {{0, 0, 40 * 4096}}, options_, memory_);
   EXPECT_THROW(reader.read(), Error);
 }
 
