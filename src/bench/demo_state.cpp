@@ -51,6 +51,12 @@ DemoState demo_state_of_config(const std::string& config, std::optional<std::uin
   return state_of(std::move(model), config_with_layers(config, layers));
 }
 
+std::uint64_t bytes_of(const DemoState& state, const shard::HeldTensor& held) {
+  std::uint64_t elements = 0;
+  for (const Box& box : held.boxes) elements += shard::elements_of(box);
+  return elements * bits_of(state.tensors[held.tensor].dtype) / 8;
+}
+
 HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int rank)
     : HeldState(state, map.held_by(rank)) {
   own_ = std::make_unique_for_overwrite<std::byte[]>(bytes());
@@ -64,11 +70,7 @@ HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int ran
 
 HeldState::HeldState(const DemoState& state, std::vector<shard::HeldTensor> held)
     : state_(state), held_(std::move(held)), begins_{0} {
-  for (const shard::HeldTensor& part : held_) {
-    std::uint64_t elements = 0;
-    for (const Box& box : part.boxes) elements += shard::elements_of(box);
-    begins_.push_back(begins_.back() + elements * bits_of(state_.tensors[part.tensor].dtype) / 8);
-  }
+  for (const shard::HeldTensor& part : held_) begins_.push_back(begins_.back() + bytes_of(state_, part));
 }
 
 std::span<std::byte> HeldState::memory_of(std::size_t held_index) {

@@ -33,6 +33,9 @@ DemoState demo_state_by_name(const std::string& model_name, std::optional<std::u
 /// The state that the config.json text describes. Throws as shard::model_from_config.
 DemoState demo_state_of_config(const std::string& config, std::optional<std::uint64_t> layers);
 
+/// Of all boxes of a tensor that a rank holds.
+std::uint64_t bytes_of(const DemoState& state, const shard::HeldTensor& held);
+
 /// One rank's part of the state: every box in one allocation. Rank-local.
 class HeldState {
  public:

@@ -25,7 +25,7 @@ std::span<std::byte> RankMemory::take(std::uint64_t bytes) {
 std::span<base::AlignedBuffer> RankMemory::buffers(std::size_t count, std::uint64_t bytes) {
   if (!buffers_.empty() && buffers_.front().size() != bytes) buffers_.clear();
   while (buffers_.size() < count) buffers_.push_back(used_buffer(bytes));
-  return buffers_;
+  return std::span(buffers_).first(count);
 }
 
 }  // namespace cairn::bench

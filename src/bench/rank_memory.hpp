@@ -20,7 +20,7 @@ class RankMemory {
   /// The first `bytes` of one area, for whatever lies in it next; what lay there may be gone. Written before it is handed
   /// out for the first time; anew, and larger, when it is too small. Throws std::bad_alloc.
   std::span<std::byte> take(std::uint64_t bytes);
-  /// At least `count` buffers of `bytes` each, beside the area.
+  /// `count` buffers of `bytes` each, beside the area; kept, and taken again, in the same way.
   std::span<base::AlignedBuffer> buffers(std::size_t count, std::uint64_t bytes);
 
  private:

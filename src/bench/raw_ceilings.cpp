@@ -29,8 +29,8 @@ Rate RawStorage::write(comm::Communicator& writers, RawWay way) {
   const auto file = static_cast<std::uint32_t>(writers.rank());
   std::optional<RawWriter> writer;
   comm::agree(writers, "prepare raw files", [&] {
-    writer.emplace(raw_path(directory_, file), file, layout_.file_bytes(writers.rank()), options_, pattern, memory_);
-    if (way == RawWay::kCopied) writer->copy_from_memory();
+    writer.emplace(raw_path(directory_, file), file, layout_.file_bytes(writers.rank()), options_, pattern, memory_,
+                   way);
   });
   return timed(writers, layout_.total_bytes(), "raw write", [&] { writer->write(); });
 }

@@ -47,14 +47,13 @@ RawDescriptor::~RawDescriptor() {
 }
 
 RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes,
-                     const RawOptions& options, const RawPattern& pattern, RankMemory& memory)
+                     const RawOptions& options, const RawPattern& pattern, RankMemory& memory, RawWay way)
     : path_(path),
       file_(file),
       bytes_(bytes),
       options_(options),
       pattern_(pattern),
       descriptor_(create(path, options.method)),
-      memory_(memory),
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
   // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
@@ -63,14 +62,11 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
     fail("reserving space for", path, errno);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
-  buffers_ = memory.buffers(slots, options.request_bytes).first(slots);
+  buffers_ = memory.buffers(slots, options.request_bytes);
   for (base::AlignedBuffer& buffer : buffers_) pattern.fill(buffer.span());
-}
-
-void RawWriter::copy_from_memory() {
-  if (buffers_.empty()) return;
-  source_ = memory_.take(base::round_up(std::min(bytes_, kSourceBytes), options_.request_bytes));
-  pattern_.fill(source_);
+  if (way == RawWay::kPlain) return;
+  source_ = memory.take(base::round_up(std::min(bytes, kSourceBytes), options.request_bytes));
+  pattern.fill(source_);
 }
 
 void RawWriter::write() {
@@ -102,7 +98,7 @@ RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiec
   }
   std::ranges::fill(memory_, std::byte{0});  // no page of a pattern has these
   if (way == RawWay::kPlain) return;
-  for (base::AlignedBuffer& buffer : memory.buffers(options.in_flight, options.request_bytes).first(options.in_flight))
+  for (base::AlignedBuffer& buffer : memory.buffers(options.in_flight, options.request_bytes))
     slots_.push_back({buffer.span(), {}});
 }
 

@@ -48,15 +48,13 @@ class RawDescriptor {
   int descriptor_;
 };
 
-/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` must not be taken by others before.
+/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` is the object's while it lives.
 class RawWriter {
  public:
   /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it. In memory
-  /// that would be half of the work of writing.
+  /// that would be half of the work of writing. Copied bytes come from memory that no cache holds.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
-            const RawPattern& pattern, RankMemory& memory);
-  /// Before write(), outside the clock: each request will be copied from memory that no cache holds.
-  void copy_from_memory();
+            const RawPattern& pattern, RankMemory& memory, RawWay way = RawWay::kPlain);
   /// Writes every byte and ends with fsync. Throws Error(kIo).
   void write();
 
@@ -67,14 +65,13 @@ class RawWriter {
   RawOptions options_;
   const RawPattern& pattern_;
   RawDescriptor descriptor_;
-  RankMemory& memory_;
   std::span<base::AlignedBuffer> buffers_;  // one per slot
   std::span<std::byte> source_;             // empty: nothing is copied
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` must not be taken
-/// by others before.
+/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` is the object's
+/// while it lives.
 class RawReader {
  public:
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,

@@ -17,7 +17,6 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/file.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::bench {
 namespace internal {
@@ -61,11 +60,9 @@ constexpr double kFreeShare = 0.95;  // of a host's available memory that a run 
 
 std::uint64_t held_bytes(const Bench& bench, const Placement& placement, int rank) {
   if (rank >= placement.ranks) return 0;
-  const DemoState& state = bench.workload.state;
   std::uint64_t bytes = 0;
-  for (const shard::HeldTensor& held : bench.map_of(placement).held_by(rank)) {
-    for (const Box& box : held.boxes) bytes += shard::elements_of(box) * bits_of(state.tensors[held.tensor].dtype) / 8;
-  }
+  for (const shard::HeldTensor& held : bench.map_of(placement).held_by(rank))
+    bytes += bytes_of(bench.workload.state, held);
   return bytes;
 }
 

@@ -14,6 +14,7 @@ namespace cairn::checkpoint {
 namespace {
 
 using Key = std::pair<std::string, std::string>;
+
 /// The other moment of a pair. Throws Error(kState) when it is missing or has another shape.
 std::uint32_t partner(const plan::Catalog& source, const plan::NumbersByName& numbers,
                       const plan::CatalogTensor& moment, const std::string& name) {

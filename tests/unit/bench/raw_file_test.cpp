@@ -45,8 +45,7 @@ class RawFile : public testing::TestWithParam<RawMethod> {
 TEST_P(RawFile, CopiedBytesAreTheSame) {
   const RawPattern pattern(7, kRequestBytes);
   for (const std::uint64_t bytes : {0ULL, 5ULL, 65536ULL, 65537ULL, 1000001ULL}) {
-    RawWriter writer(raw_path(folder_.path(), 0), 0, bytes, options_, pattern, memory_);
-    writer.copy_from_memory();
+    RawWriter writer(raw_path(folder_.path(), 0), 0, bytes, options_, pattern, memory_, RawWay::kCopied);
     writer.write();
     EXPECT_EQ(fault_of({{0, 0, bytes}}, pattern), std::nullopt) << bytes;
     RawReader reader(folder_.path(), {{0, 0, bytes}}, options_, memory_, RawWay::kCopied);
