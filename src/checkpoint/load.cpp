@@ -111,9 +111,13 @@ struct Loader::ReadJob {
   std::uint64_t total_bytes;  ///< of all ranks
   io::WindowPool& buffers;
   io::Engine& engine;
+  comm::Communicator& communicator;
 
+  /// Collective.
   void begin(std::uint64_t round) const {
-    if (round < rounds) engine.begin_read(read_ops(buffers.of(windows, round)));
+    if (round >= rounds) return;
+    buffers.make_window(communicator, round);
+    engine.begin_read(read_ops(buffers.of(windows, round)));
   }
 };
 
@@ -165,7 +169,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   engine_.hints = engine->hints();
-  const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine};
+  const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) job.begin(round);
 

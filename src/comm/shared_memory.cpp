@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
@@ -70,20 +72,19 @@ struct SharedMemory::Card {
 /// A rank's own part, in a memory file of its own.
 class SharedMemory::Segment {
  public:
-  explicit Segment(std::uint64_t bytes)
+  Segment(std::uint64_t bytes, std::uint64_t made_bytes)
       : bytes_(bytes), room_(pages(bytes) + kPageBytes), file_(::memfd_create("cairn", MFD_CLOEXEC)) {
     if (file_.get() < 0) fail("creation", room_);
     if (::ftruncate(file_.get(), static_cast<off_t>(room_)) != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Fewer pages to fault, and for O_DIRECT to pin: by the kernel that can do so at once (Linux 6.1), else where the
-    // settings allow it (transparent_hugepage/shmem_enabled).
+    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot do it at once; see make().
     ::madvise(data_, room_, MADV_HUGEPAGE);
-    os::make_pages_huge(file_.get(), {data_, room_});
-    // Reserves the memory: too little of it is an error here, not a signal when it is touched.
-    if (const int error = ::posix_fallocate(file_.get(), 0, static_cast<off_t>(room_)); error != 0) {
+    try {
+      make(made_bytes);
+      reserve(room_ - kPageBytes, kPageBytes);
+    } catch (...) {
       ::munmap(data_, room_);
-      errno = error;
-      fail("reservation", room_);
+      throw;
     }
     std::random_device random;
     for (std::uint64_t& word : cookie_) word = (static_cast<std::uint64_t>(random()) << 32) | random();
@@ -94,6 +95,18 @@ class SharedMemory::Segment {
   Segment& operator=(const Segment&) = delete;
 
   [[nodiscard]] std::span<std::byte> bytes() const { return {data_, bytes_}; }
+  void make(std::uint64_t bytes) {
+    const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
+    if (end <= made_) return;
+    // Huge pages: fewer to fault, and for O_DIRECT to pin. A unit that two windows share is made with the first of them.
+    const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
+    if (units_end > units_made_) {
+      os::make_pages_huge(file_.get(), units_made_, {data_ + units_made_, units_end - units_made_});
+      units_made_ = base::round_up(units_end, os::kHugePageBytes);
+    }
+    reserve(made_, end - made_);
+    made_ = end;
+  }
   /// Makes a barrier for so many processes.
   pthread_barrier_t* make_barrier(int processes) {
     auto* const barrier = new (data_ + room_ - kPageBytes + kBarrierOffset) pthread_barrier_t;
@@ -115,17 +128,27 @@ class SharedMemory::Segment {
   }
 
  private:
+  // Too little memory is an error here, not a signal when it is touched.
+  void reserve(std::uint64_t begin, std::uint64_t bytes) const {
+    const int error = ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
+    if (error == 0) return;
+    errno = error;
+    fail("reservation", bytes);
+  }
+
   std::uint64_t bytes_;
   std::uint64_t room_;
+  std::uint64_t made_ = 0;
+  std::uint64_t units_made_ = 0;  // a multiple of a huge page: tried, at least
   Descriptor file_;
   std::byte* data_ = nullptr;
   Cookie cookie_{};
 };
 
-SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach)
+SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach, std::uint64_t made_bytes)
     : parts_(static_cast<std::size_t>(communicator.size())) {
   const int rank = communicator.rank();
-  agree(communicator, "share memory", [&] { own_ = std::make_shared<Segment>(bytes); });
+  agree(communicator, "share memory", [&] { own_ = std::make_shared<Segment>(bytes, made_bytes); });
   parts_[static_cast<std::size_t>(rank)] = {own_->bytes(), true, false, nullptr};
   if (reach == Reach::kOwn || communicator.size() == 1) return;
   node_ = communicator.node();
@@ -203,6 +226,8 @@ void SharedMemory::forget_others(int rank) {
 SharedMemory::~SharedMemory() {
   for (Part& part : parts_) unmap(part);
 }
+
+void SharedMemory::make(std::uint64_t bytes) { own_->make(bytes); }
 
 void SharedMemory::barrier() {
   if (!node_ || node_->size() == 1) return;

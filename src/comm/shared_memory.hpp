@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,10 +24,13 @@ class SharedMemory {
  public:
   /// kOwn: as if every rank had a node of its own.
   enum class Reach { kNode, kOwn };
+  static constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
   /// Collective over `communicator`. `bytes` is this rank's part, zeroed and page aligned, the same or another on each
-  /// rank; `reach` must be the same on all. Throws Error(kIo) on all ranks when a rank has no memory left.
-  SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach = Reach::kNode);
+  /// rank; `reach` must be the same on all. Of it `made_bytes` have pages at once, all in the end: see make(). Throws
+  /// Error(kIo) on all ranks when a rank has no memory left.
+  SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach = Reach::kNode,
+               std::uint64_t made_bytes = kAll);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -36,6 +40,10 @@ class SharedMemory {
   [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
+
+  /// Rank-local: gives the first bytes of this rank's part their pages, huge ones where there are any, before anybody uses
+  /// them. Throws Error(kIo) when there is no memory left; without this, a signal would tell.
+  void make(std::uint64_t bytes);
 
   /// Collective over the ranks that this one reaches. Processes sleep in it: ranks may outnumber cores, and cores have
   /// input and output to serve meanwhile.

@@ -159,6 +159,7 @@ void Exchange::State::check_memory(std::span<const Buffer> memory) const {
 std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<const std::byte>> memory) {
   State& state = *state_;
   if (round == 0) comm::agree(communicator_, "gather", [&] { state.check_memory(memory); });
+  pool_.make_window(communicator_, round);
   pool_.reset_arrived(round);
   pool_.barrier();  // from here on the others may write into this rank's window
   std::vector<const std::byte*> bases;

@@ -12,17 +12,24 @@ constexpr std::uint64_t kPageBytes = 4096;
 }  // namespace
 
 WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, comm::SharedMemory::Reach reach,
-                       std::uint64_t staging_bytes)
+                       std::uint64_t staging_bytes, Pages pages)
     : rank_(communicator.rank()),
       bytes_(communicator.max(bytes)),
       stride_bytes_(base::round_up(bytes_, kPageBytes)),
       buffers_(staging_bytes == 0 ? kAhead + 1 : 1),
-      memory_(communicator, kPageBytes + buffers_ * stride_bytes_, reach) {
+      made_(pages == Pages::kAtOnce ? buffers_ : 0),
+      memory_(communicator, kPageBytes + buffers_ * stride_bytes_, reach, kPageBytes + made_ * stride_bytes_) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
   comm::agree(communicator, "make buffers", [&] { staging_ = base::AlignedBuffer(staging_bytes); });
   if (!memory_.problem().empty()) {
     base::warn_once("ranks of a node send messages instead of sharing memory, which is slower: " + memory_.problem());
   }
+}
+
+void WindowPool::make_window(comm::Communicator& communicator, std::uint64_t round) {
+  if (round % buffers_ < made_) return;
+  ++made_;
+  comm::agree(communicator, "make buffers", [&] { memory_.make(kPageBytes + made_ * stride_bytes_); });
 }
 
 WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t round) const {
@@ -50,7 +57,8 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
   const bool lacks_staging = pool && !pool->staging().empty() && pool->staging().size() < staging_bytes;
   if (!pool || pool->bytes() < largest || lacks_buffers || lacks_staging) {
     pool.reset();
-    pool = std::make_shared<WindowPool>(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes);
+    pool = std::make_shared<WindowPool>(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes,
+                                        WindowPool::Pages::kByWindow);
   }
   return pool;
 }

@@ -31,11 +31,19 @@ class WindowPool {
   /// is late: a save by 4 ranks on 2 cores reached 82 and 85 % of raw writing with 2, 102 and 92 % with 3 (2026-11).
   static constexpr std::size_t kAhead = 3;
 
+  /// When the buffers get their pages: each with make_window(), while storage works on those before it, or all at once.
+  enum class Pages { kByWindow, kAtOnce };
+
   /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory is
   /// short. A node whose ranks cannot share memory says so once, as a warning. `staging_bytes`: none or some on all ranks
   /// alike.
   WindowPool(comm::Communicator& communicator, std::uint64_t bytes,
-             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t staging_bytes = 0);
+             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t staging_bytes = 0,
+             Pages pages = Pages::kAtOnce);
+
+  /// Collective, with the rounds in order, before anybody uses the buffers of this one: gives them their pages, the first
+  /// time. Throws Error(kIo) on all ranks when memory is short.
+  void make_window(comm::Communicator& communicator, std::uint64_t round);
 
   /// Room of each buffer; the same on all ranks.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
@@ -69,6 +77,7 @@ class WindowPool {
   std::uint64_t bytes_;
   std::uint64_t stride_bytes_;
   std::uint64_t buffers_;
+  std::uint64_t made_;         ///< of the buffers; the same on all ranks
   comm::SharedMemory memory_;  ///< a page of counters, then the buffers
   base::AlignedBuffer staging_;
 };

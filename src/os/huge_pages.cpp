@@ -36,7 +36,7 @@ bool try_a_huge_page() {
   std::uint64_t got = 0;
   if (::ftruncate(descriptor, static_cast<off_t>(kHugePageBytes)) == 0) {
     if (std::byte* const memory = map_memory_file(descriptor, kHugePageBytes); memory != nullptr) {
-      got = make_pages_huge(descriptor, {memory, kHugePageBytes});
+      got = make_pages_huge(descriptor, 0, {memory, kHugePageBytes});
       ::munmap(memory, kHugePageBytes);
     }
   }
@@ -73,13 +73,13 @@ std::byte* map_memory_file(int descriptor, std::uint64_t bytes) {
   return static_cast<std::byte*>(mapped);
 }
 
-std::uint64_t make_pages_huge(int descriptor, std::span<std::byte> memory) {
+std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory) {
   constexpr int kCollapse = 25;  // MADV_COLLAPSE, which older headers lack
   constexpr off_t kAnyPage = 1;
   std::uint64_t done = 0;
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
     // A unit without any page is refused; around one page the rest is filled.
-    if (::fallocate(descriptor, 0, static_cast<off_t>(at), kAnyPage) != 0) break;
+    if (::fallocate(descriptor, 0, static_cast<off_t>(offset + at), kAnyPage) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {

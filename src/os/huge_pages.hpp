@@ -27,10 +27,11 @@ inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 /// Maps a memory file (memfd), shared, on an address where a huge page may begin. Null, with errno, when it is refused.
 std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 
-/// Gives huge pages to the whole units of 2 MiB of `memory`, which is all of what map_memory_file() gave; what it holds
-/// stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny" refuses). Returns the bytes that have them: 0 on
-/// older kernels, less than all when free memory lies in too small pieces. Other pages are given when they are used.
-std::uint64_t make_pages_huge(int descriptor, std::span<std::byte> memory);
+/// Gives huge pages to the whole units of 2 MiB of `memory`, in which map_memory_file() mapped the file from `offset` on, a
+/// multiple of a unit; what it holds stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny" refuses).
+/// Returns the bytes that have them: 0 on older kernels, less than all when free memory lies in too small pieces. Other pages
+/// are given when they are used.
+std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);
 
 /// Whether make_pages_huge() can do it here: tried once in a process.
 bool can_make_pages_huge();

@@ -1,11 +1,14 @@
 // Memory shared by the ranks of a node, the same cases on simulated ranks and on MPI.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "cairn/error.hpp"
 #include "comm/shared_memory.hpp"
 #include "comm_cases.hpp"
+#include "memory_files.hpp"
 
 namespace cairn::test {
 namespace {
@@ -44,6 +47,39 @@ void is_seen_by_all_it_reaches(comm::Communicator& communicator) {
   EXPECT_EQ(reached, node->size());
 }
 
+void gets_its_pages_when_told(comm::Communicator& communicator) {
+  constexpr std::uint64_t kMiB = 1ULL << 20;
+  comm::SharedMemory memory(communicator, 5 * kMiB, comm::SharedMemory::Reach::kNode, 0);
+  const std::span<std::byte> own = memory.of(communicator.rank());
+  // One page more is there from the beginning. Simulated ranks see each other's files: all do the same between barriers.
+  const auto expect_pages = [&](std::uint64_t least, std::uint64_t most) {
+    memory.barrier();
+    const auto found = pages_of_memory_files(5 * kMiB + 4096);
+    EXPECT_FALSE(found.empty());
+    for (const std::uint64_t pages : found) {
+      EXPECT_GE(pages, least + 1);
+      EXPECT_LE(pages, most + 1);
+    }
+    memory.barrier();
+  };
+  expect_pages(0, 0);
+  memory.make(kMiB);
+  own[7] = std::byte{9};
+  expect_pages(256, 512);  // a huge page holds 2 MiB
+  memory.make(3 * kMiB);
+  expect_pages(3 * 256, 4 * 256);
+  memory.make(2 * kMiB);
+  memory.make(comm::SharedMemory::kAll);
+  expect_pages(5 * 256, 5 * 256);
+  EXPECT_EQ(own[7], std::byte{9});
+  EXPECT_EQ(std::count(own.begin(), own.end(), std::byte{0}), static_cast<std::ptrdiff_t>(5 * kMiB - 1));
+  for (int other = 0; other < communicator.size(); ++other) {
+    if (!memory.reaches(other)) continue;
+    EXPECT_EQ(memory.of(other)[7], std::byte{9});
+  }
+  memory.barrier();
+}
+
 void can_be_a_ranks_own(comm::Communicator& communicator) {
   comm::SharedMemory memory(communicator, 4096, comm::SharedMemory::Reach::kOwn);
   for (int other = 0; other < communicator.size(); ++other) {
@@ -67,6 +103,7 @@ void too_much_shared_memory_is_an_error_of_all(comm::Communicator& communicator)
 
 std::vector<CommCase> shared_memory_cases() {
   return {{"SharedMemoryIsSeenByAllItReaches", is_seen_by_all_it_reaches},
+          {"SharedMemoryGetsItsPagesWhenTold", gets_its_pages_when_told},
           {"SharedMemoryCanBeARanksOwn", can_be_a_ranks_own},
           {"TooMuchSharedMemoryIsAnErrorOfAll", too_much_shared_memory_is_an_error_of_all}};
 }

@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "comm/simulated.hpp"
+#include "memory_files.hpp"
 
 namespace cairn::io {
 namespace {
@@ -21,6 +25,32 @@ TEST(WindowPool, HasOneBufferBesideStagingMemory) {
       EXPECT_EQ(staged.buffers(0), staged.buffers(round));
     }
     EXPECT_EQ(plain.buffers(0), plain.buffers(WindowPool::kAhead + 1));
+  });
+}
+
+TEST(WindowPool, MakesWindowsInTheirRounds) {
+  comm::run_simulated(2, [](comm::Communicator& communicator) {
+    constexpr std::uint64_t kBytes = 3ULL << 20;
+    WindowPool pool(communicator, kBytes, comm::SharedMemory::Reach::kNode, 0, WindowPool::Pages::kByWindow);
+    plan::Window window;
+    window.buffer_bytes = kBytes;
+    const std::vector<plan::Window> windows(2 * (WindowPool::kAhead + 1), window);
+    for (std::uint64_t round = 0; round < windows.size(); ++round) {
+      pool.make_window(communicator, round);
+      const std::span<std::byte> buffer = pool.of(windows, round).buffer;
+      communicator.barrier();
+      const std::uint64_t made = std::min(round + 1, WindowPool::kAhead + 1);
+      const auto files = test::pages_of_memory_files(4096 + (WindowPool::kAhead + 1) * kBytes + 4096);
+      EXPECT_EQ(files.size(), 2U);
+      for (const std::uint64_t pages : files) {
+        EXPECT_GE(pages, made * kBytes / 4096 + 2);
+        EXPECT_LE(pages, made * kBytes / 4096 + 2 + 511) << "the last huge page may reach into the next window";
+      }
+      communicator.barrier();
+      const auto expected = static_cast<std::byte>(round <= WindowPool::kAhead ? 0 : round - WindowPool::kAhead);
+      EXPECT_TRUE(std::ranges::all_of(buffer, [&](std::byte byte) { return byte == expected; })) << round;
+      std::ranges::fill(buffer, static_cast<std::byte>(round + 1));
+    }
   });
 }
 

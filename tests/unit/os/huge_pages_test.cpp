@@ -99,7 +99,7 @@ TEST_F(MemoryFile, KeepsItsBytesInHugePages) {
   data_[5] = std::byte{7};
   data_[kHugePageBytes + 4097] = std::byte{8};
   data_[kTwoUnitsAndAPage - 1] = std::byte{9};
-  const std::uint64_t huge = make_pages_huge(descriptor_, memory);
+  const std::uint64_t huge = make_pages_huge(descriptor_, 0, memory);
   EXPECT_EQ(huge % kHugePageBytes, 0U);
   EXPECT_LE(huge, 2 * kHugePageBytes);
   EXPECT_EQ(data_[5], std::byte{7});
@@ -108,6 +108,15 @@ TEST_F(MemoryFile, KeepsItsBytesInHugePages) {
   EXPECT_EQ(std::count(memory.begin(), memory.end(), std::byte{0}), static_cast<std::ptrdiff_t>(kTwoUnitsAndAPage - 3));
   EXPECT_EQ(bytes_in_huge_pages(), huge);
   EXPECT_EQ(can_make_pages_huge(), huge != 0);
+}
+
+TEST_F(MemoryFile, GetsHugePagesFromAnyUnitOn) {
+  ASSERT_NE(data_, nullptr);
+  const std::span<std::byte> memory(data_, kTwoUnitsAndAPage);
+  const std::uint64_t huge = make_pages_huge(descriptor_, kHugePageBytes, memory.subspan(kHugePageBytes));
+  EXPECT_LE(huge, kHugePageBytes);
+  data_[kHugePageBytes] = std::byte{1};
+  EXPECT_EQ(bytes_in_huge_pages(), huge);
 }
 
 TEST(MemoryFileMapping, IsRefusedWithoutAFile) {
