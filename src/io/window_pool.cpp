@@ -3,6 +3,7 @@
 #include "base/checked.hpp"
 #include "base/log.hpp"
 #include "comm/agree.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::io {
 namespace {
@@ -28,8 +29,11 @@ WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, co
 
 void WindowPool::make_window(comm::Communicator& communicator, std::uint64_t round) {
   if (round % buffers_ < made_) return;
+  comm::agree(communicator, "make buffers", [&] {
+    os::fault_point("windows.make", "shared memory");
+    memory_.make(kPageBytes + (made_ + 1) * stride_bytes_);
+  });
   ++made_;
-  comm::agree(communicator, "make buffers", [&] { memory_.make(kPageBytes + made_ * stride_bytes_); });
 }
 
 WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t round) const {

@@ -42,7 +42,7 @@ class WindowPool {
              Pages pages = Pages::kAtOnce);
 
   /// Collective, with the rounds in order, before anybody uses the buffers of this one: gives them their pages, the first
-  /// time. Throws Error(kIo) on all ranks when memory is short.
+  /// time. Throws Error(kIo) on all ranks when memory is short; it may be tried again. Fault hook: step "windows.make".
   void make_window(comm::Communicator& communicator, std::uint64_t round);
 
   /// Room of each buffer; the same on all ranks.

@@ -2,8 +2,9 @@
 //
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
 //   op      open write read fsync close rename mkdir unlink truncate (file operations; truncate is reserve() too), or the
-//           name of a step of the commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them) or of the
-//           benchmark ("bench.saved", "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
+//           name of a step of the commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them), "windows.make"
+//           (io/window_pool.hpp), "os.io_uring" (io_queue.hpp), or one of the benchmark ("bench.saved", "bench.load",
+//           "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES, EINTR
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <vector>
 
+#include "cairn/error.hpp"
 #include "comm/simulated.hpp"
 #include "memory_files.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::io {
 namespace {
@@ -52,6 +54,29 @@ TEST(WindowPool, MakesWindowsInTheirRounds) {
       std::ranges::fill(buffer, static_cast<std::byte>(round + 1));
     }
   });
+}
+
+TEST(WindowPool, MakesAWindowThatFailedBefore) {
+  os::set_faults("windows.make:rank=1:after=1:times=1");
+  comm::run_simulated(2, [](comm::Communicator& communicator) {
+    constexpr std::uint64_t kBytes = 1ULL << 20;
+    os::set_fault_rank(communicator.rank());
+    WindowPool pool(communicator, kBytes, comm::SharedMemory::Reach::kNode, 0, WindowPool::Pages::kByWindow);
+    const auto expect_pages = [&](std::uint64_t windows) {
+      communicator.barrier();
+      for (const std::uint64_t pages : test::pages_of_memory_files(4096 + (WindowPool::kAhead + 1) * kBytes + 4096)) {
+        EXPECT_GE(pages, windows * kBytes / 4096 + 2);
+      }
+      communicator.barrier();
+    };
+    pool.make_window(communicator, 0);
+    EXPECT_THROW(pool.make_window(communicator, 1), Error) << "also on the rank where nothing failed";
+    pool.make_window(communicator, 1);
+    expect_pages(2);
+    pool.make_window(communicator, 2);
+    expect_pages(3);
+  });
+  os::set_faults("");
 }
 
 TEST(WindowStore, KeepsAPoolThatServes) {
