@@ -99,10 +99,10 @@ class SharedMemory::Segment {
     const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
     if (end <= made_) return;
     // Huge pages: fewer to fault, and for O_DIRECT to pin. A unit that two windows share is made with the first of them.
+    const std::uint64_t units_begin = base::round_up(made_, os::kHugePageBytes);
     const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
-    if (units_end > units_made_) {
-      os::make_pages_huge(file_.get(), units_made_, {data_ + units_made_, units_end - units_made_});
-      units_made_ = base::round_up(units_end, os::kHugePageBytes);
+    if (units_begin < units_end) {
+      os::make_pages_huge(file_.get(), units_begin, {data_ + units_begin, units_end - units_begin});
     }
     reserve(made_, end - made_);
     made_ = end;
@@ -139,7 +139,6 @@ class SharedMemory::Segment {
   std::uint64_t bytes_;
   std::uint64_t room_;
   std::uint64_t made_ = 0;
-  std::uint64_t units_made_ = 0;  // a multiple of a huge page: tried, at least
   Descriptor file_;
   std::byte* data_ = nullptr;
   Cookie cookie_{};
