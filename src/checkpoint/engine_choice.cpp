@@ -157,7 +157,7 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
   if (choice.staging == Staging::kHugePages) {
     const std::uint64_t wanted =
         std::clamp(kStagingBytesPerNode / choice.ranks_per_node, kLeastStagingBytes, kMostStagingBytes);
-    split.staging_bytes = std::min((kWindows - 1) * part, wanted) / io::kStagedReadBytes * io::kStagedReadBytes;
+    split.staging_bytes = std::min((kWindows - 1) * part, wanted) / io::kRequestBytes * io::kRequestBytes;
   }
   const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : kLargestStagedWindowBytes;
   split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;

@@ -171,7 +171,10 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine_.hints = engine->hints();
   const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
   clock_.begin("read");
-  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) job.begin(round);
+  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) {
+    job.begin(round);
+    buffers->barrier();  // the disk of a node first gets all windows of this round: no rank can go on without the others'
+  }
 
   clock_.begin("plan");  // while the first windows are read
   std::vector<plan::Transfer> transfers;

@@ -39,7 +39,7 @@ class Descriptor {
   int number_;
 };
 
-std::uint64_t pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageBytes); }
 
 [[noreturn]] void fail(const char* what, std::uint64_t bytes) {
   throw Error(ErrorKind::kIo,
@@ -54,8 +54,10 @@ std::byte* map(int descriptor, std::uint64_t bytes) {
 
 /// At the beginning of the last page of a segment, by which the others know that they opened the right one.
 using Cookie = std::array<std::uint64_t, 2>;
-/// Place of the barrier in that page.
+/// Places in that page.
 constexpr std::uint64_t kBarrierOffset = 1024;
+constexpr std::uint64_t kNotesOffset = kPageBytes - SharedMemory::kNoteBytes;
+static_assert(kBarrierOffset + sizeof(pthread_barrier_t) <= kNotesOffset);
 
 }  // namespace
 
@@ -227,6 +229,11 @@ SharedMemory::~SharedMemory() {
 }
 
 void SharedMemory::make(std::uint64_t bytes) { own_->make(bytes); }
+
+std::byte* SharedMemory::notes(int rank) const {
+  const std::span<std::byte> part = of(rank);
+  return part.data() + pages(part.size()) + kNotesOffset;
+}
 
 void SharedMemory::barrier() {
   if (!node_ || node_->size() == 1) return;

@@ -40,6 +40,9 @@ class SharedMemory {
   [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
+  /// kNoteBytes besides the part of a rank that is reached, zeroed, with their page from the beginning.
+  [[nodiscard]] std::byte* notes(int rank) const;
+  static constexpr std::uint64_t kNoteBytes = 2048;
 
   /// Rank-local: gives the first bytes of this rank's part their pages, huge ones where there are any, before anybody uses
   /// them. Throws Error(kIo) when there is no memory left; without this, a signal would tell.

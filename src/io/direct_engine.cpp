@@ -12,8 +12,8 @@
 namespace cairn::io {
 namespace {
 
-/// Requests with the kernel at a time, per rank: more than all windows have in requests of 4 MiB.
-constexpr unsigned kQueueDepth = 64;
+/// Requests with the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
+constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
 
 bool is_aligned(const std::byte* address, std::uint64_t alignment) {
@@ -27,7 +27,7 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
       way_(way),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
       staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
-  if (!staging_.empty() && staging_.size() < kStagedReadBytes) {
+  if (!staging_.empty() && staging_.size() < kRequestBytes) {
     throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
   }
 }
@@ -42,7 +42,7 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::Exte
   PosixEngine::open_for_read(std::move(files), extents);
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
   if (staging_.empty()) return;
-  request_bytes_ = std::min(request_bytes_, kStagedReadBytes);
+  request_bytes_ = std::min(request_bytes_, kRequestBytes);
   staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_);
 }
 

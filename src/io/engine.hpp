@@ -83,15 +83,15 @@ class Engine {
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// A request through staging memory. Smaller than others: with more of them in the kernel than the disk takes at once, the
-/// disk has its next one whatever the rank is doing.
-constexpr std::uint64_t kStagedReadBytes = 1ULL << 20;
+/// What a request to the kernel moves. So little that the kernel holds more of them than a disk takes at once: the disk then
+/// has its next one whatever the ranks are doing.
+constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
   Hints hints;
   bool reserve_space = true;  ///< fallocate new files where that works, so that ENOSPC shows before data moves
-  std::uint64_t request_bytes = 4ULL << 20;  ///< "direct": what one request to the kernel moves
-  /// "direct": memory in huge pages that reads go through, kStagedReadBytes at least; it must outlive the engine. The data
+  std::uint64_t request_bytes = kRequestBytes;  ///< "direct": what one request to the kernel moves
+  /// "direct": memory in huge pages that reads go through, kRequestBytes at least; it must outlive the engine. The data
   /// of begin_read is then not touched before the round is waited for.
   std::span<std::byte> staging = {};
 };

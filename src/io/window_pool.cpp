@@ -19,7 +19,7 @@ WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, co
       stride_bytes_(base::round_up(bytes_, kPageBytes)),
       buffers_(staging_bytes == 0 ? kAhead + 1 : 1),
       made_(pages == Pages::kAtOnce ? buffers_ : 0),
-      memory_(communicator, kPageBytes + buffers_ * stride_bytes_, reach, kPageBytes + made_ * stride_bytes_) {
+      memory_(communicator, buffers_ * stride_bytes_, reach, made_ * stride_bytes_) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
   comm::agree(communicator, "make buffers", [&] { staging_ = base::AlignedBuffer(staging_bytes); });
   if (!memory_.problem().empty()) {
@@ -31,7 +31,7 @@ void WindowPool::make_window(comm::Communicator& communicator, std::uint64_t rou
   if (round % buffers_ < made_) return;
   comm::agree(communicator, "make buffers", [&] {
     os::fault_point("windows.make", "shared memory");
-    memory_.make(kPageBytes + (made_ + 1) * stride_bytes_);
+    memory_.make((made_ + 1) * stride_bytes_);
   });
   ++made_;
 }
@@ -42,7 +42,7 @@ WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t
 }
 
 std::byte* WindowPool::buffer(int rank, std::uint64_t round) const {
-  return memory_.of(rank).data() + kPageBytes + round % buffers_ * stride_bytes_;
+  return memory_.of(rank).data() + round % buffers_ * stride_bytes_;
 }
 
 std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
@@ -68,9 +68,11 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
 }
 
 std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
-  // Zeroed pages hold counters of zero; the first page of each part is theirs.
-  auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.of(rank).data());
+  // Zeroed memory holds counters of zero. They lie apart from the buffers, which begin where a huge page does: a request of
+  // 4 MiB is then two pieces of memory, and not three.
+  auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.notes(rank));
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
+  static_assert((kAhead + 1) * 64 <= comm::SharedMemory::kNoteBytes);
   return counters[round % buffers_ * kCacheLine];
 }
 

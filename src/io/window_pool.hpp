@@ -27,9 +27,9 @@ struct WindowBuffer {
 
 class WindowPool {
  public:
-  /// Rounds that may be on their way besides the one that the caller works on. With few, storage idles whenever a rank
-  /// is late: a save by 4 ranks on 2 cores reached 82 and 85 % of raw writing with 2, 102 and 92 % with 3 (2026-11).
-  static constexpr std::size_t kAhead = 3;
+  /// Rounds that may be on their way besides the one that the caller works on. With few, storage idles: a rank is late, or
+  /// the disk is done with all of them at once. bench/README.md has the figures.
+  static constexpr std::size_t kAhead = 5;
 
   /// When the buffers get their pages: each with make_window(), while storage works on those before it, or all at once.
   enum class Pages { kByWindow, kAtOnce };
@@ -78,7 +78,7 @@ class WindowPool {
   std::uint64_t stride_bytes_;
   std::uint64_t buffers_;
   std::uint64_t made_;         ///< of the buffers; the same on all ranks
-  comm::SharedMemory memory_;  ///< a page of counters, then the buffers
+  comm::SharedMemory memory_;  ///< the buffers; counters in its notes
   base::AlignedBuffer staging_;
 };
 

@@ -35,7 +35,7 @@ TEST_P(FileEngineConformance, Holds) {
 class StagedEngineConformance : public testing::TestWithParam<std::size_t> {};
 
 TEST_P(StagedEngineConformance, Holds) {
-  base::AlignedBuffer memory(3 * io::kStagedReadBytes);
+  base::AlignedBuffer memory(3 * io::kRequestBytes);
   io::EngineOptions options;
   options.staging = memory.span();
   expect_holds(GetParam(), "direct", std::move(options));

@@ -58,7 +58,7 @@ class EngineFault : public testing::TestWithParam<const char*> {
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
   SharedTempDir directory_;
-  base::AlignedBuffer staging_{2 * io::kStagedReadBytes};  ///< few, so that requests wait for each other
+  base::AlignedBuffer staging_{2 * io::kRequestBytes};  ///< few, so that requests wait for each other
 };
 
 struct Rule {
@@ -202,7 +202,7 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   const SharedTempDir directory;
   os::set_fault_rank(communicator->rank());
   const SmallSave save(*communicator, directory.path(), 600'000, {}, {"direct"});
-  base::AlignedBuffer staging(2 * io::kStagedReadBytes);
+  base::AlignedBuffer staging(2 * io::kRequestBytes);
   io::EngineOptions staged;
   staged.staging = staging.span();
   const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, {"direct"});

@@ -85,16 +85,16 @@ TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
 
 TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
-  for (const std::uint64_t budget : {20 * kMiB, 100 * kMiB, 256 * kMiB, 4096 * kMiB}) {
+  for (const std::uint64_t budget : {28 * kMiB, 100 * kMiB, 256 * kMiB, 4096 * kMiB}) {
     for (const std::uint64_t block : {kMiB / 16, 4 * kMiB}) {
       const MemorySplit split = split_budget(budget, block, {});
       EXPECT_GE(split.window_bytes, block);
       EXPECT_EQ(split.window_bytes % block, 0U);
-      EXPECT_LE(4 * split.window_bytes + split.exchange_bytes, budget);
+      EXPECT_LE(6 * split.window_bytes + split.exchange_bytes, budget);
     }
   }
   EXPECT_EQ(split_budget(512 * kMiB, 64 * kMiB, {}).window_bytes, 64 * kMiB) << "a block must fit";
-  EXPECT_THROW(split_budget(20 * kMiB - 1, 4 * kMiB, {}), Error);
+  EXPECT_THROW(split_budget(28 * kMiB - 1, 4 * kMiB, {}), Error);
 }
 
 TEST(SplitBudget, StagingMemoryTakesThePlaceOfWindows) {
@@ -103,12 +103,12 @@ TEST(SplitBudget, StagingMemoryTakesThePlaceOfWindows) {
   choice.staging = Staging::kHugePages;
   for (const std::uint64_t ranks : {1, 4, 8, 100}) {
     choice.ranks_per_node = ranks;
-    for (const std::uint64_t budget : {20 * kMiB, 23 * kMiB, 100 * kMiB, 4096 * kMiB}) {
+    for (const std::uint64_t budget : {28 * kMiB, 31 * kMiB, 100 * kMiB, 4096 * kMiB}) {
       const MemorySplit split = split_budget(budget, 4 * kMiB, choice);
       EXPECT_GE(split.window_bytes, 4 * kMiB);
       EXPECT_EQ(split.window_bytes % (4 * kMiB), 0U);
       EXPECT_GE(split.staging_bytes, 8 * kMiB);
-      EXPECT_EQ(split.staging_bytes % io::kStagedReadBytes, 0U);
+      EXPECT_EQ(split.staging_bytes % io::kRequestBytes, 0U);
       EXPECT_LE(split.window_bytes + split.staging_bytes + split.exchange_bytes, budget);
     }
   }
@@ -116,9 +116,9 @@ TEST(SplitBudget, StagingMemoryTakesThePlaceOfWindows) {
   EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB, choice).staging_bytes, 16 * kMiB) << "the ranks of a node share a disk";
   const MemorySplit none = split_budget(kMiB, 64 << 10, choice);
   EXPECT_EQ(none.staging_bytes, 0U) << "there is no room for a request";
-  EXPECT_LE(4 * none.window_bytes, kMiB);
+  EXPECT_LE(6 * none.window_bytes, kMiB);
   EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB).staging_bytes, 0U) << "a save has none";
-  EXPECT_THROW(split_budget(20 * kMiB - 1, 4 * kMiB, choice), Error);
+  EXPECT_THROW(split_budget(28 * kMiB - 1, 4 * kMiB, choice), Error);
 }
 
 TEST(EngineChoice, StagesWhereOnlyPrivateMemoryHasHugePages) {
