@@ -14,6 +14,7 @@
 #include "format/blocks.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
+#include "io/straight_runs.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
@@ -29,6 +30,9 @@ struct WriteJob {
   std::span<const plan::Window> windows;  ///< this rank's
   const io::WindowPool& buffers;          ///< of the windows
   std::uint64_t rounds = 0;               ///< of all ranks
+  /// What goes to the files without a window; null: nothing on any rank.
+  const io::StraightRuns* straight = nullptr;
+  std::span<const std::span<const std::byte>> memory = {};  ///< memory boxes of the straight runs
 };
 
 /// Collective. Creates the files in `directory`, writes and fsyncs everything, and returns the checksums (the same on

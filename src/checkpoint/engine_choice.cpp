@@ -48,9 +48,9 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
   if (os::FileSystemInfo{type}.lives_in_memory()) {
     return {"posix",
             fmt::format("{} lives in memory: plain writes are one copy, and there is no cache to go past; one writer "
-                        "per file, because the kernel locks a file while it copies",
+                        "per file at a time, because the kernel locks a file while it copies",
                         type),
-            0, true};
+            0, true, true};
   }
   if (type == "lustre" || type == "gpfs" || type == "beegfs") {
     if (facts.has_mpi && facts.unsafe_mpi_io_component.empty()) {
@@ -105,6 +105,9 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
   choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
+  // What others write must be files, and nobody but the aggregators may write where they were asked for.
+  const bool is_plain = choice.name == "posix" || choice.name == "direct";
+  choice.straight = choice.straight && is_plain && choice.aggregators_per_node == 0;
   return choice;
 }
 

@@ -9,7 +9,9 @@
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
+#include "format/blocks.hpp"
 #include "format/crc32c.hpp"
+#include "io/straight_io.hpp"
 #include "plan/extents.hpp"
 #include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
@@ -17,92 +19,69 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Grid cells of all files, numbered through: which of them somebody wants.
-class CellMap {
- public:
-  CellMap(std::span<const std::uint64_t> sizes, std::uint64_t grain) : sizes_(sizes), grain_(grain) {
-    std::uint64_t cells = 0;
-    for (const std::uint64_t size : sizes) {
-      first_.push_back(cells);
-      cells += base::ceil_div(size, grain);
-    }
-    first_.push_back(cells);
-    words_.assign(base::ceil_div(cells, 64), 0);
-  }
-
-  void mark(std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
-    if (begin == end) return;
-    const std::uint64_t last = first_[file] + (end - 1) / grain_;
-    for (std::uint64_t cell = first_[file] + begin / grain_; cell <= last; ++cell)
-      words_[cell / 64] |= 1ULL << cell % 64;
-  }
-
-  std::span<std::uint64_t> words() { return words_; }
-
-  [[nodiscard]] std::vector<plan::FileRange> ranges() const {
-    std::vector<plan::FileRange> ranges;
-    for (std::uint32_t file = 0; file < sizes_.size(); ++file) {
-      for (std::uint64_t cell = first_[file]; cell < first_[file + 1]; ++cell) {
-        if ((words_[cell / 64] >> cell % 64 & 1) == 0) continue;
-        const std::uint64_t begin = (cell - first_[file]) * grain_;
-        const std::uint64_t end = std::min(begin + grain_, sizes_[file]);
-        if (!ranges.empty() && ranges.back().file == file && ranges.back().end == begin) {
-          ranges.back().end = end;
-        } else {
-          ranges.push_back({file, begin, end});
-        }
-      }
-    }
-    return ranges;
-  }
-
- private:
-  std::span<const std::uint64_t> sizes_;
-  std::uint64_t grain_;
-  std::vector<std::uint64_t> first_;
-  std::vector<std::uint64_t> words_;
-};
-
-CellMap wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
-                     std::span<const std::uint64_t> sizes, std::uint64_t grain) {
-  CellMap cells(sizes, grain);
+plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
+                           const plan::CellGrid& grid) {
+  plan::CellSet cells(grid);
   for (const WantedBox& want : wanted) {
     const auto& tensor = checkpoint.stored.tensors[want.tensor];
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
       if (!region) continue;
       const plan::ByteRange span = plan::file_span({tensor.dtype, stored.box, stored.offset_bytes, want.box, *region});
-      cells.mark(stored.file, span.begin, span.end);
+      cells.insert({stored.file, span.begin, span.end});
     }
   }
   return cells;
 }
 
-/// Compares the blocks of a window with the table. Windows begin and end on block boundaries (or the file's end).
-void check_blocks(const OpenCheckpoint& checkpoint, std::span<const format::FileBlocks* const> rows,
-                  const plan::Window& window, std::span<const std::byte> buffer) {
-  const std::uint64_t block_bytes = checkpoint.blocks->block_bytes;
-  for (std::size_t p = 0; p < window.parts.size(); ++p) {
-    const plan::Extent& part = window.parts[p];
-    std::uint64_t at = window.offsets[p];
-    for (std::uint64_t begin = part.begin; begin < part.end;) {
-      const std::uint64_t block = begin / block_bytes;
-      const std::uint64_t end = std::min((block + 1) * block_bytes, part.end);
-      const std::uint32_t found = format::crc32c(buffer.subspan(at, end - begin));
-      const format::FileBlocks& row = *rows[part.file];
-      if (found != row.crcs.at(block)) {
-        const BlockFault fault{
-            checkpoint.directory / checkpoint.stored.files[part.file].name, block, {begin, end}, found, row.crcs[block],
-            tensors_in(checkpoint.stored, part.file, {begin, end})};
-        throw Error(ErrorKind::kIntegrity, message_of(fault));
+/// The table's block `block` of a file, to compare with.
+class BlockChecker {
+ public:
+  explicit BlockChecker(const OpenCheckpoint& checkpoint) : checkpoint_(checkpoint), rows_(block_rows(checkpoint)) {}
+
+  /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
+  void check(const plan::FileRange& bytes, std::uint32_t found) const {
+    const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes;
+    const std::uint32_t written = rows_[bytes.file]->crcs.at(block);
+    if (found == written) return;
+    const plan::ByteRange range{bytes.begin, bytes.end};
+    const BlockFault fault{checkpoint_.directory / checkpoint_.stored.files[bytes.file].name,
+                           block,
+                           range,
+                           found,
+                           written,
+                           tensors_in(checkpoint_.stored, bytes.file, range)};
+    throw Error(ErrorKind::kIntegrity, message_of(fault));
+  }
+
+  /// Windows begin and end on block boundaries (or the file's end).
+  void check(const plan::Window& window, std::span<const std::byte> buffer) const {
+    const std::uint64_t block_bytes = checkpoint_.blocks->block_bytes;
+    for (std::size_t p = 0; p < window.parts.size(); ++p) {
+      const plan::Extent& part = window.parts[p];
+      std::uint64_t at = window.offsets[p];
+      for (std::uint64_t begin = part.begin; begin < part.end;) {
+        const std::uint64_t end = std::min((begin / block_bytes + 1) * block_bytes, part.end);
+        check({part.file, begin, end}, format::crc32c(buffer.subspan(at, end - begin)));
+        at += end - begin;
+        begin = end;
       }
-      at += end - begin;
-      begin = end;
     }
   }
-}
+
+ private:
+  const OpenCheckpoint& checkpoint_;
+  std::vector<const format::FileBlocks*> rows_;
+};
 
 }  // namespace
+
+/// What is read without a window.
+struct Loader::StraightPart {
+  io::StraightRuns runs;  ///< of this rank
+  plan::CellSet cells;    ///< of all ranks
+  std::span<const std::span<std::byte>> memory;
+};
 
 /// Windows of this rank's extents that are being read.
 struct Loader::ReadJob {
@@ -136,8 +115,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
-  const std::vector<std::uint64_t> sizes = file_sizes(checkpoint_.stored);
-  CellMap cells(sizes, grain);
+  const plan::CellGrid grid(file_sizes(checkpoint_.stored), grain);
+  plan::CellSet cells(grid);
   std::vector<plan::MemoryPart> parts;
   std::vector<std::span<std::byte>> memory;
   MemorySplit budget;
@@ -147,16 +126,25 @@ void Loader::load(std::span<const WantedBox> wanted) {
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
     }
     budget = split_budget(options_.memory_budget_bytes, grain, engine_);
-    cells = wanted_cells(checkpoint_, wanted, sizes, grain);
+    cells = wanted_cells(checkpoint_, wanted, grid);
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {
       parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});
       memory.push_back(wanted[i].memory);
     }
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
+  if (cells.ranges().empty()) return clock_.stop();
+  StraightPart straight{{}, plan::CellSet(grid), memory};
+  if (engine_.straight) {
+    comm::agree(communicator_, "plan the load", [&] {
+      const auto regions = plan::regions_of_memory(communicator_.rank(), parts, checkpoint_.stored);
+      straight.runs = io::StraightRuns(regions, checkpoint_.stored);
+    });
+    straight.cells = io::keep_tiled_cells(communicator_, grid, straight.runs);
+    cells.remove(straight.cells);
+  }
   const plan::ExtentMap extents = deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(),
                                                grain, engine_, Access::kRead);
-  if (extents.total_bytes() == 0) return clock_.stop();
   budget = budget.fitted_to(extents);
 
   const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
@@ -169,17 +157,21 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   engine_.hints = engine->hints();
+  if (engine_.straight) read_straight(grid, straight);
   const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) {
     job.begin(round);
-    buffers->barrier();  // the disk of a node first gets all windows of this round: no rank can go on without the others'
+    buffers
+        ->barrier();  // the disk of a node first gets all windows of this round: no rank can go on without the others'
   }
 
   clock_.begin("plan");  // while the first windows are read
   std::vector<plan::Transfer> transfers;
-  comm::agree(communicator_, "plan the load",
-              [&] { transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents); });
+  comm::agree(communicator_, "plan the load", [&] {
+    const auto outside = engine_.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents, outside);
+  });
   io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
                         {budget.exchange_bytes});
   read_windows(job, exchange, memory);
@@ -188,8 +180,38 @@ void Loader::load(std::span<const WantedBox> wanted) {
   clock_.stop();
 }
 
+void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part) {
+  const std::vector<plan::FileRange> ranges = part.cells.ranges();
+  if (ranges.empty()) return;
+  format::BlockAccumulator checksums(file_sizes(checkpoint_.stored), grid.grain_bytes());
+  clock_.begin("read");
+  if (checkpoint_.blocks) clock_.begin("verify");
+  clock_.begin("read");
+  io::read_straight(communicator_, engine_files(checkpoint_.directory, checkpoint_.stored), part.runs, part.memory,
+                    [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                      clock_.add_bytes(data.size());
+                      if (!checkpoint_.blocks) return;
+                      clock_.begin("verify");
+                      checksums.add(file, offset, data);
+                      clock_.add_bytes(data.size());
+                      clock_.begin("read");
+                    });
+  if (!checkpoint_.blocks) return;
+  clock_.begin("verify");
+  communicator_.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
+  comm::agree(communicator_, "verify", [&] {
+    const BlockChecker checker(checkpoint_);
+    for (const plan::FileRange& range : ranges) {
+      for (std::uint64_t begin = range.begin; begin < range.end; begin += grid.grain_bytes()) {
+        const plan::FileRange block{range.file, begin, std::min(begin + grid.grain_bytes(), range.end)};
+        checker.check(block, checksums.crc_of(block.file, begin / grid.grain_bytes()));
+      }
+    }
+  });
+}
+
 void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory) {
-  const auto rows = block_rows(checkpoint_);
+  const BlockChecker checker(checkpoint_);
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("reading", job.total_bytes * round / job.rounds, job.total_bytes);
     const io::WindowBuffer window = exchange.window(round);
@@ -203,8 +225,7 @@ void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<
     clock_.add_bytes(bytes);
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {
-      if (window.window != nullptr && checkpoint_.blocks)
-        check_blocks(checkpoint_, rows, *window.window, window.buffer);
+      if (window.window != nullptr && checkpoint_.blocks) checker.check(*window.window, window.buffer);
     });
     if (checkpoint_.blocks) clock_.add_bytes(bytes);
     clock_.begin("scatter");

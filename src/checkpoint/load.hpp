@@ -16,6 +16,7 @@
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
+#include "plan/cells.hpp"
 
 namespace cairn::checkpoint {
 
@@ -43,6 +44,9 @@ class Loader {
 
  private:
   struct ReadJob;
+  struct StraightPart;
+  /// Collective: reads and checks the cells that long runs of wanted boxes tile.
+  void read_straight(const plan::CellGrid& grid, const StraightPart& part);
   /// Collective: waits for each window, checks and scatters it, and begins to read another one into its buffer.
   void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory);
 

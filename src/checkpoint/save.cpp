@@ -166,8 +166,9 @@ void Saver::write(const CommitTarget& target, CommitContent content, std::span<c
   begin_commit(communicator_, target);
   try {
     const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
-    const WriteJob job{plan_->layout, *plan_->extents, plan_->exchange->windows(), *plan_->buffers,
-                       plan_->exchange->rounds()};
+    const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
+                       *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
+                       memory};
     content.blocks = write_data(
         communicator_, *engine, partial_directory(target.directory), job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);

@@ -30,16 +30,29 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });
-  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(communicator, files->section_of_files(),
-                                                                 plan::whole_files(file_sizes(made->layout.stored)),
-                                                                 options.block_bytes, how.choice, Access::kWrite));
-  budget = budget.fitted_to(*made->extents);
   const auto parts = exchange_claims(communicator, files->catalog(), {boxes, tensor_of_shard});
+  std::vector<plan::FileRange> ranges = plan::whole_files(file_sizes(made->layout.stored));
+  if (how.choice.straight) {
+    const plan::CellGrid grid(file_sizes(made->layout.stored), options.block_bytes);
+    comm::agree(communicator, "find long runs", [&] {
+      plan::FileLayout own = made->layout;  // with the places of the tensors that this rank provides
+      add_needed_content(own, *files, {}, parts);
+      made->straight = io::StraightRuns(plan::regions_of_memory(communicator.rank(), parts, own.stored), own.stored);
+    });
+    plan::CellSet cells(grid);
+    for (const plan::FileRange& range : ranges) cells.insert(range);
+    cells.remove(io::keep_tiled_cells(communicator, grid, made->straight));
+    ranges = cells.ranges();
+  }
+  made->extents = std::make_unique<plan::ExtentMap>(deal_extents(
+      communicator, files->section_of_files(), std::move(ranges), options.block_bytes, how.choice, Access::kWrite));
+  budget = budget.fitted_to(*made->extents);
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator, "plan the exchange", [&] {
     add_needed_content(made->layout, *files, made->extents->of(communicator.rank()), parts);
     files.reset();
-    transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents);
+    const auto outside = how.choice.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents, outside);
   });
   const auto windows =
       plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);

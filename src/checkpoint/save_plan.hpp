@@ -10,14 +10,16 @@
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
 #include "io/exchange.hpp"
+#include "io/straight_runs.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
 namespace cairn::checkpoint {
 
 struct SavePlan {
-  base::Bytes description;  ///< of this rank, for the comparison with the next save; filled by the caller
-  plan::FileLayout layout;  ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
+  base::Bytes description;    ///< of this rank, for the comparison with the next save; filled by the caller
+  plan::FileLayout layout;    ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
+  io::StraightRuns straight;  ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
   std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers

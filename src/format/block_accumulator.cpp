@@ -43,6 +43,11 @@ void BlockAccumulator::add(std::uint32_t file, std::uint64_t offset, std::span<c
   }
 }
 
+std::uint32_t BlockAccumulator::crc_of(std::uint32_t file, std::uint64_t block) const {
+  const auto raw = static_cast<std::uint32_t>(words_.at(first_block_.at(file) + block) & 0xffffffffu);
+  return finish_crc32c(raw, std::min(block_bytes_, file_sizes_[file] - block * block_bytes_));
+}
+
 BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
   if (names.size() != file_sizes_.size()) {
     throw Error(ErrorKind::kInternal,
@@ -55,10 +60,9 @@ BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
     FileBlocks& file = table.files[f];
     file.name = names[f];
     file.size_bytes = file_sizes_[f];
-    for (std::size_t block = first_block_[f]; block < first_block_[f + 1]; ++block) {
-      const std::uint64_t begin = file.crcs.size() * block_bytes_;
-      const auto raw = static_cast<std::uint32_t>(words_[block] & 0xffffffffu);
-      file.crcs.push_back(finish_crc32c(raw, std::min(block_bytes_, file.size_bytes - begin)));
+    const std::uint64_t blocks = first_block_[f + 1] - first_block_[f];
+    for (std::uint64_t block = 0; block < blocks; ++block) {
+      file.crcs.push_back(crc_of(static_cast<std::uint32_t>(f), block));
     }
   }
   return table;

@@ -43,6 +43,8 @@ class BlockAccumulator {
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> piece);
   /// One word per block, files in order; the low 32 bits hold the raw CRC.
   [[nodiscard]] std::span<std::uint64_t> raw_words() { return words_; }
+  /// After the XOR over ranks: the standard CRC-32C of a block of a file.
+  [[nodiscard]] std::uint32_t crc_of(std::uint32_t file, std::uint64_t block) const;
   /// After the XOR over ranks: the finished table. `names`: one per file.
   [[nodiscard]] BlockTable finish(std::span<const std::string> names) const;
 

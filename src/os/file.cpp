@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -81,6 +82,17 @@ void write_and_sync(const std::filesystem::path& path, std::span<const std::byte
 
 }  // namespace
 
+FileLock::~FileLock() {
+  if (descriptor_ >= 0) ::flock(descriptor_, LOCK_UN);
+}
+
+FileLock::FileLock(FileLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+FileLock& FileLock::operator=(FileLock&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  return *this;
+}
+
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
     descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC, kFileMode);
@@ -133,6 +145,19 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
   if (error != 0) throw_system_error(action, path_, error);
   throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error", action,
                                           base::printable(path_.native(), 1000)));
+}
+
+FileLock File::lock() {
+  while (::flock(descriptor_, LOCK_EX) != 0) {
+    if (errno != EINTR) throw_system_error("lock of", path_, errno);
+  }
+  return FileLock(descriptor_);
+}
+
+FileLock File::try_lock() {
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return FileLock(descriptor_);
+  if (errno != EWOULDBLOCK && errno != EINTR) throw_system_error("lock of", path_, errno);
+  return {};
 }
 
 void File::set_size(std::uint64_t bytes) {

@@ -16,6 +16,22 @@ namespace cairn::os {
 /// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
 enum class OpenMode { kRead, kWrite, kCreateNew, kCreateOrTruncate, kCreateNewWithoutLayout };
 
+/// A lock of a file that others who ask for it see (flock), until the object is gone. The file must outlive it.
+class FileLock {
+ public:
+  FileLock() = default;
+  ~FileLock();
+  FileLock(FileLock&& other) noexcept;
+  FileLock& operator=(FileLock&& other) noexcept;
+  /// Whether there is one.
+  explicit operator bool() const { return descriptor_ >= 0; }
+
+ private:
+  friend class File;
+  explicit FileLock(int descriptor) : descriptor_(descriptor) {}
+  int descriptor_ = -1;
+};
+
 /// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
 class File {
  public:
@@ -33,6 +49,10 @@ class File {
   /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
+  /// Waits, asleep, until no other open File of the same file, in any process, has the lock.
+  FileLock lock();
+  /// None while another has it.
+  FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
   /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.

@@ -49,9 +49,9 @@ void check_alignment(const RunSpace& space, const format::StoredTensor& tensor) 
                   name_of(tensor.dtype), shard::to_string(space.memory_box)));
 }
 
-/// Ranks whose extents hold bytes of the region, ascending. Every byte must have one.
+/// Ranks whose extents hold bytes of the region, ascending.
 std::vector<int> owners_of(const RunSpace& space, const format::StoredTensor& tensor, std::uint32_t file,
-                           const ExtentMap& extents) {
+                           const ExtentMap& extents, OutsideExtents outside) {
   const ByteRange span = file_span(space);
   std::vector<int> owners;
   std::uint64_t covered = 0;
@@ -61,7 +61,7 @@ std::vector<int> owners_of(const RunSpace& space, const format::StoredTensor& te
     if (bytes != 0 && (owners.empty() || owners.back() != extent.rank)) owners.push_back(extent.rank);
   }
   const std::uint64_t expected = run_bytes(space, span.begin, span.end);
-  if (covered != expected) {
+  if (covered != expected && outside == OutsideExtents::kIsError) {
     throw Error(
         ErrorKind::kInternal,
         fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file number {}",
@@ -71,25 +71,14 @@ std::vector<int> owners_of(const RunSpace& space, const format::StoredTensor& te
   return owners;
 }
 
-}  // namespace
-
-RunSpace run_space(const Transfer& transfer, const format::StoredCheckpoint& stored) {
-  const format::StoredTensor& tensor = tensor_of(stored, transfer.tensor);
-  if (transfer.stored >= tensor.boxes.size()) {
-    throw Error(ErrorKind::kInternal, fmt::format("transfer of stored box number {} of tensor '{}', which has {}",
-                                                  transfer.stored, base::printable(tensor.name), tensor.boxes.size()));
-  }
-  const format::StoredBox& box = tensor.boxes[transfer.stored];
-  return {tensor.dtype, box.box, box.offset_bytes, transfer.memory_box, transfer.region};
-}
-
-std::vector<Transfer> transfers_of_memory(int rank, std::span<const MemoryPart> parts,
-                                          const format::StoredCheckpoint& stored, const ExtentMap& extents) {
+/// Parts x stored boxes; `visit(transfer, space)` with an extent_rank of 0. Parts of a tensor follow each other.
+template <class Visit>
+void for_each_region(int rank, std::span<const MemoryPart> parts, const format::StoredCheckpoint& stored,
+                     const Visit& visit) {
   std::vector<std::size_t> order(parts.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return parts[a].tensor < parts[b].tensor; });
-  std::vector<Transfer> out;
   BoxIndex index;
   std::size_t indexed = stored.tensors.size();
   for (const std::size_t i : order) {
@@ -105,16 +94,45 @@ std::vector<Transfer> transfers_of_memory(int rank, std::span<const MemoryPart> 
       Transfer transfer{rank, 0, part.tensor, number, part.local, part.memory_box, region};
       const RunSpace space = run_space(transfer, stored);
       check_alignment(space, tensor);
-      for (const int owner : owners_of(space, tensor, tensor.boxes[number].file, extents)) {
-        transfer.extent_rank = owner;
-        out.push_back(transfer);
-      }
+      visit(transfer, space);
     });
   }
+}
+
+}  // namespace
+
+RunSpace run_space(const Transfer& transfer, const format::StoredCheckpoint& stored) {
+  const format::StoredTensor& tensor = tensor_of(stored, transfer.tensor);
+  if (transfer.stored >= tensor.boxes.size()) {
+    throw Error(ErrorKind::kInternal, fmt::format("transfer of stored box number {} of tensor '{}', which has {}",
+                                                  transfer.stored, base::printable(tensor.name), tensor.boxes.size()));
+  }
+  const format::StoredBox& box = tensor.boxes[transfer.stored];
+  return {tensor.dtype, box.box, box.offset_bytes, transfer.memory_box, transfer.region};
+}
+
+std::vector<Transfer> transfers_of_memory(int rank, std::span<const MemoryPart> parts,
+                                          const format::StoredCheckpoint& stored, const ExtentMap& extents,
+                                          OutsideExtents outside) {
+  std::vector<Transfer> out;
+  for_each_region(rank, parts, stored, [&](Transfer& transfer, const RunSpace& space) {
+    const format::StoredTensor& tensor = stored.tensors[transfer.tensor];
+    for (const int owner : owners_of(space, tensor, tensor.boxes[transfer.stored].file, extents, outside)) {
+      transfer.extent_rank = owner;
+      out.push_back(transfer);
+    }
+  });
   std::sort(out.begin(), out.end(), [](const Transfer& a, const Transfer& b) {
     return std::tie(a.extent_rank, a.tensor, a.stored, a.local, a.region.offset, a.region.shape) <
            std::tie(b.extent_rank, b.tensor, b.stored, b.local, b.region.offset, b.region.shape);
   });
+  return out;
+}
+
+std::vector<Transfer> regions_of_memory(int rank, std::span<const MemoryPart> parts,
+                                        const format::StoredCheckpoint& stored) {
+  std::vector<Transfer> out;
+  for_each_region(rank, parts, stored, [&](const Transfer& transfer, const RunSpace&) { out.push_back(transfer); });
   return out;
 }
 

@@ -38,9 +38,16 @@ struct MemoryPart {
 
 /// Transfers between this rank's memory and every rank's extents: parts x stored boxes, split by extent owner (a region
 /// that meets the extents of k ranks gives k transfers with the same region; windows clip them). Ascending by
-/// (extent_rank, tensor, stored, local, region). Cost: proportional to the output.
+/// (extent_rank, tensor, stored, local, region). Cost: proportional to the output. Bytes in no extent
+/// are Error(kInternal), or do not travel.
+enum class OutsideExtents { kIsError, kStays };
 std::vector<Transfer> transfers_of_memory(int rank, std::span<const MemoryPart> parts,
-                                          const format::StoredCheckpoint& stored, const ExtentMap& extents);
+                                          const format::StoredCheckpoint& stored, const ExtentMap& extents,
+                                          OutsideExtents outside = OutsideExtents::kIsError);
+
+/// The same regions, each once: extent_rank is 0.
+std::vector<Transfer> regions_of_memory(int rank, std::span<const MemoryPart> parts,
+                                        const format::StoredCheckpoint& stored);
 
 RunSpace run_space(const Transfer& transfer, const format::StoredCheckpoint& stored);
 

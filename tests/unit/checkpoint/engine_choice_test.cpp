@@ -7,6 +7,7 @@
 #include "cairn/error.hpp"
 #include "comm/simulated.hpp"
 #include "io/engine.hpp"
+#include "os/file.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::checkpoint {
@@ -81,6 +82,21 @@ TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
     EXPECT_EQ(extents_for(Access::kRead).workers_of_file(0).last, 3);
   });
   EXPECT_FALSE(choose_by_facts({"ext4", 1, true, ""}).one_writer_per_file);
+}
+
+TEST(EngineChoice, LongRunsGoStraightToFilesInMemoryUnlessAggregatorsWereAskedFor) {
+  const test::TempDir here;
+  const bool in_memory = os::file_system_of(here.path()).lives_in_memory();
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    const auto straight = [&](const EngineWish& wish) {
+      return choose_engine(communicator, wish, here.path()).straight;
+    };
+    EXPECT_EQ(straight({"auto", 0}), in_memory);
+    EXPECT_EQ(straight({"direct", 0}), in_memory);
+    EXPECT_FALSE(straight({"auto", 1}));
+    EXPECT_FALSE(straight({"mpiio", 0}));
+    EXPECT_FALSE(straight({"memory", 0}));
+  });
 }
 
 TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {

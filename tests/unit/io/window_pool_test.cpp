@@ -8,8 +8,8 @@
 
 #include "cairn/error.hpp"
 #include "comm/simulated.hpp"
+#include "faults.hpp"
 #include "memory_files.hpp"
-#include "os/fault.hpp"
 
 namespace cairn::io {
 namespace {
@@ -57,7 +57,7 @@ TEST(WindowPool, MakesWindowsInTheirRounds) {
 }
 
 TEST(WindowPool, MakesAWindowThatFailedBefore) {
-  os::set_faults("windows.make:rank=1:after=1:times=1");
+  const test::Faults faults("windows.make:rank=1:after=1:times=1");
   comm::run_simulated(2, [](comm::Communicator& communicator) {
     constexpr std::uint64_t kBytes = 1ULL << 20;
     os::set_fault_rank(communicator.rank());
@@ -76,7 +76,6 @@ TEST(WindowPool, MakesAWindowThatFailedBefore) {
     pool.make_window(communicator, 2);
     expect_pages(3);
   });
-  os::set_faults("");
 }
 
 TEST(WindowStore, KeepsAPoolThatServes) {

@@ -8,8 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <fstream>
 #include <iterator>
+#include <thread>
 
 #include "base/bytes.hpp"
 #include "os_test_tools.hpp"
@@ -279,6 +282,34 @@ TEST(ReplaceFile, IsOldAfterEachFailureAndLeavesNothing) {
   }
   EXPECT_EQ(read_text(dir / "f", 10), "newer");
   EXPECT_EQ(entries_in(dir.path()), 1U);
+}
+
+TEST(File, ALockIsOfOneOpenFileAtATime) {
+  const TempDir directory;
+  File first(directory / "f", OpenMode::kCreateNew);
+  File second(directory / "f", OpenMode::kWrite);
+  {
+    const FileLock held = first.lock();
+    EXPECT_TRUE(held);
+    EXPECT_FALSE(second.try_lock());
+    FileLock moved = first.try_lock();
+    EXPECT_TRUE(moved) << "it has it already";
+  }
+  FileLock taken = second.try_lock();
+  ASSERT_TRUE(taken);
+  std::atomic<bool> has_it = false;
+  std::thread waiting([&] {
+    const FileLock lock = first.lock();
+    has_it = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(has_it);
+  taken = {};
+  waiting.join();
+  EXPECT_TRUE(has_it);
+  second.close();
+  EXPECT_EQ(error_of(ErrorKind::kIo, [&] { second.try_lock(); }),
+            "lock of '" + (directory / "f").string() + "' failed: Bad file descriptor");
 }
 
 }  // namespace

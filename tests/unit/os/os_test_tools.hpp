@@ -1,4 +1,4 @@
-// What the tests of os share: rules that end with the test, and the kind and text of an error.
+// What the tests of os share: the kind and text of an error.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,17 +8,11 @@
 #include <string_view>
 
 #include "cairn/error.hpp"
-#include "os/fault.hpp"
+#include "faults.hpp"
 
 namespace cairn::os {
 
-class Faults {
- public:
-  explicit Faults(std::string_view rules) { set_faults(rules); }
-  ~Faults() { set_faults(""); }
-  Faults(const Faults&) = delete;
-  Faults& operator=(const Faults&) = delete;
-};
+using test::Faults;
 
 /// The text of the Error that `call` throws, which must be of that kind and one line; "no error" when it throws none.
 inline std::string error_of(ErrorKind kind, const std::function<void()>& call) {

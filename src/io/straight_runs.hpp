@@ -1,0 +1,91 @@
+// Straight runs: long runs of a rank's memory that go to a file, or come out of it, as they lie, without a window.
+//
+// For file systems in memory (straight_io.hpp). Bytes go straight by whole cells of the checksum grid: a cell does when the
+// long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can add
+// the piece's checksum to those of the others, and what is left for the windows are whole cells too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "io/run_geometry.hpp"
+#include "plan/cells.hpp"
+#include "plan/transfer.hpp"
+
+namespace cairn::io {
+
+/// Bytes that lie end to end in a file and in a memory box.
+struct StraightPiece {
+  std::uint32_t file = 0;
+  std::uint32_t local = 0;  ///< memory box
+  std::uint64_t file_offset = 0;
+  std::uint64_t memory_offset = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Of one rank.
+class StraightRuns {
+ public:
+  /// Shorter runs are not worth a call of the kernel each, unless a region has no other.
+  static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
+
+  StraightRuns() = default;
+  /// The long runs of the regions, each of which is there once: whose extents it lies in does not matter.
+  StraightRuns(std::span<const plan::Transfer> regions, const format::StoredCheckpoint& stored);
+
+  /// Of each cell the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets that
+  /// looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a cell add up to
+  /// f(end) - f(begin) of the cell, since what lies between cancels; anything else does with a probability of 2^-64.
+  [[nodiscard]] std::vector<std::uint64_t> fingerprints(const plan::CellGrid& grid) const;
+  /// What a cell has that is tiled.
+  static std::uint64_t fingerprint_of_tiled(const plan::FileRange& cell);
+
+  /// Leaves out what lies in other cells.
+  void keep(const plan::CellSet& cells);
+
+  [[nodiscard]] bool empty() const { return stretches_.empty(); }
+
+  /// Walks the runs of one file, ascending by region and file offset, in pieces. The StraightRuns must outlive it.
+  class Walk {
+   public:
+    [[nodiscard]] std::uint32_t file() const { return file_; }
+    [[nodiscard]] bool done() const { return at_ == end_; }
+    /// Requires: not done.
+    StraightPiece next(std::uint64_t most_bytes);
+
+   private:
+    friend class StraightRuns;
+    const StraightRuns* runs_ = nullptr;
+    std::uint32_t file_ = 0;
+    std::size_t at_ = 0;  ///< stretch
+    std::size_t end_ = 0;
+    std::uint64_t walked_bytes_ = 0;  ///< of it
+  };
+  /// One for each file with runs.
+  [[nodiscard]] std::vector<Walk> walks() const;
+
+ private:
+  struct Region {
+    RunGeometry geometry;
+    std::uint32_t file = 0;
+    std::uint32_t local = 0;
+  };
+  /// Bytes [first, first + bytes) of a region, which lie next to each other in its order.
+  struct Stretch {
+    std::size_t region = 0;
+    std::uint64_t first = 0;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<Region> regions_;          ///< ascending by (file, place in the file)
+  std::vector<Stretch> stretches_;       ///< ascending by (region, first)
+  std::vector<plan::FileRange> others_;  ///< where regions of short runs lie
+};
+
+/// Collective. The cells that the long runs of all ranks tile; `runs` keeps what lies in them.
+plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::CellGrid& grid, StraightRuns& runs);
+
+}  // namespace cairn::io

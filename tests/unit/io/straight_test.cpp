@@ -1,0 +1,333 @@
+// Straight runs: which bytes go without a window, and that they arrive, from many ranks at once.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/error.hpp"
+#include "comm/simulated.hpp"
+#include "environment.hpp"
+#include "expect_error.hpp"
+#include "faults.hpp"
+#include "io/straight_io.hpp"
+#include "io/straight_runs.hpp"
+#include "os/file.hpp"
+#include "random.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::io {
+namespace {
+
+constexpr std::uint64_t kLong = StraightRuns::kShortestBytes;
+constexpr std::uint64_t kGrain = 3 * kLong / 2;
+
+/// Two files. In the first a tensor of rows of two long runs, behind a header; in the second a small tensor and a flat
+/// one.
+struct Layout {
+  static constexpr std::uint64_t kHeader = 4096;
+  static constexpr std::uint64_t kRows = 7;
+  static constexpr std::uint64_t kSmall = 100;
+  static constexpr std::uint64_t kFlat = 6 * kLong + 12;
+
+  Layout() {
+    stored.files = {{"a", kHeader + kRows * 2 * kLong}, {"b", kHeader + kSmall + kFlat}};
+    const auto add = [&](std::string name, std::vector<std::uint64_t> shape, std::uint32_t file, std::uint64_t at) {
+      format::StoredTensor tensor;
+      tensor.section = "model";
+      tensor.name = std::move(name);
+      tensor.dtype = DType::kU8;
+      tensor.shape = shape;
+      tensor.boxes = {{file, at, {std::vector<std::uint64_t>(shape.size(), 0), shape}}};
+      stored.tensors.push_back(std::move(tensor));
+    };
+    add("rows", {kRows, 2 * kLong}, 0, kHeader);
+    add("small", {kSmall}, 1, kHeader);
+    add("flat", {kFlat}, 1, kHeader + kSmall);
+  }
+
+  [[nodiscard]] plan::CellGrid grid() const {
+    std::vector<std::uint64_t> sizes;
+    for (const auto& file : stored.files) sizes.push_back(file.size_bytes);
+    return {sizes, kGrain};
+  }
+  [[nodiscard]] StraightRuns runs(const std::vector<plan::MemoryPart>& parts) const {
+    return {plan::regions_of_memory(0, parts, stored), stored};
+  }
+
+  format::StoredCheckpoint stored;
+};
+
+plan::MemoryPart part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, box, box}; }
+
+/// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is with
+/// the first.
+std::vector<plan::MemoryPart> parts_of(int rank, int ranks) {
+  const auto r = static_cast<std::uint64_t>(rank);
+  const auto n = static_cast<std::uint64_t>(ranks);
+  std::vector<plan::MemoryPart> parts;
+  const std::uint64_t first_row = Layout::kRows * (r / 2) / ((n + 1) / 2);
+  const std::uint64_t last_row = Layout::kRows * (r / 2 + 1) / ((n + 1) / 2);
+  const bool is_alone = rank % 2 == 0 && rank + 1 == ranks;
+  parts.push_back(
+      part(0, 0, {{first_row, is_alone ? 0 : r % 2 * kLong}, {last_row - first_row, is_alone ? 2 * kLong : kLong}}));
+  const std::uint64_t begin = Layout::kFlat * r / n;
+  parts.push_back(part(2, 1, {{begin}, {Layout::kFlat * (r + 1) / n - begin}}));
+  if (rank == 0) parts.push_back(part(1, 2, {{0}, {Layout::kSmall}}));
+  return parts;
+}
+
+std::vector<base::Bytes> memory_of(const std::vector<plan::MemoryPart>& parts) {
+  std::vector<base::Bytes> memory(3);
+  for (const plan::MemoryPart& p : parts) {
+    memory[p.local].resize(std::accumulate(p.part.shape.begin(), p.part.shape.end(), 1ULL, std::multiplies<>()));
+  }
+  return memory;
+}
+
+/// Byte of the tensor's content.
+std::byte content(std::uint32_t tensor, std::uint64_t at) {
+  return static_cast<std::byte>((at * 2654435761U >> 13) + tensor);
+}
+
+/// Visits the bytes of a part: place in its memory, place in the tensor.
+template <class Visit>
+void for_each_byte(const plan::MemoryPart& p, const Visit& visit) {
+  const bool is_flat = p.part.shape.size() == 1;
+  const std::uint64_t width = is_flat ? p.part.shape[0] : p.part.shape[1];
+  const std::uint64_t rows = is_flat ? 1 : p.part.shape[0];
+  for (std::uint64_t row = 0; row < rows; ++row) {
+    for (std::uint64_t i = 0; i < width; ++i) {
+      visit(row * width + i,
+            is_flat ? p.part.offset[0] + i : (p.part.offset[0] + row) * 2 * kLong + p.part.offset[1] + i);
+    }
+  }
+}
+
+std::vector<EngineFile> files_in(const test::TempDir& directory, const Layout& layout) {
+  std::vector<EngineFile> files;
+  for (const auto& file : layout.stored.files) files.push_back({directory / file.name, file.size_bytes});
+  return files;
+}
+
+void create(const std::vector<EngineFile>& files) {
+  for (const EngineFile& file : files) {
+    os::File created(file.path, os::OpenMode::kCreateNew);
+    created.set_size(file.size_bytes);
+  }
+}
+
+base::Bytes read_back(const EngineFile& file) {
+  base::Bytes bytes(file.size_bytes);
+  os::File(file.path, os::OpenMode::kRead).read_at(bytes, 0);
+  return bytes;
+}
+
+TEST(StraightRuns, CellsThatLongRunsTileGoStraight) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  for (const int ranks : {1, 2, 3, 4, 6}) {
+    std::vector<std::uint64_t> sums(grid.cells(), 0);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto mine = layout.runs(parts_of(rank, ranks)).fingerprints(grid);
+      for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += mine[c];
+    }
+    for (std::uint32_t file = 0; file < grid.files(); ++file) {
+      for (std::size_t cell = grid.cell_of(file, 0); cell < grid.end_of(file); ++cell) {
+        const bool is_tiled = sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(file, cell));
+        EXPECT_EQ(is_tiled, cell != grid.cell_of(file, 0)) << "all but those with a header; cell " << cell;
+      }
+    }
+  }
+}
+
+TEST(StraightRuns, BytesOfNobodyOrOfTwoMakeACellGoThroughWindows) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  const std::uint64_t half = Layout::kFlat / 2;
+  const auto tiled = [&](const std::vector<plan::MemoryPart>& parts) {
+    const auto sums = layout.runs(parts).fingerprints(grid);
+    std::vector<std::size_t> cells;
+    for (std::size_t cell = grid.cell_of(1, 0); cell < grid.end_of(1); ++cell) {
+      if (sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(1, cell))) cells.push_back(cell);
+    }
+    return cells;
+  };
+  const auto all = tiled({part(2, 0, {{0}, {Layout::kFlat}})});
+  ASSERT_EQ(all.size(), grid.end_of(1) - grid.cell_of(1, 0) - 1);
+  EXPECT_TRUE(tiled({}).empty());
+  EXPECT_TRUE(tiled({part(2, 0, {{0}, {Layout::kFlat}}), part(2, 1, {{0}, {Layout::kFlat}})}).empty()) << "replicas";
+  // As many bytes as the cells have, but the first half twice and the second never.
+  EXPECT_TRUE(tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{0}, {half}})}).empty());
+  const auto one_hole = tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{half + 1}, {Layout::kFlat - half - 1}})});
+  EXPECT_EQ(one_hole.size(), all.size() - 1);
+}
+
+TEST(StraightRuns, ACellThatAnotherRankWantsInShortRunsGoesThroughWindows) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  const auto all = part(0, 0, {{0, 0}, {Layout::kRows, 2 * kLong}});
+  const auto sums = layout.runs({all}).fingerprints(grid);
+  const auto others =
+      layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in the third and the fourth row
+  std::size_t tiled_by_one = 0;
+  for (std::size_t cell = grid.cell_of(0, 0); cell < grid.end_of(0); ++cell) {
+    const plan::FileRange range = grid.range_of(0, cell);
+    const std::uint64_t whole = StraightRuns::fingerprint_of_tiled(range);
+    if (sums[cell] != whole) continue;
+    ++tiled_by_one;
+    const std::uint64_t begin = Layout::kHeader + 3 * 2 * kLong + 8;
+    const std::uint64_t end = Layout::kHeader + 4 * 2 * kLong + 24;
+    const bool is_wanted_twice = range.begin < end && range.end > begin;
+    EXPECT_EQ(sums[cell] + others[cell] != whole, is_wanted_twice) << cell;
+  }
+  EXPECT_EQ(tiled_by_one, grid.end_of(0) - 1);
+}
+
+TEST(StraightRuns, ShortRunsOfALargerRegionStay) {
+  const Layout layout;
+  const auto pieces = [&](const plan::MemoryPart& p) {
+    const StraightRuns runs = layout.runs({p});
+    std::size_t count = 0;
+    for (StraightRuns::Walk& walk : runs.walks()) {
+      for (; !walk.done(); ++count) walk.next(~0ULL);
+    }
+    return count;
+  };
+  EXPECT_EQ(pieces(part(0, 0, {{0, 0}, {3, kLong}})), 3U);
+  EXPECT_EQ(pieces(part(0, 0, {{0, 0}, {3, kLong - 1}})), 0U);
+  EXPECT_EQ(pieces(part(0, 0, {{2, 5}, {1, 9}})), 1U) << "a region of one run";
+  EXPECT_EQ(pieces(part(0, 0, {{2, 5}, {0, 9}})), 0U);
+}
+
+/// Writes by `ranks` ranks, and compares the cells that went straight; the others stay as they were made.
+TEST(StraightIo, WritesAndReadsWhatIsTiled) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  for (const int ranks : {1, 2, 5}) {
+    const test::TempDir directory;
+    const auto files = files_in(directory, layout);
+    create(files);
+    std::mutex mutex;
+    std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> seen;  // pieces
+    std::atomic<std::uint64_t> wrong = 0;
+    std::atomic<std::uint64_t> compared = 0;
+    comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+      const auto parts = parts_of(communicator.rank(), ranks);
+      StraightRuns runs = layout.runs(parts);
+      const plan::CellSet cells = keep_tiled_cells(communicator, grid, runs);
+      auto memory = memory_of(parts);
+      for (const auto& p : parts) {
+        for_each_byte(p,
+                      [&](std::uint64_t at, std::uint64_t place) { memory[p.local][at] = content(p.tensor, place); });
+      }
+      const std::vector<std::span<const std::byte>> from(memory.begin(), memory.end());
+      write_straight(communicator, files, runs, from, [&](auto file, auto offset, auto data) {
+        const std::lock_guard lock(mutex);
+        seen[{file, offset}] += data.size();
+      });
+      communicator.barrier();
+      for (auto& box : memory) std::fill(box.begin(), box.end(), std::byte{0});
+      const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
+      std::uint64_t read = 0;
+      read_straight(communicator, files, runs, to, [&](auto, auto, auto data) { read += data.size(); });
+      for (const auto& p : parts) {
+        const auto& box = layout.stored.tensors[p.tensor].boxes[0];
+        for_each_byte(p, [&](std::uint64_t at, std::uint64_t place) {
+          const bool is_straight = cells.contains(grid.cell_of(box.file, box.offset_bytes + place));
+          const std::byte expected = is_straight ? content(p.tensor, place) : std::byte{0};
+          if (memory[p.local][at] != expected) ++wrong;
+          if (is_straight) ++compared;
+          read -= is_straight ? 1 : 0;
+        });
+      }
+      if (read != 0) ++wrong;
+    });
+    EXPECT_EQ(wrong, 0U) << ranks;
+    EXPECT_GT(compared, 15 * kLong) << "most bytes";
+    std::uint64_t bytes = 0;
+    for (const auto& [place, count] : seen) bytes += count;
+    EXPECT_EQ(bytes, compared) << "each piece is seen once";
+    for (std::uint32_t file = 0; file < 2; ++file) {
+      const base::Bytes found = read_back(files[file]);
+      EXPECT_TRUE(std::all_of(found.begin(), found.begin() + kGrain, [](std::byte b) { return b == std::byte{0}; }));
+    }
+  }
+}
+
+TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  const test::TempDir directory;
+  const auto files = files_in(directory, layout);
+  create(files);
+  for (const char* rule :
+       {"write:rank=1:after=1:errno=ENOSPC", "fsync:rank=0", "open:rank=2", "write:rank=0:short=5"}) {
+    auto faults = std::make_unique<test::Faults>(rule);
+    const bool is_harmless = std::string(rule).find("short") != std::string::npos;
+    std::atomic<int> failed = 0;
+    comm::run_simulated(3, [&](comm::Communicator& communicator) {
+      os::set_fault_rank(communicator.rank());
+      const auto parts = parts_of(communicator.rank(), 3);
+      StraightRuns runs = layout.runs(parts);
+      keep_tiled_cells(communicator, grid, runs);
+      const auto memory = memory_of(parts);
+      const std::vector<std::span<const std::byte>> from(memory.begin(), memory.end());
+      try {
+        write_straight(communicator, files, runs, from, [](auto, auto, auto) {});
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kIo);
+        test::expect_one_line(error.what(), {directory.path().string()});
+        ++failed;
+      }
+    });
+    faults.reset();
+    EXPECT_EQ(failed, is_harmless ? 0 : 3) << rule;
+    for (const EngineFile& file : files) {
+      os::File again(file.path, os::OpenMode::kWrite);
+      EXPECT_TRUE(again.try_lock()) << rule;
+    }
+  }
+}
+
+TEST(StraightIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
+  const Layout layout;
+  const plan::CellGrid grid = layout.grid();
+  const test::TempDir directory;
+  const auto files = files_in(directory, layout);
+  create(files);
+  std::filesystem::resize_file(files[1].path, files[1].size_bytes - 1);
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    const auto parts = parts_of(communicator.rank(), 3);
+    StraightRuns runs = layout.runs(parts);
+    keep_tiled_cells(communicator, grid, runs);
+    auto memory = memory_of(parts);
+    const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
+    test::expect_error(ErrorKind::kIo, [&] { read_straight(communicator, files, runs, to, [](auto, auto, auto) {}); },
+                       {files[1].path.string(), "ends at byte"});
+  });
+}
+
+TEST(StraightIo, MemoryThatIsTooSmallIsRefused) {
+  const Layout layout;
+  const test::TempDir directory;
+  const auto files = files_in(directory, layout);
+  create(files);
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const StraightRuns runs = layout.runs({part(2, 1, {{0}, {Layout::kFlat}})});
+    const base::Bytes memory(Layout::kFlat - 1);
+    const std::vector<std::span<const std::byte>> from = {{}, memory};
+    test::expect_error(ErrorKind::kInternal,
+                       [&] { write_straight(communicator, files, runs, from, [](auto, auto, auto) {}); },
+                       {"memory box 1"});
+  });
+}
+
+}  // namespace
+}  // namespace cairn::io

@@ -1,0 +1,69 @@
+// Grid cells of files, and sets of them, against a plain list of all cells.
+#include "plan/cells.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "seeded.hpp"
+
+namespace cairn::plan {
+namespace {
+
+using plan_test::Seeded;
+
+TEST(CellGrid, NumbersTheCellsOfAllFiles) {
+  const CellGrid grid({10, 0, 4, 5}, 4);
+  EXPECT_EQ(grid.cells(), 3U + 0 + 1 + 2);
+  EXPECT_EQ(grid.files(), 4U);
+  EXPECT_EQ(grid.cell_of(0, 3), 0U);
+  EXPECT_EQ(grid.cell_of(0, 9), 2U);
+  EXPECT_EQ(grid.cell_of(1, 0), grid.end_of(1)) << "a file without bytes has no cell";
+  EXPECT_EQ(grid.cell_of(3, 4), 5U);
+  EXPECT_EQ(grid.range_of(0, 2), (FileRange{0, 8, 10})) << "the last cell ends with the file";
+  EXPECT_EQ(grid.range_of(3, 4), (FileRange{3, 0, 4}));
+}
+
+TEST(CellSet, HasTheCellsThatRangesMeetAndGivesThemBackMerged) {
+  Seeded random("cell sets");
+  for (int round = 0; round < 300; ++round) {
+    std::vector<std::uint64_t> sizes(random.between(0, 4));
+    for (auto& size : sizes) size = random.between(0, 400);
+    const CellGrid grid(sizes, random.between(1, 70));
+    std::set<std::size_t> expected;
+    CellSet set(grid);
+    CellSet others(grid);
+    for (std::uint32_t file = 0; file < sizes.size(); ++file) {
+      for (int i = 0; i < 3; ++i) {
+        const std::uint64_t a = random.between(0, sizes[file]);
+        const std::uint64_t b = random.between(0, sizes[file]);
+        const FileRange range{file, std::min(a, b), std::max(a, b)};
+        const bool is_other = i == 2;
+        (is_other ? others : set).insert(range);
+        for (std::uint64_t byte = range.begin; byte < range.end && !is_other; ++byte) {
+          expected.insert(grid.cell_of(file, byte));
+        }
+      }
+    }
+    for (std::size_t cell = 0; cell < grid.cells(); ++cell) {
+      ASSERT_EQ(set.contains(cell), expected.contains(cell)) << Seeded::note();
+      if (others.contains(cell)) expected.erase(cell);
+    }
+    set.remove(others);
+    std::set<std::size_t> found;
+    const std::vector<FileRange> ranges = set.ranges();
+    for (std::size_t r = 0; r < ranges.size(); ++r) {
+      const FileRange& range = ranges[r];
+      for (std::uint64_t byte = range.begin; byte < range.end; ++byte) found.insert(grid.cell_of(range.file, byte));
+      if (r == 0) continue;
+      const FileRange& before = ranges[r - 1];
+      EXPECT_TRUE(before.file < range.file || (before.file == range.file && before.end < range.begin));
+    }
+    EXPECT_EQ(found, expected) << Seeded::note();
+  }
+}
+
+}  // namespace
+}  // namespace cairn::plan
