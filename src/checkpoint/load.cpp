@@ -162,8 +162,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) {
     job.begin(round);
-    buffers
-        ->barrier();  // the disk of a node first gets all windows of this round: no rank can go on without the others'
+    // The disk of a node first gets all windows of this round: no rank can go on without the others'.
+    buffers->barrier();
   }
 
   clock_.begin("plan");  // while the first windows are read
