@@ -19,6 +19,10 @@
 namespace cairn::checkpoint {
 namespace {
 
+/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes straight is
+/// found by looking at every block of all files.
+constexpr std::size_t kStraightParts = 64;
+
 plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
                            const plan::CellGrid& grid) {
   plan::CellSet cells(grid);
@@ -133,9 +137,10 @@ void Loader::load(std::span<const WantedBox> wanted) {
     }
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
-  if (cells.ranges().empty()) return clock_.stop();
+  if (cells.count() == 0) return clock_.stop();
   StraightPart straight{{}, plan::CellSet(grid), memory};
-  if (engine_.straight) {
+  const bool is_straight = engine_.straight && cells.count() >= grid.cells() / kStraightParts;
+  if (is_straight) {
     comm::agree(communicator_, "plan the load", [&] {
       const auto regions = plan::regions_of_memory(communicator_.rank(), parts, checkpoint_.stored);
       straight.runs = io::StraightRuns(regions, checkpoint_.stored);
@@ -157,7 +162,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   engine_.hints = engine->hints();
-  if (engine_.straight) read_straight(grid, straight);
+  if (is_straight) read_straight(grid, straight);
   const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
   clock_.begin("read");
   for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) {
@@ -169,7 +174,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
   clock_.begin("plan");  // while the first windows are read
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator_, "plan the load", [&] {
-    const auto outside = engine_.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    const auto outside = is_straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents, outside);
   });
   io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),

@@ -147,18 +147,17 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
                                           base::printable(path_.native(), 1000)));
 }
 
-FileLock File::lock() {
-  while (::flock(descriptor_, LOCK_EX) != 0) {
-    if (errno != EINTR) throw_system_error("lock of", path_, errno);
+FileLock File::lock(int flags) {
+  while (::flock(descriptor_, LOCK_EX | flags) != 0) {
+    if (errno == EINTR) continue;
+    if (errno == EWOULDBLOCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOLCK) return {};
+    throw_system_error("lock of", path_, errno);
   }
   return FileLock(descriptor_);
 }
 
-FileLock File::try_lock() {
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return FileLock(descriptor_);
-  if (errno != EWOULDBLOCK && errno != EINTR) throw_system_error("lock of", path_, errno);
-  return {};
-}
+FileLock File::lock() { return lock(0); }
+FileLock File::try_lock() { return lock(LOCK_NB); }
 
 void File::set_size(std::uint64_t bytes) {
   const off_t size = to_offset(bytes);

@@ -49,7 +49,8 @@ class File {
   /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
-  /// Waits, asleep, until no other open File of the same file, in any process, has the lock.
+  /// Waits, asleep, until no other open File of the same file, in any process, has the lock. None where files have no locks:
+  /// for taking turns, not for keeping data whole.
   FileLock lock();
   /// None while another has it.
   FileLock try_lock();
@@ -65,6 +66,8 @@ class File {
   void close();
 
  private:
+  FileLock lock(int flags);
+
   std::filesystem::path path_;
   int descriptor_ = -1;
 };

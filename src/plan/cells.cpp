@@ -1,6 +1,7 @@
 #include "plan/cells.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "base/checked.hpp"
 
@@ -25,6 +26,12 @@ void CellSet::insert(const FileRange& range) {
   if (range.begin >= range.end) return;
   const std::size_t last = grid_->cell_of(range.file, range.end - 1);
   for (std::size_t cell = grid_->cell_of(range.file, range.begin); cell <= last; ++cell) insert(cell);
+}
+
+std::size_t CellSet::count() const {
+  std::size_t cells = 0;
+  for (const std::uint64_t word : words_) cells += static_cast<std::size_t>(std::popcount(word));
+  return cells;
 }
 
 void CellSet::remove(const CellSet& others) {

@@ -40,6 +40,7 @@ class CellSet {
   void insert(std::size_t cell) { words_[cell / 64] |= 1ULL << cell % 64; }
   /// All cells that meet the range.
   void insert(const FileRange& range);
+  [[nodiscard]] std::size_t count() const;
   /// Takes the cells of `others`, a set of the same grid, out.
   void remove(const CellSet& others);
 

@@ -52,6 +52,7 @@ TEST(CellSet, HasTheCellsThatRangesMeetAndGivesThemBackMerged) {
       if (others.contains(cell)) expected.erase(cell);
     }
     set.remove(others);
+    EXPECT_EQ(set.count(), expected.size()) << Seeded::note();
     std::set<std::size_t> found;
     const std::vector<FileRange> ranges = set.ranges();
     for (std::size_t r = 0; r < ranges.size(); ++r) {
