@@ -11,20 +11,14 @@
 #include <functional>
 #include <vector>
 
+#include "base/mix.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::bench {
 namespace {
 
-constexpr std::uint64_t kGoldenRatio = 0x9e3779b97f4a7c15ULL;
 constexpr std::size_t kCheckBytes = 64 << 10;  // compared at once: stays in the first cache levels
-
-constexpr std::uint64_t mix(std::uint64_t z) {
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31);
-}
 
 // FNV-1a, 64 bits.
 std::uint64_t hash_text(std::uint64_t hash, std::string_view text) {
@@ -80,7 +74,7 @@ void for_each_flat_run(std::span<const std::uint64_t> shape, const Box& box,
 }  // namespace
 
 DemoValues::DemoValues(std::string_view section, std::string_view name, DType dtype)
-    : seed_(mix(hash_text(hash_text(0xcbf29ce484222325ULL, section) * kGoldenRatio, name))),
+    : seed_(base::mix64(hash_text(hash_text(0xcbf29ce484222325ULL, section) * base::kGoldenGamma, name))),
       element_bytes_(bits_of(dtype) / 8) {
   if (bits_of(dtype) % 8 != 0) {
     throw Error(ErrorKind::kUsage, fmt::format("no values are made of dtype {} (tensor '{}'); choose another --model",
@@ -93,7 +87,7 @@ DemoValues::DemoValues(std::string_view section, std::string_view name, DType dt
 }
 
 std::uint64_t DemoValues::word(std::uint64_t index) const {
-  return (mix(seed_ + index * kGoldenRatio) & mask_) + base_;
+  return (base::mix64(seed_ + index * base::kGoldenGamma) & mask_) + base_;
 }
 
 void DemoValues::fill(std::uint64_t first, std::span<std::byte> out) const {

@@ -3,18 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/mix.hpp"
+
 namespace cairn::io {
-namespace {
-
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
-std::uint64_t mixed(std::uint64_t value) {
-  value += 0x9e3779b97f4a7c15ULL;
-  value = (value ^ (value >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  value = (value ^ (value >> 27)) * 0x94d049bb133111ebULL;
-  return value ^ (value >> 31);
-}
-
-}  // namespace
 
 StraightRuns::StraightRuns(std::span<const plan::Transfer> regions, const format::StoredCheckpoint& stored) {
   for (const plan::Transfer& transfer : regions) {
@@ -34,8 +25,8 @@ StraightRuns::StraightRuns(std::span<const plan::Transfer> regions, const format
   for (std::size_t r = 0; r < regions_.size(); ++r) stretches_.push_back({r, 0, regions_[r].geometry.bytes()});
 }
 
-std::uint64_t StraightRuns::fingerprint_of_tiled(const plan::FileRange& cell) {
-  return mixed(cell.end) - mixed(cell.begin);
+std::uint64_t StraightRuns::fingerprint_of_tiled(const plan::FileRange& bytes) {
+  return base::split_mix64(bytes.end) - base::split_mix64(bytes.begin);
 }
 
 std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid) const {
@@ -44,7 +35,7 @@ std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid
     while (begin < end) {
       const std::size_t cell = grid.cell_of(file, begin);
       const std::uint64_t here = std::min(end, grid.range_of(file, cell).end);
-      sums[cell] += mixed(here) - mixed(begin);
+      sums[cell] += fingerprint_of_tiled({file, begin, here});
       begin = here;
     }
   };

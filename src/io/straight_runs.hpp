@@ -41,8 +41,8 @@ class StraightRuns {
   /// looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a cell add up to
   /// f(end) - f(begin) of the cell, since what lies between cancels; anything else does with a probability of 2^-64.
   [[nodiscard]] std::vector<std::uint64_t> fingerprints(const plan::CellGrid& grid) const;
-  /// What a cell has that is tiled.
-  static std::uint64_t fingerprint_of_tiled(const plan::FileRange& cell);
+  /// What bytes have that are tiled, each once: a cell, or a run in it.
+  static std::uint64_t fingerprint_of_tiled(const plan::FileRange& bytes);
 
   /// Leaves out what lies in other cells.
   void keep(const plan::CellSet& cells);

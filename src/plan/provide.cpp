@@ -4,20 +4,13 @@
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/mix.hpp"
 #include "plan/coverage.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::plan {
 namespace {
-
-/// splitmix64: neighbouring salts and box numbers give unrelated choices.
-std::uint64_t mix(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
 
 /// Elements between which a packed dtype may be cut: its smallest whole number of bytes.
 std::uint64_t elements_per_cut(DType dtype) {
@@ -73,7 +66,7 @@ std::vector<Provision> provide(const CatalogTensor& tensor, std::vector<Claim> c
     const ReplicaGroup& group = groups[number];
     std::vector<Box> parts = shares_of(tensor, group.box, group.holders.size(), share_bytes);
     if (parts.size() == 1) {
-      const auto& chosen = group.holders[mix(mix(salt) ^ number) % group.holders.size()];
+      const auto& chosen = group.holders[base::split_mix64(base::split_mix64(salt) ^ number) % group.holders.size()];
       out.push_back({chosen.rank, chosen.local, std::move(parts.front())});
       continue;
     }

@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
+#include "base/mix.hpp"
 #include "base/units.hpp"
 #include "nlohmann/json.hpp"
 
@@ -154,6 +155,15 @@ TEST(Bytes, RefuseLengthsBeyondTheMessage) {
     EXPECT_EQ(kind_thrown([&] { ByteReader(bytes).u64s(); }), ErrorKind::kInternal);
   }
   EXPECT_EQ(kind_thrown([] { ByteReader({}).u64(); }), ErrorKind::kInternal);
+}
+
+TEST(Mix, IsSplitMix64) {
+  // The first three numbers of the reference implementation (splitmix64.c by Vigna) with the seed 1234567.
+  constexpr std::uint64_t kSeed = 1234567;
+  EXPECT_EQ(split_mix64(kSeed), 6457827717110365317ULL);
+  EXPECT_EQ(split_mix64(kSeed + kGoldenGamma), 3203168211198807973ULL);
+  EXPECT_EQ(split_mix64(kSeed + 2 * kGoldenGamma), 9817491932198370423ULL);
+  EXPECT_EQ(mix64(0), 0U);
 }
 
 }  // namespace
