@@ -50,7 +50,7 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
             fmt::format("{} lives in memory: plain writes are one copy, and there is no cache to go past; one writer "
                         "per file at a time, because the kernel locks a file while it copies",
                         type),
-            0, true, true};
+            0, true};
   }
   if (type == "lustre" || type == "gpfs" || type == "beegfs") {
     if (facts.has_mpi && facts.unsafe_mpi_io_component.empty()) {
@@ -107,7 +107,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
   // What others write must be files, and nobody but the aggregators may write where they were asked for.
   const bool is_plain = choice.name == "posix" || choice.name == "direct";
-  choice.straight = choice.straight && is_plain && choice.aggregators_per_node == 0;
+  choice.straight = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
   return choice;
 }
 

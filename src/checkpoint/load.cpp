@@ -38,10 +38,10 @@ plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const Wan
   return cells;
 }
 
-/// The table's block `block` of a file, to compare with.
-class BlockChecker {
+/// The checksums that were written, to compare blocks with.
+class WrittenBlocks {
  public:
-  explicit BlockChecker(const OpenCheckpoint& checkpoint) : checkpoint_(checkpoint), rows_(block_rows(checkpoint)) {}
+  explicit WrittenBlocks(const OpenCheckpoint& checkpoint) : checkpoint_(checkpoint), rows_(block_rows(checkpoint)) {}
 
   /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
   void check(const plan::FileRange& bytes, std::uint32_t found) const {
@@ -82,6 +82,7 @@ class BlockChecker {
 
 /// What is read without a window.
 struct Loader::StraightPart {
+  const WrittenBlocks& written;
   io::StraightRuns runs;  ///< of this rank
   plan::CellSet cells;    ///< of all ranks
   std::span<const std::span<std::byte>> memory;
@@ -89,6 +90,7 @@ struct Loader::StraightPart {
 
 /// Windows of this rank's extents that are being read.
 struct Loader::ReadJob {
+  const WrittenBlocks& written;
   std::span<const plan::Window> windows;
   std::uint64_t rounds;       ///< of the rank with the most windows
   std::uint64_t total_bytes;  ///< of all ranks
@@ -138,7 +140,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
   if (cells.count() == 0) return clock_.stop();
-  StraightPart straight{{}, plan::CellSet(grid), memory};
+  const WrittenBlocks written(checkpoint_);
+  StraightPart straight{written, {}, plan::CellSet(grid), memory};
   const bool is_straight = engine_.straight && cells.count() >= grid.cells() / kStraightParts;
   if (is_straight) {
     comm::agree(communicator_, "plan the load", [&] {
@@ -163,9 +166,9 @@ void Loader::load(std::span<const WantedBox> wanted) {
   engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
   engine_.hints = engine->hints();
   if (is_straight) read_straight(grid, straight);
-  const ReadJob job{windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
+  const ReadJob job{written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
   clock_.begin("read");
-  for (std::uint64_t round = 0; round < io::WindowPool::kAhead; ++round) {
+  for (std::uint64_t round = 0; round < std::min<std::uint64_t>(rounds, io::WindowPool::kAhead); ++round) {
     job.begin(round);
     // The disk of a node first gets all windows of this round: no rank can go on without the others'.
     buffers->barrier();
@@ -205,18 +208,16 @@ void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part)
   clock_.begin("verify");
   communicator_.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
   comm::agree(communicator_, "verify", [&] {
-    const BlockChecker checker(checkpoint_);
     for (const plan::FileRange& range : ranges) {
       for (std::uint64_t begin = range.begin; begin < range.end; begin += grid.grain_bytes()) {
         const plan::FileRange block{range.file, begin, std::min(begin + grid.grain_bytes(), range.end)};
-        checker.check(block, checksums.crc_of(block.file, begin / grid.grain_bytes()));
+        part.written.check(block, checksums.crc_of(block.file, begin / grid.grain_bytes()));
       }
     }
   });
 }
 
 void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory) {
-  const BlockChecker checker(checkpoint_);
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("reading", job.total_bytes * round / job.rounds, job.total_bytes);
     const io::WindowBuffer window = exchange.window(round);
@@ -230,7 +231,7 @@ void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<
     clock_.add_bytes(bytes);
     clock_.begin("verify");
     comm::agree(communicator_, "verify", [&] {
-      if (window.window != nullptr && checkpoint_.blocks) checker.check(*window.window, window.buffer);
+      if (window.window != nullptr && checkpoint_.blocks) job.written.check(*window.window, window.buffer);
     });
     if (checkpoint_.blocks) clock_.add_bytes(bytes);
     clock_.begin("scatter");

@@ -35,8 +35,8 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   if (how.choice.straight) {
     const plan::CellGrid grid(file_sizes(made->layout.stored), options.block_bytes);
     comm::agree(communicator, "find long runs", [&] {
-      plan::FileLayout own = made->layout;  // with the places of the tensors that this rank provides
-      add_needed_content(own, *files, {}, parts);
+      plan::FileLayout own = files->without_content(header_bytes);
+      add_needed_content(own, *files, {}, parts);  // the places of the tensors that this rank provides
       made->straight = io::StraightRuns(plan::regions_of_memory(communicator.rank(), parts, own.stored), own.stored);
     });
     plan::CellSet cells(grid);

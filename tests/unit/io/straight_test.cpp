@@ -66,6 +66,14 @@ struct Layout {
 
 plan::MemoryPart part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, box, box}; }
 
+/// Collective: the runs of these parts that go straight.
+StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout,
+                        const std::vector<plan::MemoryPart>& parts) {
+  StraightRuns runs = layout.runs(parts);
+  keep_tiled_cells(communicator, layout.grid(), runs);
+  return runs;
+}
+
 /// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is with
 /// the first.
 std::vector<plan::MemoryPart> parts_of(int rank, int ranks) {
@@ -263,7 +271,6 @@ TEST(StraightIo, WritesAndReadsWhatIsTiled) {
 
 TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
   const test::TempDir directory;
   const auto files = files_in(directory, layout);
   create(files);
@@ -275,8 +282,7 @@ TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
     comm::run_simulated(3, [&](comm::Communicator& communicator) {
       os::set_fault_rank(communicator.rank());
       const auto parts = parts_of(communicator.rank(), 3);
-      StraightRuns runs = layout.runs(parts);
-      keep_tiled_cells(communicator, grid, runs);
+      const StraightRuns runs = tiled_runs(communicator, layout, parts);
       const auto memory = memory_of(parts);
       const std::vector<std::span<const std::byte>> from(memory.begin(), memory.end());
       try {
@@ -298,15 +304,13 @@ TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
 
 TEST(StraightIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
   const test::TempDir directory;
   const auto files = files_in(directory, layout);
   create(files);
   std::filesystem::resize_file(files[1].path, files[1].size_bytes - 1);
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
     const auto parts = parts_of(communicator.rank(), 3);
-    StraightRuns runs = layout.runs(parts);
-    keep_tiled_cells(communicator, grid, runs);
+    const StraightRuns runs = tiled_runs(communicator, layout, parts);
     auto memory = memory_of(parts);
     const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
     test::expect_error(ErrorKind::kIo, [&] { read_straight(communicator, files, runs, to, [](auto, auto, auto) {}); },
