@@ -2,7 +2,7 @@
 //
 // Rank 0 speaks; every rank ends with the same exit code (cli/exit_code.hpp). An Error is agreed on by all ranks, so that
 // all leave together; anything else is a bug of one rank and ends the job through MpiSession.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
 // Tensor after tensor.
 #include "errors.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // Made-up states by Box and Muller's method, so that they do not depend on the standard library's distributions.
 #include "states.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>

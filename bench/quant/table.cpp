@@ -4,7 +4,7 @@
 //
 // With --check the targets of q8 and q4 are checked as well: exit code 1 when one is missed. A target counts for the whole
 // state; tensors one by one are shown, not checked.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <exception>

@@ -1,7 +1,7 @@
 // Memory copies, checksums and messages as ceilings.
 #include "bench/ceilings.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

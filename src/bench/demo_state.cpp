@@ -1,15 +1,15 @@
 // Builds, fills and checks a made-up state.
 #include "bench/demo_state.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
+#include "base/json.hpp"
 #include "bench/demo_values.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
-#include "nlohmann/json.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::bench {
@@ -17,11 +17,11 @@ namespace {
 
 std::string config_with_layers(const std::string& config, std::optional<std::uint64_t> layers) {
   if (!layers) return config;
-  auto json = nlohmann::ordered_json::parse(config);
+  auto json = base::Json::parse(config, "config.json");
   for (const char* key : {"num_hidden_layers", "n_layer"}) {
     if (json.contains(key)) json[key] = *layers;
   }
-  return json.dump(2) + "\n";
+  return json.dump({.indent = 2}) + "\n";
 }
 
 DemoState state_of(shard::Model model, std::string config) {

@@ -3,7 +3,7 @@
 // Boxes are walked here, on purpose without the planner: what checks the planner must not share its arithmetic.
 #include "bench/demo_values.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

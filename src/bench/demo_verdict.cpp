@@ -1,6 +1,6 @@
 #include "bench/demo_verdict.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

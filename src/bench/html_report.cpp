@@ -1,7 +1,7 @@
 // Puts the page together.
 #include "bench/html_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

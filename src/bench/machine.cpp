@@ -1,7 +1,7 @@
 #include "bench/machine.hpp"
 
 #include <fmt/chrono.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // Raw storage as a ceiling.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "bench/ceilings.hpp"
 #include "cairn/error.hpp"

@@ -1,7 +1,7 @@
 // Which way of raw I/O works in a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write,
 // or not at all, and io_uring may be switched off for the user, the container or the node.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "bench/raw_transfer.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <liburing.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
 // The record as CSV: long form, so that any tool can pivot it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "bench/record_document.hpp"
 

@@ -3,13 +3,13 @@
 
 #include <string>
 
+#include "base/json.hpp"
 #include "bench/record.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::bench {
 
 /// All of the record, without the envelope that every document of the command line has.
-nlohmann::ordered_json record_json(const Record& record);
+base::Json record_json(const Record& record);
 
 /// One line per phase of each repeat, one for the whole ("total"), one per ceiling; a first line with the columns. Fields
 /// with a comma or a quote stand in quotes (RFC 4180).

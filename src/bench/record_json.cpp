@@ -4,7 +4,7 @@
 namespace cairn::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::Json;
 
 constexpr double kGiB = 1073741824.0;
 

@@ -1,5 +1,5 @@
 // One measured load, and the comparison of every byte that it brought.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "bench/demo_verdict.hpp"

@@ -1,5 +1,5 @@
 // One measured save.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

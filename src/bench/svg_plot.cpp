@@ -1,11 +1,11 @@
 #include "bench/svg_plot.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -62,7 +62,7 @@ double length_of(const Bar& bar) {
 }  // namespace
 
 std::string xml_text(std::string_view text) {
-  const bool is_utf8 = format::is_utf8(text);
+  const bool is_utf8 = base::is_utf8(text);
   std::string out;
   for (const char c : text) {
     switch (c) {

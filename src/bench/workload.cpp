@@ -1,14 +1,14 @@
 #include "bench/workload.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -47,18 +47,18 @@ ModelShape scaled_shape(const ModelShape& shape, double fraction) {
 }
 
 std::string config_of(const ModelShape& shape) {
-  const nlohmann::ordered_json config = {{"model_type", "llama"},
-                                         {"architectures", {"LlamaForCausalLM"}},
-                                         {"hidden_size", shape.hidden},
-                                         {"intermediate_size", shape.ffn},
-                                         {"num_hidden_layers", shape.layers},
-                                         {"num_attention_heads", shape.heads},
-                                         {"num_key_value_heads", shape.kv_heads},
-                                         {"head_dim", shape.hidden / shape.heads},
-                                         {"vocab_size", shape.vocab},
-                                         {"tie_word_embeddings", false},
-                                         {"torch_dtype", "bfloat16"}};
-  return config.dump(2) + "\n";
+  const base::Json config = {{"model_type", "llama"},
+                             {"architectures", {"LlamaForCausalLM"}},
+                             {"hidden_size", shape.hidden},
+                             {"intermediate_size", shape.ffn},
+                             {"num_hidden_layers", shape.layers},
+                             {"num_attention_heads", shape.heads},
+                             {"num_key_value_heads", shape.kv_heads},
+                             {"head_dim", shape.hidden / shape.heads},
+                             {"vocab_size", shape.vocab},
+                             {"tie_word_embeddings", false},
+                             {"torch_dtype", "bfloat16"}};
+  return config.dump({.indent = 2}) + "\n";
 }
 
 std::string note_of(const ModelShape& full, const ModelShape& shape, double full_bytes) {

@@ -1,6 +1,6 @@
 #include "checkpoint/cast.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>

@@ -1,6 +1,6 @@
 #include "checkpoint/catalog_steps.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

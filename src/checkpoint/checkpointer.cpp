@@ -1,5 +1,5 @@
 // The public Checkpointer on top of Saver and Loader.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 

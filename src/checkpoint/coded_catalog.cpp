@@ -1,6 +1,6 @@
 #include "checkpoint/coded_catalog.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

@@ -1,6 +1,6 @@
 #include "checkpoint/coding_report.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

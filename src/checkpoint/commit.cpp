@@ -1,6 +1,6 @@
 #include "checkpoint/commit.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/units.hpp"

@@ -1,6 +1,6 @@
 #include "checkpoint/convert.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -65,7 +65,7 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
 struct Conversion {
   View view;             ///< of the source
   CodedCatalog catalog;  ///< made of the view's tensors
-  nlohmann::json rebuilt;
+  base::Json rebuilt;
   plan::FileLayout layout;
 };
 
@@ -100,7 +100,7 @@ void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layo
 bool is_codec(const std::string& quant) { return quant != "keep" && quant != "off"; }
 
 /// `rebuilt` is for the manifest.
-CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, nlohmann::json& rebuilt) {
+CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt) {
   const plan::Catalog catalog = catalog_of(view);
   const Kept kept = leave_out(catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;

@@ -1,6 +1,6 @@
 #include "checkpoint/convert_source.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -55,12 +55,12 @@ plan::Catalog catalog_of(const View& view) {
 }
 
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest) {
-  manifest.quantisation = nlohmann::json::object();
+  manifest.quantisation = base::Json::object();
   if (!view.as_stored) return;
   for (const CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
   if (!source.manifest) return;
-  const auto rebuilt = source.manifest->extra.find(format::kRebuiltKey);
-  if (rebuilt != source.manifest->extra.end()) manifest.extra[format::kRebuiltKey] = *rebuilt;
+  const base::Json* rebuilt = source.manifest->extra.find(format::kRebuiltKey);
+  if (rebuilt != nullptr) manifest.extra[format::kRebuiltKey] = *rebuilt;
 }
 
 std::map<std::string, base::Bytes> carried_files(const OpenCheckpoint& source) {

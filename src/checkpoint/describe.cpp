@@ -1,15 +1,15 @@
 #include "checkpoint/describe.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/device_memory.hpp"
 #include "format/safetensors.hpp"
-#include "format/utf8.hpp"
 #include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
 
@@ -39,7 +39,7 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (!is_section_name(shard.section)) {
     throw wrong(shard, "a section is 1 to 64 letters, digits, '_' or '-': it names files");
   }
-  if (!format::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
+  if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
   if (shard.shape.size() > plan::kMaxRecordRank) {
     throw wrong(shard,

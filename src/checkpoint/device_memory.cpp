@@ -1,6 +1,6 @@
 #include "checkpoint/device_memory.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"

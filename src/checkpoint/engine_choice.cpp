@@ -1,6 +1,6 @@
 #include "checkpoint/engine_choice.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -48,8 +48,8 @@ class LeavingOut {
   /// A bit for each dtype that was left out.
   std::uint64_t& dtypes() { return dtypes_; }
 
-  [[nodiscard]] nlohmann::json rebuilt() const {
-    nlohmann::json rebuilt = nlohmann::json::object();
+  [[nodiscard]] base::Json rebuilt() const {
+    base::Json rebuilt = base::Json::object();
     if (dtypes_ == 0) return rebuilt;
     if ((dtypes_ & (dtypes_ - 1)) != 0) {
       throw Error(ErrorKind::kUsage,

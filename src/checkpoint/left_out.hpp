@@ -9,16 +9,16 @@
 #include <span>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
-#include "nlohmann/json.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
 
 struct Kept {
-  std::vector<std::uint32_t> numbers;                 ///< of what is saved, ascending
-  nlohmann::json rebuilt = nlohmann::json::object();  ///< empty when nothing was left out
+  std::vector<std::uint32_t> numbers;         ///< of what is saved, ascending
+  base::Json rebuilt = base::Json::object();  ///< empty when nothing was left out
 };
 
 /// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws

@@ -1,6 +1,6 @@
 #include "checkpoint/moment_pairs.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

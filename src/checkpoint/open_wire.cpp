@@ -1,6 +1,6 @@
 #include "checkpoint/open_wire.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/checked.hpp"
 #include "checkpoint/root.hpp"

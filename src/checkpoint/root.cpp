@@ -1,6 +1,6 @@
 #include "checkpoint/root.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

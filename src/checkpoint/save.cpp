@@ -1,6 +1,6 @@
 #include "checkpoint/save.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

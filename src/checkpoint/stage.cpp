@@ -1,7 +1,7 @@
 #include "checkpoint/stage.hpp"
 #include "checkpoint/device_memory.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
@@ -34,8 +34,8 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.carried_files.clear();
   manifest.block_bytes = options.block_bytes;
   manifest.blocks_crc32c = 0;
-  manifest.quantisation = nlohmann::json::object();
-  manifest.extra = nlohmann::json::object();
+  manifest.quantisation = base::Json::object();
+  manifest.extra = base::Json::object();
   return manifest;
 }
 

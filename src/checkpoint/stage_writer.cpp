@@ -1,6 +1,6 @@
 #include "checkpoint/stage_writer.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -147,8 +147,6 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
   return coded;
 }
 
-nlohmann::json StateCoder::quantisation() const {
-  return plan_ ? nlohmann::json(plan_->codec_names) : nlohmann::json::object();
-}
+base::Json StateCoder::quantisation() const { return plan_ ? base::Json(plan_->codec_names) : base::Json::object(); }
 
 }  // namespace cairn::checkpoint

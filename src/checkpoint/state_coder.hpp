@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/coded_piece.hpp"
 #include "checkpoint/coding_plan.hpp"
 #include "checkpoint/left_out.hpp"
 #include "comm/communicator.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::checkpoint {
 
@@ -38,8 +38,8 @@ class StateCoder {
                   bool is_known);
 
   /// For the manifest: section -> codec, and `rebuilt`.
-  [[nodiscard]] nlohmann::json quantisation() const;
-  [[nodiscard]] const nlohmann::json& rebuilt() const { return kept_.rebuilt; }
+  [[nodiscard]] base::Json quantisation() const;
+  [[nodiscard]] const base::Json& rebuilt() const { return kept_.rebuilt; }
 
  private:
   Kept kept_;

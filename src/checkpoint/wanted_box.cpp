@@ -1,6 +1,6 @@
 #include "checkpoint/wanted_box.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"

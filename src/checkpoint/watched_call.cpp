@@ -1,6 +1,6 @@
 #include "checkpoint/watched_call.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "comm/mpi.hpp"
 

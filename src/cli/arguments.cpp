@@ -1,7 +1,7 @@
 // Checks option values before any work begins.
 #include "cli/arguments.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <bit>
 

@@ -1,7 +1,7 @@
 // Runs a benchmark and tells its results.
 #include "cli/bench.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 
@@ -88,8 +88,8 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!path.empty()) os::replace_file(path, base::as_bytes(text));
 }
 
-nlohmann::ordered_json document_of(const bench::Record& record) {
-  nlohmann::ordered_json document = json_document("bench");
+base::Json document_of(const bench::Record& record) {
+  base::Json document = json_document("bench");
   document.update(bench::record_json(record));
   return document;
 }
@@ -97,9 +97,8 @@ nlohmann::ordered_json document_of(const bench::Record& record) {
 // Collective. Nothing was printed or written before: a run that failed has left no figure.
 void publish(Context& context, const BenchOptions& options, const bench::Record& record) {
   comm::agree_on_root(context.communicator, "write the results", 0, [&] {
-    const nlohmann::ordered_json document = document_of(record);
-    constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-    write_file(options.record_file, document.dump(2, ' ', false, kReplace) + "\n");
+    const base::Json document = document_of(record);
+    write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
     write_file(options.csv_file, bench::record_csv(record));
     write_file(options.html_file, bench::html_report(record));
     if (options.json) {

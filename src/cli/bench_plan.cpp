@@ -1,6 +1,6 @@
 #include "cli/bench_plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "bench/mlperf.hpp"

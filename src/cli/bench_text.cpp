@@ -1,6 +1,6 @@
 #include "cli/bench_text.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cli/table.hpp"

@@ -1,7 +1,7 @@
 // Checks the arguments of a conversion, runs it and tells what came out.
 #include "cli/convert.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -64,8 +64,8 @@ void print_errors(Output& output, const std::vector<CodingError>& errors) {
   output.line(table.text(output.is_terminal() ? kTerminalRows : kNoLimit));
 }
 
-nlohmann::ordered_json errors_json(const std::vector<CodingError>& errors) {
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+base::Json errors_json(const std::vector<CodingError>& errors) {
+  base::Json rows = base::Json::array();
   for (const CodingError& error : errors) {
     rows.push_back({{"section", error.section},
                     {"name", error.name},
@@ -83,7 +83,7 @@ nlohmann::ordered_json errors_json(const std::vector<CodingError>& errors) {
 
 void print_document(Output& output, const ResolvedPath& source, const checkpoint::ConvertReport& converted) {
   const Report& report = converted.report;
-  nlohmann::ordered_json document = json_document("convert");
+  base::Json document = json_document("convert");
   document["source"] = source.path.string();
   document["destination"] = report.directory.string();
   document["tensors"] = report.tensors;

@@ -1,7 +1,7 @@
 // Layout and rank blobs of the demonstration.
 #include "cli/demo_layout.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/bytes.hpp"
 #include "base/units.hpp"

@@ -1,5 +1,5 @@
 // The loading half of the demonstration: every byte of every box against the function that made it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -43,7 +43,7 @@ void check_blobs(const Checkpointer::LoadedExtras& extras) {
 }
 
 void print_document(Output& output, const Report& report, const Verdict& verdict, const DemoState& state) {
-  nlohmann::ordered_json document = json_document("demo load");
+  base::Json document = json_document("demo load");
   document["directory"] = report.directory.string();
   document["equal"] = !verdict.first;
   document["tensors"] = verdict.tensors;

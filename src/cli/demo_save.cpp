@@ -1,5 +1,5 @@
 // The saving half of the demonstration.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -44,7 +44,7 @@ Report save(Context& context, const DemoOptions& options, std::span<const Source
 }
 
 void print_document(Output& output, const Report& report, const DemoState& state, const Extras& extras) {
-  nlohmann::ordered_json document = json_document("demo save");
+  base::Json document = json_document("demo save");
   document["directory"] = report.directory.string();
   document["layout"] = extras.layout;
   document["tensors"] = state.tensors.size();

@@ -1,7 +1,7 @@
 // Compares two checkpoints and tells where they differ.
 #include "cli/diff.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -87,7 +87,7 @@ void print_text(Output& output, const checkpoint::DiffResult& result, const Diff
 
 void print_document(Context& context, const DiffCommand& command, const ResolvedPath& a, const ResolvedPath& b,
                     const checkpoint::DiffResult& result) {
-  nlohmann::ordered_json document = json_document("diff");
+  base::Json document = json_document("diff");
   document["a"] = a.path.string();
   document["b"] = b.path.string();
   document["rtol"] = command.options.tolerance.relative;
@@ -96,16 +96,15 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
   document["close"] = result.close();
   document["tensors"] = result.tensors.size();
   document["size_bytes_compared"] = result.bytes_compared;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  base::Json rows = base::Json::array();
   for (const TensorDiff& tensor : result.tensors) {
     if (tensor.verdict == TensorVerdict::kEqual) continue;
-    nlohmann::ordered_json row = {
-        {"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
+    base::Json row = {{"section", tensor.section}, {"name", tensor.name}, {"verdict", name_of(tensor.verdict)}};
     row["elements"] = tensor.elements;
-    row["elements_differing"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_differing) : nullptr;
-    row["elements_outside"] = was_compared(tensor) ? nlohmann::ordered_json(tensor.elements_outside) : nullptr;
+    row["elements_differing"] = was_compared(tensor) ? base::Json(tensor.elements_differing) : nullptr;
+    row["elements_outside"] = was_compared(tensor) ? base::Json(tensor.elements_outside) : nullptr;
     row["max_abs_difference"] =
-        tensor.max_abs_difference ? json_number(*tensor.max_abs_difference) : nlohmann::ordered_json(nullptr);
+        tensor.max_abs_difference ? json_number(*tensor.max_abs_difference) : base::Json(nullptr);
     row["detail"] = tensor.detail;
     rows.push_back(std::move(row));
   }

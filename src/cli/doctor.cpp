@@ -1,7 +1,7 @@
 // Runs the checks and prints what they found.
 #include "cli/doctor.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -40,9 +40,9 @@ void print_text(Output& output, const std::vector<Check>& checks, std::size_t da
 }
 
 void print_document(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
-  nlohmann::ordered_json document = json_document("doctor");
+  base::Json document = json_document("doctor");
   document["dangerous"] = dangers != 0;
-  document["checks"] = nlohmann::ordered_json::array();
+  document["checks"] = base::Json::array();
   for (const Check& check : checks) {
     document["checks"].push_back({{"name", check.name},
                                   {"verdict", name_of(check.level)},

@@ -1,5 +1,5 @@
 // The checks of `cairn doctor`.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 // Gathers what `cairn inspect` shows.
 #include "cli/inspect.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

@@ -6,7 +6,7 @@
 namespace cairn::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::Json;
 
 Json totals_json(const InspectTotals& totals) {
   return {{"tensors", totals.tensors},
@@ -52,7 +52,7 @@ Json manifest_json(const std::optional<format::Manifest>& manifest) {
   out["ranks"] = manifest->ranks;
   out["block_size_bytes"] = manifest->block_bytes;
   out["metadata"] = manifest->user_metadata;
-  out["quantisation"] = Json::parse(manifest->quantisation.dump());
+  out["quantisation"] = manifest->quantisation;
   return out;
 }
 

@@ -1,5 +1,5 @@
 // `cairn inspect` for people: a heading, then tables of sections, files and tensors.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cli/inspect.hpp"

@@ -5,15 +5,15 @@
 
 namespace cairn::cli {
 
-nlohmann::ordered_json json_document(std::string_view command) {
+base::Json json_document(std::string_view command) {
   return {{"cairn_json", kJsonVersion}, {"command", std::string(command)}};
 }
 
-void print_json(Output& output, const nlohmann::ordered_json& document) {
-  output.line(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+void print_json(Output& output, const base::Json& document) {
+  output.line(document.dump({.indent = 2, .is_lenient = true}));
 }
 
-nlohmann::ordered_json json_number(double value) {
+base::Json json_number(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
   return value;

@@ -4,20 +4,20 @@
 #include <string>
 #include <string_view>
 
+#include "base/json.hpp"
 #include "cli/output.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::cli {
 
 inline constexpr int kJsonVersion = 1;
 
 /// {"cairn_json": 1, "command": <command>}: keys keep the order in which they are added.
-nlohmann::ordered_json json_document(std::string_view command);
+base::Json json_document(std::string_view command);
 
 /// Prints the document, indented by two. Bytes that are no UTF-8 are replaced, so that the text always parses.
-void print_json(Output& output, const nlohmann::ordered_json& document);
+void print_json(Output& output, const base::Json& document);
 
 /// A number, or the string "infinity" or "nan", which JSON has no number for.
-nlohmann::ordered_json json_number(double value);
+base::Json json_number(double value);
 
 }  // namespace cairn::cli

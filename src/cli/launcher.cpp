@@ -1,7 +1,7 @@
 // Reads what mpirun, mpiexec and srun leave in the environment of what they start.
 #include "cli/launcher.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <string_view>

@@ -1,7 +1,7 @@
 // Lists a root of checkpoints.
 #include "cli/list.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -41,10 +41,10 @@ void print_text(Output& output, const ListOptions& options, const std::vector<Ro
 }
 
 void print_document(Output& output, const ListOptions& options, const std::vector<RootEntry>& entries) {
-  nlohmann::ordered_json document = json_document("ls");
+  base::Json document = json_document("ls");
   document["root"] = options.root.string();
   document["newest_complete_step"] = nullptr;
-  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  base::Json rows = base::Json::array();
   std::uint64_t newest = 0;
   for (const RootEntry& entry : entries) {
     if (entry.complete && entry.step >= newest) {

@@ -1,7 +1,7 @@
 // Prints on rank 0 and notices when printing failed.
 #include "cli/output.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>

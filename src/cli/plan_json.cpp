@@ -5,7 +5,7 @@
 namespace cairn::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using base::Json;
 
 Json spread_json(const Sizes& sizes) {
   return {{"min", sizes.min}, {"median", sizes.median}, {"max", sizes.max}, {"sum", sizes.sum}};

@@ -1,7 +1,7 @@
 // Runs the steps of checkpoint::make_save_plan and io::Exchange's constructor for one rank, with messages that lie ready.
 #include "cli/plan_replay.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <ctime>

@@ -1,7 +1,7 @@
 // Draws the progress line.
 #include "cli/progress.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <chrono>

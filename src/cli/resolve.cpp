@@ -1,7 +1,7 @@
 // Decides whether a path is a checkpoint or a root of checkpoints.
 #include "cli/resolve.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

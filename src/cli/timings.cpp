@@ -1,11 +1,11 @@
 // Formats the phases of a report.
 #include "cli/timings.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cli/table.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::cli {
 
@@ -30,8 +30,8 @@ std::string phase_table(std::span<const Phase> phases, double total_seconds, std
   return table.text();
 }
 
-nlohmann::ordered_json phases_json(std::span<const Phase> phases) {
-  nlohmann::ordered_json out = nlohmann::ordered_json::array();
+base::Json phases_json(std::span<const Phase> phases) {
+  base::Json out = base::Json::array();
   for (const Phase& phase : phases) {
     out.push_back({{"name", phase.name},
                    {"seconds_max", phase.seconds_max},

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
+#include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
-#include "nlohmann/json_fwd.hpp"
 
 namespace cairn::cli {
 
@@ -17,6 +17,6 @@ std::string throughput(std::uint64_t bytes, double seconds);
 std::string phase_table(std::span<const Phase> phases, double total_seconds, std::uint64_t total_bytes);
 
 /// [{"name", "seconds_max", "seconds_min", "size_bytes"}].
-nlohmann::ordered_json phases_json(std::span<const Phase> phases);
+base::Json phases_json(std::span<const Phase> phases);
 
 }  // namespace cairn::cli

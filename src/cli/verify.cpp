@@ -1,7 +1,7 @@
 // Runs a verification and tells its result.
 #include "cli/verify.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/log.hpp"
 #include "base/units.hpp"
@@ -40,7 +40,7 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
 }
 
 void print_document(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
-  nlohmann::ordered_json document = json_document("verify");
+  base::Json document = json_document("verify");
   document["path"] = target.path.string();
   document["good"] = result.faults.empty();
   document["has_checksums"] = result.has_checksums;
@@ -49,10 +49,10 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   document["size_bytes"] = result.bytes;
   document["blocks"] = result.blocks;
   document["seconds_max"] = result.seconds;
-  document["faults"] = nlohmann::ordered_json::array();
+  document["faults"] = base::Json::array();
   for (const checkpoint::Fault& fault : result.faults) {
-    nlohmann::ordered_json row = {{"file", fault.file}, {"tensors", fault.tensors}};
-    row["block"] = fault.has_block ? nlohmann::ordered_json(fault.block) : nlohmann::ordered_json(nullptr);
+    base::Json row = {{"file", fault.file}, {"tensors", fault.tensors}};
+    row["block"] = fault.has_block ? base::Json(fault.block) : base::Json(nullptr);
     row["message"] = fault.message;
     document["faults"].push_back(std::move(row));
   }

@@ -1,7 +1,7 @@
 // Version of the tool and of what it was built with.
 #include "cli/version.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "checkpoint/version.hpp"
 #include "cli/output.hpp"

@@ -2,7 +2,7 @@
 // failing ranks travel only after a failure.
 #include "comm/agree.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <exception>
 #include <new>

@@ -1,7 +1,7 @@
 // The conveniences of a communicator, on top of its collectives.
 #include "comm/communicator.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"

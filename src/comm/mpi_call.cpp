@@ -1,6 +1,6 @@
 #include "comm/mpi_call.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <atomic>

@@ -3,7 +3,7 @@
 // all_to_all has two ways. Flat: one MPI_Alltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise: one
 // message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Alltoallv would send
 // empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

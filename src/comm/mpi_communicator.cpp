@@ -1,6 +1,6 @@
 #include "comm/mpi_communicator.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // The process's MPI life time, and its end by force.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdlib>
 #include <exception>

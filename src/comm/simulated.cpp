@@ -1,7 +1,7 @@
 // Communicators whose ranks are threads. Collectives are checked for being the same call on all ranks.
 #include "comm/simulated.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>

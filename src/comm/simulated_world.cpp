@@ -1,6 +1,6 @@
 #include "comm/simulated_world.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // Raw CRCs of pieces, shifted to the end of their block and added up there.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

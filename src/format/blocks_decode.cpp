@@ -1,18 +1,18 @@
 // The block table from bytes. Every count is compared with the bytes that are left before memory is taken for it.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "cairn/error.hpp"
 #include "format/blocks.hpp"
 #include "format/blocks_layout.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/message.hpp"
-#include "format/utf8.hpp"
 
 namespace cairn::format {
 namespace {
@@ -108,7 +108,7 @@ class BlocksReader {
     const auto name = take(name_bytes, "a file name");
     file.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
     check_relative_path(file.name, path_);
-    if (!is_utf8(file.name)) fail(fmt::format("file name '{}' is not UTF-8", base::printable(file.name)));
+    if (!base::is_utf8(file.name)) fail(fmt::format("file name '{}' is not UTF-8", base::printable(file.name)));
     if (reserved != 0)
       fail(fmt::format("file '{}': the reserved field is {}, not 0", base::printable(file.name), reserved));
     skip_padding();

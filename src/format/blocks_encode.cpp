@@ -1,5 +1,5 @@
 // The block table as bytes, and the digest of a file from its blocks.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

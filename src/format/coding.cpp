@@ -1,10 +1,10 @@
 #include "format/coding.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "format/json_text.hpp"
 
 namespace cairn::format {
 namespace {
@@ -18,20 +18,20 @@ Error wrong(std::string_view context, std::string_view what) {
   return {ErrorKind::kFormat, fmt::format("{}: {}", base::printable(context), what)};
 }
 
-std::string text_of(const nlohmann::json& object, const char* key, std::string_view context) {
-  const auto field = object.find(key);
-  if (field == object.end() || !field->is_string()) throw wrong(context, fmt::format("{} is no text", key));
-  return field->get<std::string>();
+std::string text_of(const base::Json& object, const char* key, std::string_view context) {
+  const base::Json* field = object.find(key);
+  if (field == nullptr || !field->is_string()) throw wrong(context, fmt::format("{} is no text", key));
+  return field->text();
 }
 
-std::vector<std::uint64_t> sizes_of(const nlohmann::json& object, const char* key, std::string_view context) {
-  const auto field = object.find(key);
+std::vector<std::uint64_t> sizes_of(const base::Json& object, const char* key, std::string_view context) {
+  const base::Json* field = object.find(key);
   const Error mistyped = wrong(context, fmt::format("{} is no list of sizes", key));
-  if (field == object.end() || !field->is_array()) throw mistyped;
+  if (field == nullptr || !field->is_array()) throw mistyped;
   std::vector<std::uint64_t> sizes;
-  for (const nlohmann::json& size : *field) {
+  for (const base::Json& size : field->elements()) {
     if (!size.is_number_unsigned()) throw mistyped;
-    sizes.push_back(size.get<std::uint64_t>());
+    sizes.push_back(size.whole_number());
   }
   return sizes;
 }
@@ -39,16 +39,16 @@ std::vector<std::uint64_t> sizes_of(const nlohmann::json& object, const char* ke
 }  // namespace
 
 std::string encode_coding(const Coding& coding) {
-  nlohmann::json object;
+  base::Json object;
   object[kCodec] = coding.codec;
   object[kFirst] = coding.first;
   object[kSecond] = coding.second;
   object[kShape] = coding.shape;
-  return object.dump();
+  return object.dump({.sorted = true});
 }
 
 Coding parse_coding(std::string_view text, std::string_view context) {
-  const nlohmann::json object = parse_strict_json(text, context);
+  const base::Json object = base::Json::parse(text, context);
   if (!object.is_object() || object.size() != 4) {
     throw wrong(context, fmt::format("is not an object of {}, {}, {} and {}", kCodec, kFirst, kSecond, kShape));
   }

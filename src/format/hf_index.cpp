@@ -2,21 +2,21 @@
 // Every file name is checked here, so that a caller may join it to the directory.
 #include "format/hf_index.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "format/json_text.hpp"
 #include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
 
-using nlohmann::json;
+using base::Json;
 
-std::map<std::string, std::string> read_weight_map(const json& map, std::string_view path) {
+std::map<std::string, std::string> read_weight_map(const Json& map, std::string_view path) {
   if (!map.is_object()) fail_format(path, fmt::format("'weight_map' must be an object, found {}", map.type_name()));
   std::map<std::string, std::string> out;
   for (const auto& [name, file] : map.items()) {
@@ -24,9 +24,9 @@ std::map<std::string, std::string> read_weight_map(const json& map, std::string_
     if (!file.is_string()) {
       fail_format(where, fmt::format("its weight_map value must be a file name, found {}", file.type_name()));
     }
-    const auto& file_name = file.get_ref<const std::string&>();
+    const std::string& file_name = file.text();
     check_relative_path(file_name, where);
-    out.emplace_hint(out.end(), name, file_name);
+    out.emplace(name, file_name);
   }
   return out;
 }
@@ -34,21 +34,18 @@ std::map<std::string, std::string> read_weight_map(const json& map, std::string_
 }  // namespace
 
 HfIndex parse_hf_index(std::string_view text, std::string_view path) {
-  json document = parse_strict_json(text, path);
+  Json document = base::Json::parse(text, path);
   if (!document.is_object())
     fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
-  const auto map = document.find("weight_map");
-  if (map == document.end()) fail_format(path, "the key 'weight_map' is missing; this is no index of tensors");
+  if (!document.contains("weight_map"))
+    fail_format(path, "the key 'weight_map' is missing; this is no index of tensors");
   HfIndex index;
-  index.weight_map = read_weight_map(*map, path);
-  document.erase(map);
-  const auto metadata = document.find("metadata");
-  if (metadata != document.end()) {
-    if (!metadata->is_object()) {
-      fail_format(path, fmt::format("'metadata' must be an object, found {}", metadata->type_name()));
+  index.weight_map = read_weight_map(document.take("weight_map"), path);
+  if (document.contains("metadata")) {
+    index.metadata = document.take("metadata");
+    if (!index.metadata.is_object()) {
+      fail_format(path, fmt::format("'metadata' must be an object, found {}", index.metadata.type_name()));
     }
-    index.metadata = std::move(*metadata);
-    document.erase(metadata);
   }
   index.extra = std::move(document);
   return index;

@@ -7,14 +7,14 @@
 #include <string>
 #include <string_view>
 
-#include "nlohmann/json.hpp"
+#include "base/json.hpp"
 
 namespace cairn::format {
 
 struct HfIndex {
-  std::map<std::string, std::string> weight_map;       ///< tensor name -> file name
-  nlohmann::json metadata = nlohmann::json::object();  ///< "total_size" and whatever else; may be absent in the file
-  nlohmann::json extra = nlohmann::json::object();     ///< other top-level keys (Paddle's), kept
+  std::map<std::string, std::string> weight_map;  ///< tensor name -> file name
+  base::Json metadata = base::Json::object();     ///< "total_size" and whatever else; may be absent in the file
+  base::Json extra = base::Json::object();        ///< other top-level keys (Paddle's), kept
 };
 
 /// Throws Error(kFormat) naming the index file, and the tensor where there is one: not JSON, nested too deeply, no

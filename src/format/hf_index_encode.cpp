@@ -1,6 +1,6 @@
 // The index as Python writes it, straight to text: rank 0 makes it of 200,000 names, for which a tree of JSON values and
 // a comparison sort of whole names take a third of a second.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -8,9 +8,9 @@
 #include <cstring>
 
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
-#include "format/utf8.hpp"
 
 namespace cairn::format {
 namespace {
@@ -54,7 +54,7 @@ void sort_by_name(std::span<Item> items, std::span<const IndexEntry> entries, st
 }
 
 void check_utf8(std::string_view text, const char* what) {
-  if (!is_utf8(text)) {
+  if (!base::is_utf8(text)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} '{}' is not UTF-8, so no index can hold it", what, base::printable(text)));
   }
@@ -79,7 +79,7 @@ void append_string(std::string& out, std::string_view text) {
     out += text;
     out += '"';
   } else {
-    out += nlohmann::json(text).dump(-1, ' ', true);
+    out += base::json_quoted(text, {.ascii = true});
   }
 }
 

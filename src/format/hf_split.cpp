@@ -2,7 +2,7 @@
 // the file that is still open, and tied tensors come last in the file that holds the first of them.
 #include "format/hf_split.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <unordered_map>
 #include <utility>

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "nlohmann/json.hpp"
+#include "base/json.hpp"
 
 namespace cairn::format {
 
@@ -34,8 +34,8 @@ struct Manifest {
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...
   std::uint32_t blocks_crc32c = 0;          ///< of cairn.blocks
   std::map<std::string, std::string> user_metadata;
-  nlohmann::json quantisation = nlohmann::json::object();  ///< section -> codec name; empty: none
-  nlohmann::json extra = nlohmann::json::object();         ///< keys of other versions, kept on rewrite
+  base::Json quantisation = base::Json::object();  ///< section -> codec name; empty: none
+  base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
 };
 
 /// Deterministic text (keys sorted, indent 2, newline at the end). No time stamps and no rank-dependent order.

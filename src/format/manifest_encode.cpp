@@ -1,9 +1,9 @@
 // The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "format/json_text.hpp"
 #include "format/manifest.hpp"
 #include "format/manifest_keys.hpp"
 
@@ -11,14 +11,14 @@ namespace cairn::format {
 namespace {
 
 namespace keys = manifest_keys;
-using nlohmann::json;
+using base::Json;
 
 std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
 
-json files_as_json(const std::vector<ManifestFile>& files) {
-  json out = json::array();
+Json files_as_json(const std::vector<ManifestFile>& files) {
+  Json out = Json::array();
   for (const ManifestFile& file : files) {
-    json entry = json::object();
+    Json entry = Json::object();
     entry[keys::kFileName] = file.name;
     entry[keys::kFileSize] = file.size_bytes;
     entry[keys::kFileCrc] = hex(file.crc32c);
@@ -28,11 +28,11 @@ json files_as_json(const std::vector<ManifestFile>& files) {
   return out;
 }
 
-void set_unless_empty(json& document, const char* key, const std::string& value) {
+void set_unless_empty(Json& document, const char* key, const std::string& value) {
   if (!value.empty()) document[key] = value;
 }
 
-json extra_keys(const json& extra) {
+Json extra_keys(const Json& extra) {
   if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are no object");
   for (const std::string_view key : keys::kAll) {
     if (extra.contains(key)) {
@@ -46,7 +46,7 @@ json extra_keys(const json& extra) {
 }  // namespace
 
 std::string encode_manifest(const Manifest& manifest) {
-  json document = extra_keys(manifest.extra);
+  Json document = extra_keys(manifest.extra);
   document[keys::kFormat] = keys::kFormatName;
   document[keys::kFormatVersion] = manifest.version;
   document[keys::kTool] = manifest.tool;
@@ -61,7 +61,7 @@ std::string encode_manifest(const Manifest& manifest) {
   document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
   if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
   if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
-  return dump_json(document);
+  return base::python_json(document);
 }
 
 }  // namespace cairn::format

@@ -1,15 +1,15 @@
 // The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
 // Manifest::extra.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
 #include <utility>
 
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
-#include "format/json_text.hpp"
 #include "format/manifest.hpp"
 #include "format/manifest_keys.hpp"
 #include "format/message.hpp"
@@ -18,42 +18,39 @@ namespace cairn::format {
 namespace {
 
 namespace keys = manifest_keys;
-using nlohmann::json;
+using base::Json;
 
 /// One JSON object whose values are asked for by key and type; errors name where it stands.
 class Fields {
  public:
-  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
+  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
     if (!object.is_object()) fail_format(where_, fmt::format("must be an object, found {}", object.type_name()));
   }
 
-  [[nodiscard]] const json* find(const char* key) const {
-    const auto at = object_.find(key);
-    return at == object_.end() ? nullptr : &*at;
-  }
+  [[nodiscard]] const Json* find(const char* key) const { return object_.find(key); }
 
-  [[nodiscard]] const json& need(const char* key) const {
-    const json* value = find(key);
+  [[nodiscard]] const Json& need(const char* key) const {
+    const Json* value = find(key);
     if (value == nullptr) fail_format(where_, fmt::format("the key '{}' is missing", key));
     return *value;
   }
 
-  [[noreturn]] void mistyped(const char* key, const char* expected, const json& found) const {
+  [[noreturn]] void mistyped(const char* key, const char* expected, const Json& found) const {
     fail_format(where_, fmt::format("'{}' must be {}, found {}", key, expected, found.type_name()));
   }
 
   [[nodiscard]] std::uint64_t number(const char* key) const {
-    const json& value = need(key);
+    const Json& value = need(key);
     if (!value.is_number_unsigned()) mistyped(key, "an unsigned integer", value);
-    return value.get<std::uint64_t>();
+    return value.whole_number();
   }
 
   [[nodiscard]] std::uint64_t number_or_zero(const char* key) const { return find(key) == nullptr ? 0 : number(key); }
 
   [[nodiscard]] std::string text(const char* key) const {
-    const json& value = need(key);
+    const Json& value = need(key);
     if (!value.is_string()) mistyped(key, "a string", value);
-    return value.get<std::string>();
+    return value.text();
   }
 
   [[nodiscard]] std::string text_or_empty(const char* key) const { return find(key) == nullptr ? "" : text(key); }
@@ -71,7 +68,7 @@ class Fields {
   }
 
  private:
-  const json& object_;
+  const Json& object_;
   std::string where_;
 };
 
@@ -92,11 +89,11 @@ int read_version(const Fields& fields, std::string_view path) {
 }
 
 std::vector<ManifestFile> read_files(const Fields& manifest, const char* key, std::string_view path) {
-  const json& list = manifest.need(key);
+  const Json& list = manifest.need(key);
   if (!list.is_array()) manifest.mistyped(key, "an array", list);
   std::vector<ManifestFile> out;
   out.reserve(list.size());
-  for (const json& entry : list) {
+  for (const Json& entry : list.elements()) {
     const Fields fields(entry, fmt::format("{}: {}[{}]", path, key, out.size()));
     ManifestFile file;
     file.name = fields.text(keys::kFileName);
@@ -120,7 +117,7 @@ void check_unique(const Manifest& manifest, std::string_view path) {
 
 std::map<std::string, std::string> read_user_metadata(const Fields& manifest, std::string_view path) {
   std::map<std::string, std::string> out;
-  const json* value = manifest.find(keys::kUserMetadata);
+  const Json* value = manifest.find(keys::kUserMetadata);
   if (value == nullptr) return out;
   if (!value->is_object()) manifest.mistyped(keys::kUserMetadata, "an object", *value);
   for (const auto& [key, text] : value->items()) {
@@ -128,7 +125,7 @@ std::map<std::string, std::string> read_user_metadata(const Fields& manifest, st
       fail_format(path, fmt::format("{}: '{}' must be a string, found {}", keys::kUserMetadata, base::printable(key),
                                     text.type_name()));
     }
-    out.emplace(key, text.get<std::string>());
+    out.emplace(key, text.text());
   }
   return out;
 }
@@ -136,7 +133,7 @@ std::map<std::string, std::string> read_user_metadata(const Fields& manifest, st
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
-  json document = parse_strict_json(text, path);
+  Json document = base::Json::parse(text, path);
   const Fields fields(document, std::string(path));
   Manifest manifest;
   manifest.version = read_version(fields, path);
@@ -155,11 +152,11 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.carried_files = read_files(fields, keys::kCarriedFiles, path);
   check_unique(manifest, path);
   manifest.user_metadata = read_user_metadata(fields, path);
-  if (const json* quantisation = fields.find(keys::kQuantisation)) {
+  if (const Json* quantisation = fields.find(keys::kQuantisation)) {
     if (!quantisation->is_object()) fields.mistyped(keys::kQuantisation, "an object", *quantisation);
     manifest.quantisation = *quantisation;
   }
-  for (const std::string_view key : keys::kAll) document.erase(std::string(key));
+  for (const std::string_view key : keys::kAll) document.take(key);
   manifest.extra = std::move(document);
   return manifest;
 }

@@ -1,7 +1,7 @@
 // How the layer begins its error messages.
 #include "format/message.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cairn/error.hpp"
 

@@ -1,6 +1,6 @@
 #include "format/rebuilt.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <optional>
 #include <string>
@@ -15,13 +15,13 @@ Error wrong(std::string_view path, std::string_view what) {
   return {ErrorKind::kFormat, fmt::format("'{}': {}: {}", base::printable(path), kRebuiltKey, what)};
 }
 
-std::string text_of(const nlohmann::json& rule, const char* key, std::string_view path) {
-  const auto field = rule.find(key);
-  if (field == rule.end() || !field->is_string()) throw wrong(path, fmt::format("{} is no text", key));
-  return field->get<std::string>();
+std::string text_of(const base::Json& rule, const char* key, std::string_view path) {
+  const base::Json* field = rule.find(key);
+  if (field == nullptr || !field->is_string()) throw wrong(path, fmt::format("{} is no text", key));
+  return field->text();
 }
 
-Rebuilt rule_of(const std::string& section, const nlohmann::json& rule, std::string_view path) {
+Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_view path) {
   if (!rule.is_object() || rule.size() != 2) {
     throw wrong(path, fmt::format("'{}' is no object of from and dtype", base::printable(section)));
   }
@@ -41,9 +41,9 @@ Rebuilt rule_of(const std::string& section, const nlohmann::json& rule, std::str
 
 }  // namespace
 
-std::vector<Rebuilt> parse_rebuilt(const nlohmann::json& extra, std::string_view path) {
-  const auto value = extra.find(kRebuiltKey);
-  if (value == extra.end()) return {};
+std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path) {
+  const base::Json* value = extra.find(kRebuiltKey);
+  if (value == nullptr) return {};
   if (!value->is_object()) throw wrong(path, "is no object");
   std::vector<Rebuilt> rules;
   for (const auto& [section, rule] : value->items()) rules.push_back(rule_of(section, rule, path));

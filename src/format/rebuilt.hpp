@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cairn/dtype.hpp"
-#include "nlohmann/json.hpp"
 
 namespace cairn::format {
 
@@ -26,6 +26,6 @@ struct Rebuilt {
 
 /// Of a manifest's unknown keys; nothing where "rebuilt" is not among them. Throws Error(kFormat) naming `path` for anything
 /// but those rules.
-std::vector<Rebuilt> parse_rebuilt(const nlohmann::json& extra, std::string_view path);
+std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

@@ -1,5 +1,5 @@
 // Which names from a file may be joined to a directory. Judged as POSIX and as Windows would see them, on every system.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

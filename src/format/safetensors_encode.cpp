@@ -8,8 +8,8 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "format/safetensors.hpp"
-#include "format/utf8.hpp"
 
 namespace cairn::format {
 namespace {
@@ -17,7 +17,7 @@ namespace {
 using Kind = SafetensorsErrorKind;
 
 void check_text(std::string_view text, const char* what) {
-  if (!is_utf8(text)) {
+  if (!base::is_utf8(text)) {
     throw SafetensorsError(Kind::kInvalidHeader, fmt::format("{} '{}' is not UTF-8", what, base::printable(text)));
   }
 }

@@ -2,7 +2,7 @@
 //
 // Whatever is not safetensors nearly always claims an absurd header length, since its first bytes are text or a magic
 // number. Such files are named for what they are, because "header too large" sends people the wrong way.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,16 +1,16 @@
 // parse_header: text checks, JSON, then the reference's validation in the reference's order (FORMAT.md, "Data files").
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <numeric>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "base/utf8.hpp"
 #include "format/message.hpp"
 #include "format/safetensors.hpp"
 #include "format/safetensors_sax.hpp"
 #include "format/safetensors_size.hpp"
-#include "format/utf8.hpp"
 #include "nlohmann/json.hpp"
 
 namespace cairn::format {
@@ -28,7 +28,7 @@ using Kind = SafetensorsErrorKind;
 
 /// What the JSON library would let pass: it skips a byte order mark and takes a NUL for the end of the text.
 void check_text(std::string_view json, std::string_view path) {
-  const std::size_t bad = find_invalid_utf8(json);
+  const std::size_t bad = base::find_invalid_utf8(json);
   if (bad != std::string_view::npos) {
     fail(Kind::kInvalidHeader, path, fmt::format("safetensors header: byte {} is not UTF-8", bad));
   }

@@ -1,7 +1,7 @@
 // The state machine of the header: each callback knows from the state what may come, and says what it expected instead.
 #include "format/safetensors_sax.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 

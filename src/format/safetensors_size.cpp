@@ -1,7 +1,7 @@
 // Sizes of tensors in checked 64-bit arithmetic. In bits first, since F4 and F6 elements are no whole bytes.
 #include "format/safetensors_size.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <string_view>
 

@@ -1,6 +1,6 @@
 // The runtime's calls by CUDA. The only file beside the kernels that includes its headers.
 #include <cuda_runtime_api.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"

@@ -1,6 +1,6 @@
 #include "hdf5/external_files.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>

@@ -1,6 +1,6 @@
 #include "hdf5/library.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "hdf5/handle.hpp"

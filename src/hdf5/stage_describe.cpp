@@ -2,7 +2,7 @@
 //
 // Groups are not iterated: HDF5 1.10 frees memory that it never had when a large group is damaged (H5G__dense_iterate).
 // Looking for one name at a time has not that flaw, and the index is under a checksum.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

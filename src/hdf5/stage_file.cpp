@@ -1,6 +1,6 @@
 #include "hdf5/stage_file.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cerrno>
 #include <utility>

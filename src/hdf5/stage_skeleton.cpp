@@ -1,6 +1,6 @@
 #include "hdf5/stage_skeleton.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <new>
 #include <utility>

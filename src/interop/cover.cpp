@@ -1,7 +1,7 @@
 // Overlaps by a sweep with an active list; holes by comparing volumes, since disjoint boxes of full volume leave none.
 #include "interop/cover.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 // With an index: three passes over what the files hold. Without: numbers must be complete.
 #include "interop/data_set.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
@@ -149,18 +149,17 @@ void check_all_found(const DataSet& set, Strictness strictness, const Matched& m
 }
 
 void check_total_size(const DataSet& set, const Matched& matched, Reading& reading) {
-  const auto found = set.index.metadata.find("total_size");
-  if (found == set.index.metadata.end()) return;
+  const base::Json* found = set.index.metadata.find("total_size");
+  if (found == nullptr) return;
   const auto says = [&](std::uint64_t bytes) {
-    if (found->is_number_unsigned()) return found->get<std::uint64_t>() == bytes;
-    return found->is_number_float() && found->get<double>() == static_cast<double>(bytes);
+    if (found->is_number_unsigned()) return found->whole_number() == bytes;
+    return found->is_number_float() && found->real_number() == static_cast<double>(bytes);
   };
   // Paddle counts an accumulator that stands in two files twice.
   if (says(matched.listed_bytes) || says(matched.all_bytes)) return;
   constexpr std::size_t kShown = 40;
   reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
-                           found->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace).substr(0, kShown),
-                           matched.listed_bytes));
+                           base::shown_json(*found, kShown), matched.listed_bytes));
 }
 
 /// Tensors that the index does not list: an error, except in Paddle's optimizer files.

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "format/json_text.hpp"
+#include "base/json.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"
@@ -22,16 +22,15 @@ constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, 
                                                    "optim_shard_num"};
 constexpr std::array<std::string_view, 3> kMomentSuffixes = {kFirstMoment, kSecondMoment, "/velocity_0"};
 
-bool has_paddle_keys(const nlohmann::json& object) {
+bool has_paddle_keys(const base::Json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
 }
 
 /// "O1" of an index, "O0" when it does not say.
-std::string stage_in(const nlohmann::json& object) {
-  const auto stage = object.find(kQuantStage);
-  if (stage == object.end()) return "O0";
-  return stage->is_string() ? stage->get<std::string>()
-                            : stage->dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+std::string stage_in(const base::Json& object) {
+  const base::Json* stage = object.find(kQuantStage);
+  if (stage == nullptr) return "O0";
+  return stage->is_string() ? stage->text() : stage->dump({.sorted = true, .ascii = true, .is_lenient = true});
 }
 
 std::string codec_of(const std::string& stage) {
@@ -97,8 +96,8 @@ void take_u16_as_bf16(std::vector<format::StoredTensor>& tensors, Reading& readi
 void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
   const auto optimizer = sets.find("optimizer");
   if (optimizer == sets.end() || sets.contains(kMasterWeights)) return;
-  const auto promise = optimizer->second.index.extra.find(kMasterWeights);
-  if (promise == optimizer->second.index.extra.end() || *promise != true) return;
+  const base::Json* promise = optimizer->second.index.extra.find(kMasterWeights);
+  if (promise == nullptr || *promise != base::Json(true)) return;
   reading.warn(
       fmt::format("{} says that master weights were saved, but no file holds them: they were left out "
                   "(remove_master_weight) or saved in place of the model (skip_save_model_weight)",
@@ -111,7 +110,7 @@ void refuse_unmerged_paddle(const Reading& reading) {
   for (const auto& [file, text] : reading.directory().json) {
     // Indexes can be large, and parse_hf_index reads those that have a map: look only at the others.
     if (!set_of_index(file) || text.find("\"weight_map\"") != std::string::npos) continue;
-    const auto object = format::parse_strict_json(text, reading.raw_path_of(file));
+    const auto object = base::Json::parse(text, reading.raw_path_of(file));
     if (object.is_object() && !object.contains("weight_map") && has_paddle_keys(object)) {
       throw unmerged(file, stage_in(object), reading);
     }

@@ -1,7 +1,7 @@
 // Tensors are gathered by parameter; then each coded parameter is compared with what its codec stores.
 #include "interop/paddle_quant.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

@@ -1,7 +1,7 @@
 // Words and numbers for the readers of dialects.
 #include "interop/reading.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

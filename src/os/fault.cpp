@@ -1,6 +1,6 @@
 #include "os/fault.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <csignal>

@@ -1,6 +1,6 @@
 #include "os/fault_rules.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

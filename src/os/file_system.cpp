@@ -1,5 +1,5 @@
 // Which file system holds a path, by the magic numbers of statfs(2) and of the vendors.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 

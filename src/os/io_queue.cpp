@@ -1,7 +1,7 @@
 // Requests are numbered slots; a slot's number travels through the kernel as user data.
 #include "os/io_queue.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <liburing.h>
 
 #include <algorithm>

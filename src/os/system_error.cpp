@@ -1,6 +1,6 @@
 #include "os/system_error.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 #include <cstring>

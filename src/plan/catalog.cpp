@@ -1,6 +1,6 @@
 #include "plan/catalog.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,7 @@
 // Coverage: claims become groups of replicas, the groups must tile the tensor.
 #include "plan/coverage.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>

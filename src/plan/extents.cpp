@@ -2,7 +2,7 @@
 // are one division each; the only memory is one position per range.
 #include "plan/extents.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -12,9 +12,9 @@
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/json.hpp"
 #include "base/units.hpp"
 #include "format/safetensors.hpp"
-#include "nlohmann/json.hpp"
 #include "plan/coverage.hpp"
 #include "plan/file_layout.hpp"
 #include "shard/box_math.hpp"
@@ -30,9 +30,7 @@ struct Placed {
 using FileContent = std::vector<Placed>;
 
 /// Escaped as Python's json.dumps does. What is not UTF-8 is refused by encode_header, which has the better message.
-std::string json_text(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
-}
+std::string json_text(const std::string& text) { return base::json_quoted(text, {.ascii = true, .is_lenient = true}); }
 
 /// As Python's json.dumps: {"name": {"saved_offsets": [0, 8]}, ...}.
 std::string sharding_info(const std::vector<std::string>& names, const FileContent& content,

@@ -1,7 +1,7 @@
 // Split by the rule of format/hf_split.hpp in catalog order, then ordered inside a file as the safetensors reference does.
 #include "plan/hf_layout.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <deque>

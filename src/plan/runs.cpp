@@ -6,7 +6,7 @@
 // file offset is turned into loop indices by one division per loop, and no two runs are adjacent on both sides.
 #include "plan/runs.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstddef>

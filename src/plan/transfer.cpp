@@ -3,7 +3,7 @@
 // A tensor of a sharded checkpoint can have thousands of stored boxes; BoxIndex orders them along one dimension.
 #include "plan/transfer.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

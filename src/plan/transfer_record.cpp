@@ -1,6 +1,6 @@
 // Transfers on the wire: six 32-bit numbers (memory rank, extent rank, tensor, stored, local, dimensions), then offset
 // and shape of the memory box and of the region, each filled up with zeros to kMaxRecordRank 64-bit numbers.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

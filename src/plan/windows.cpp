@@ -1,6 +1,6 @@
 // Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two
 // windows, and placed in the buffer on page boundaries.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

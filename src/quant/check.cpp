@@ -1,7 +1,7 @@
 // The refusals: one line each, with the tensor, what was found and what to do.
 #include "quant/check.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <cstring>

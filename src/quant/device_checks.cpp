@@ -1,6 +1,6 @@
 #include "quant/device_checks.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 

@@ -1,7 +1,7 @@
 // A piece is the parts of a smaller box, one after the other in a slot's memory.
 #include "quant/device_stage.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <deque>

@@ -1,7 +1,7 @@
 // Boxes, names and refusals; the blocks themselves are own_encode.cpp and own_decode.cpp.
 #include "quant/own_codec.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

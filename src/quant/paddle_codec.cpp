@@ -1,7 +1,7 @@
 // Both stages as one class: rows of a box run through the kernels, band after band, each with its row of scales.
 #include "quant/paddle_codec.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

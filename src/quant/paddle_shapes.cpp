@@ -1,7 +1,7 @@
 // Shapes, and which statistics become which scales; no moments are looked at here.
 #include "quant/paddle_shapes.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // What a JSON layout says of a tensor: the first rule whose section and pattern match its name, or its parameter's
 // name.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"

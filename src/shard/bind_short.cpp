@@ -4,7 +4,7 @@
 // fsdp they are torch.chunk, as DTensor's Shard cuts, and fsdp then cuts dimension 0 of what tensor parallelism leaves
 // (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat groups, zero=3 all sections
 // as its slots.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"

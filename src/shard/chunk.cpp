@@ -1,7 +1,7 @@
 // The chunk rules of one dimension; formulas and their sources are named in chunk.hpp.
 #include "shard/chunk.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <set>

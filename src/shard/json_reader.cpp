@@ -1,7 +1,7 @@
 // Strict reading of a JSON layout; see json_reader.hpp.
 #include "shard/json_reader.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -33,8 +33,8 @@ JsonReader JsonReader::at(std::string_view key) const {
 
 std::optional<JsonReader> JsonReader::find(std::string_view key) const {
   if (!value_->is_object()) fail("must be an object");
-  const auto found = value_->find(key);
-  if (found == value_->end()) return std::nullopt;
+  const base::Json* found = value_->find(key);
+  if (found == nullptr) return std::nullopt;
   return JsonReader(*found, (path_.empty() ? "" : path_ + ".") + base::printable(key));
 }
 
@@ -48,13 +48,14 @@ std::vector<std::string> JsonReader::keys() const {
 std::vector<JsonReader> JsonReader::items() const {
   if (!value_->is_array()) fail("must be an array");
   std::vector<JsonReader> out;
-  for (std::size_t i = 0; i < value_->size(); ++i) out.emplace_back((*value_)[i], fmt::format("{}[{}]", path_, i));
+  for (std::size_t i = 0; i < value_->size(); ++i)
+    out.emplace_back(value_->elements()[i], fmt::format("{}[{}]", path_, i));
   return out;
 }
 
 std::uint64_t JsonReader::number() const {
   if (!value_->is_number_unsigned()) fail("must be a whole number, 0 or more");
-  return value_->get<std::uint64_t>();
+  return value_->whole_number();
 }
 
 std::uint64_t JsonReader::number_from(std::uint64_t least) const {
@@ -65,12 +66,12 @@ std::uint64_t JsonReader::number_from(std::uint64_t least) const {
 
 bool JsonReader::flag() const {
   if (!value_->is_boolean()) fail("must be true or false");
-  return value_->get<bool>();
+  return value_->boolean();
 }
 
 std::string JsonReader::text() const {
   if (!value_->is_string()) fail("must be a string");
-  return value_->get<std::string>();
+  return value_->text();
 }
 
 std::vector<std::uint64_t> JsonReader::numbers() const {

@@ -2,18 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+#include "base/json.hpp"
 
 namespace cairn::shard {
 
 /// A JSON value and the path that leads to it ("rules[2].cuts[0]"). A view: the document outlives it.
 class JsonReader {
  public:
-  JsonReader(const nlohmann::json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  JsonReader(const base::Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
 
   /// Throws Error(kUsage): "layout JSON: <path>: <what>".
   [[noreturn]] void fail(const std::string& what) const;
@@ -35,11 +35,11 @@ class JsonReader {
   /// A string, or an array of strings.
   [[nodiscard]] std::vector<std::string> texts() const;
   /// The value as compact JSON with sorted keys: equal for equal values.
-  [[nodiscard]] std::string dump() const { return value_->dump(); }
+  [[nodiscard]] std::string dump() const { return value_->dump({.sorted = true}); }
   [[nodiscard]] bool is_array() const { return value_->is_array(); }
 
  private:
-  const nlohmann::json* value_;
+  const base::Json* value_;
   std::string path_;
 };
 

@@ -1,7 +1,7 @@
 // The Layout value: parsed rules behind a shared pointer, so that copies are cheap.
 #include "shard/layout.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "shard/layout_rules.hpp"
 

@@ -1,6 +1,6 @@
 // The JSON form of a layout: mesh, stages, experts and rules. The form is described in README.md of this folder, whose
 // examples a test parses.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <limits>
@@ -300,11 +300,11 @@ void read_otherwise(LayoutRules& rules, const JsonReader& value) {
 }  // namespace
 
 LayoutRules parse_layout_json(std::string_view text) {
-  nlohmann::json document;
+  base::Json document;
   try {
-    document = nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw Error(ErrorKind::kUsage, "layout JSON: " + base::printable(e.what()));
+    document = base::Json::parse(text, "layout JSON");
+  } catch (const Error& error) {
+    throw Error(ErrorKind::kUsage, error.what());  // an option, not a file
   }
   const JsonReader top(document, "");
   top.check_keys({"mesh", "views", "base", "stages", "experts", "rules", "otherwise"});

@@ -3,7 +3,7 @@
 // Rank order is Megatron's, "tp-cp-ep-dp-pp" with the fastest axis first: a dense view tp-cp-dp-pp and, for experts, a
 // view etp-ep-edp-pp of the same ranks (edp = tp*cp*dp / (etp*ep)). fsdp and rep lie after cp, which is the order of
 // a torch mesh (rep, fsdp, tp). Degrees multiply to the world size, without ep and etp.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

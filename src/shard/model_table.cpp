@@ -1,9 +1,9 @@
 // Models by name: the numbers of their published config.json, and that file as text. Totals of tensors, parameters and
 // bytes are tested against tests/data/layouts/models.txt.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -70,7 +70,7 @@ const char* architecture(std::string_view type) {
   return "GPT2LMHeadModel";
 }
 
-void add_experts(const Row& row, nlohmann::ordered_json& json) {
+void add_experts(const Row& row, base::Json& json) {
   const std::string_view type = row.type;
   if (type == "mixtral") {
     json["num_local_experts"] = row.experts;
@@ -81,7 +81,7 @@ void add_experts(const Row& row, nlohmann::ordered_json& json) {
     json["moe_intermediate_size"] = row.ffn;
     json["intermediate_size"] = 3 * row.hidden;  // of dense layers, which these models do not have
     json["decoder_sparse_step"] = 1;
-    json["mlp_only_layers"] = nlohmann::ordered_json::array();
+    json["mlp_only_layers"] = base::Json::array();
   } else if (type == "deepseek_v3") {
     const std::pair<const char*, int> numbers[] = {
         {"q_lora_rank", 1536},           {"kv_lora_rank", 512},     {"qk_nope_head_dim", 128},
@@ -97,8 +97,8 @@ void add_experts(const Row& row, nlohmann::ordered_json& json) {
   }
 }
 
-nlohmann::ordered_json config_json(const Row& row) {
-  nlohmann::ordered_json json;
+base::Json config_json(const Row& row) {
+  base::Json json;
   const std::string_view type = row.type;
   json["architectures"] = {architecture(type)};
   json["model_type"] = row.type;
@@ -134,7 +134,7 @@ std::vector<std::string> model_names() {
 std::string config_of(std::string_view name) {
   std::string known;
   for (const Row& row : kRows) {
-    if (row.name == name) return config_json(row).dump(2) + "\n";
+    if (row.name == name) return config_json(row).dump({.indent = 2}) + "\n";
     known += (known.empty() ? "" : ", ") + std::string(row.name);
   }
   throw Error(ErrorKind::kUsage, fmt::format("unknown model '{}'; known: {}", base::printable(name), known));

@@ -1,7 +1,7 @@
 // The public face of a bound layout; the work is in bound_map.cpp.
 #include "shard/shard_map.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cairn/error.hpp"
 #include "shard/bound_map.hpp"

@@ -1,9 +1,9 @@
 // Typed access to config.json; see config.hpp.
 #include "shard/families/config.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
+#include "base/json.hpp"
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -18,28 +18,26 @@ constexpr std::uint64_t kMostCount = 65536;
   throw Error(ErrorKind::kFormat, fmt::format("config.json: key '{}' {}", key, what));
 }
 
-std::string shown(const nlohmann::json& value) {
-  return base::printable(value.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace), 40);
-}
+std::string shown(const base::Json& value) { return base::shown_json(value, 40); }
 
-std::uint64_t bounded(std::string_view key, const nlohmann::json& value, std::uint64_t least, std::uint64_t most) {
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < least || value.get<std::uint64_t>() > most) {
+std::uint64_t bounded(std::string_view key, const base::Json& value, std::uint64_t least, std::uint64_t most) {
+  if (!value.is_number_unsigned() || value.whole_number() < least || value.whole_number() > most) {
     fail(key, fmt::format("must be a whole number from {} to {}, found {}", least, most, shown(value)));
   }
-  return value.get<std::uint64_t>();
+  return value.whole_number();
 }
 
 }  // namespace
 
 struct Config::Document {
-  nlohmann::json json;
+  base::Json json;
 
-  [[nodiscard]] const nlohmann::json* find(std::string_view key) const {
-    const auto found = json.find(key);
-    return found == json.end() || found->is_null() ? nullptr : &*found;
+  [[nodiscard]] const base::Json* find(std::string_view key) const {
+    const base::Json* found = json.find(key);
+    return found == nullptr || found->is_null() ? nullptr : found;
   }
-  [[nodiscard]] const nlohmann::json& at(std::string_view key) const {
-    const nlohmann::json* value = find(key);
+  [[nodiscard]] const base::Json& at(std::string_view key) const {
+    const base::Json* value = find(key);
     if (value == nullptr) fail(key, "is missing");
     return *value;
   }
@@ -47,7 +45,7 @@ struct Config::Document {
 
 Config::Config(std::string_view json_text) {
   auto document = std::make_unique<Document>();
-  document->json = nlohmann::json::parse(json_text, nullptr, false);
+  document->json = base::Json::parse(json_text, "config.json");
   if (!document->json.is_object()) throw Error(ErrorKind::kFormat, "config.json is not a JSON object");
   document_ = std::move(document);
 }
@@ -66,24 +64,24 @@ std::uint64_t Config::count(std::string_view key) const { return bounded(key, do
 
 bool Config::flag(std::string_view key, bool fallback) const {
   if (!has(key)) return fallback;
-  const nlohmann::json& value = document_->at(key);
+  const base::Json& value = document_->at(key);
   if (!value.is_boolean()) fail(key, "must be true or false, found " + shown(value));
-  return value.get<bool>();
+  return value.boolean();
 }
 
 std::string Config::text(std::string_view key, std::string_view fallback) const {
   if (!has(key)) return std::string(fallback);
-  const nlohmann::json& value = document_->at(key);
+  const base::Json& value = document_->at(key);
   if (!value.is_string()) fail(key, "must be a string, found " + shown(value));
-  return value.get<std::string>();
+  return value.text();
 }
 
 std::vector<std::uint64_t> Config::numbers(std::string_view key) const {
   std::vector<std::uint64_t> out;
   if (!has(key)) return out;
-  const nlohmann::json& value = document_->at(key);
+  const base::Json& value = document_->at(key);
   if (!value.is_array()) fail(key, "must be a list, found " + shown(value));
-  for (const nlohmann::json& item : value) out.push_back(bounded(key, item, 0, kMostNumber));
+  for (const base::Json& item : value.elements()) out.push_back(bounded(key, item, 0, kMostNumber));
   return out;
 }
 
@@ -99,18 +97,18 @@ DType Config::dtype() const {
 }
 
 std::optional<Config::Quantization> Config::quantization() const {
-  const nlohmann::json* value = document_->find("quantization_config");
+  const base::Json* value = document_->find("quantization_config");
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) fail("quantization_config", "must be an object");
   Quantization out;
-  if (const auto method = value->find("quant_method"); method != value->end() && method->is_string()) {
-    out.method = method->get<std::string>();
+  if (const base::Json* method = value->find("quant_method"); method != nullptr && method->is_string()) {
+    out.method = method->text();
   }
-  if (const auto block = value->find("weight_block_size"); block != value->end() && !block->is_null()) {
+  if (const base::Json* block = value->find("weight_block_size"); block != nullptr && !block->is_null()) {
     if (!block->is_array() || block->size() != 2)
       fail("weight_block_size", "must be [rows, columns], found " + shown(*block));
-    out.block_rows = bounded("weight_block_size", (*block)[0], 1, kMostNumber);
-    out.block_columns = bounded("weight_block_size", (*block)[1], 1, kMostNumber);
+    out.block_rows = bounded("weight_block_size", block->elements()[0], 1, kMostNumber);
+    out.block_columns = bounded("weight_block_size", block->elements()[1], 1, kMostNumber);
   }
   return out;
 }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "bench/record_document.hpp"
@@ -45,7 +46,8 @@ TEST(Record, EngineIsToldWithItsHints) {
   EXPECT_EQ(engine_text(save), "mpiio: asked for; hints cb_nodes=4 romio_cb_write=<disable>");
   save.engine_hints.clear();
   EXPECT_EQ(engine_text(save), "mpiio: asked for");
-  EXPECT_EQ(record_json(sample_record())["runs"][0]["loads"][0]["engine_hints"]["cb_nodes"], "4");
+  const auto json = nlohmann::json::parse(record_json(sample_record()).dump());
+  EXPECT_EQ(json["runs"][0]["loads"][0]["engine_hints"]["cb_nodes"], "4");
 }
 
 TEST(Record, NothingMeasuredIsNoDivisionByZero) {
@@ -59,7 +61,7 @@ TEST(Record, NothingMeasuredIsNoDivisionByZero) {
 }
 
 TEST(RecordJson, HasTheNumbersOfTheRecord) {
-  const auto json = record_json(sample_record());
+  const auto json = nlohmann::json::parse(record_json(sample_record()).dump());
   EXPECT_EQ(json["record_version"], kRecordVersion);
   EXPECT_EQ(json["runs"].size(), 2U);
   const auto& save = json["runs"][0]["save"];

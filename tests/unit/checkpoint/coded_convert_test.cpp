@@ -14,6 +14,7 @@
 #include "coded_state.hpp"
 #include "comm/simulated.hpp"
 #include "environment.hpp"
+#include "nlohmann/json.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

@@ -137,7 +137,7 @@ TEST(QuantisedConvertOptions, MasterWeightsCanBeLeftOut) {
   const auto small = checkpoint::open_here(root / "small");
   for (const auto& tensor : small.stored.tensors) EXPECT_NE(tensor.section, "master_weights");
   EXPECT_EQ(small.manifest->extra.at("rebuilt"),
-            nlohmann::json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})"));
+            base::Json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})", "expected"));
   EXPECT_EQ(stored_bytes(small, "model", "square"), moment_bytes({"model", "square", DType::kBF16, {128, 128}}, 1));
 }
 

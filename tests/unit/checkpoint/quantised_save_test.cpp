@@ -209,7 +209,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreLeftOut) {
   const auto removed = checkpoint::open_here(root / "checkpoint-1");
   for (const auto& tensor : removed.stored.tensors) EXPECT_NE(tensor.section, "master_weights") << tensor.name;
   EXPECT_EQ(removed.manifest->extra.at("rebuilt"),
-            nlohmann::json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})"));
+            base::Json::parse(R"({"master_weights": {"from": "model", "dtype": "F32"}})", "expected"));
 
   const TempDir other;
   options.quantisation = {};
@@ -218,7 +218,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreLeftOut) {
   const auto skipped = checkpoint::open_here(other / "checkpoint-1");
   for (const auto& tensor : skipped.stored.tensors) EXPECT_NE(tensor.section, "model") << tensor.name;
   EXPECT_EQ(skipped.manifest->extra.at("rebuilt"),
-            nlohmann::json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})"));
+            base::Json::parse(R"({"model": {"from": "master_weights", "dtype": "BF16"}})", "expected"));
 }
 
 /// BF16 weights, F32 master weights and both moments of a few large tensors and a norm.

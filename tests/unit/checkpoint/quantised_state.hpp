@@ -61,7 +61,7 @@ inline void expect_codes_of_the_whole(const std::filesystem::path& directory, co
   EXPECT_GE(coded, 3U);
   EXPECT_EQ(compared, expected_tensors);
   EXPECT_EQ(opened.stored.tensors.size(), expected_tensors);
-  EXPECT_EQ(opened.manifest->quantisation, nlohmann::json({{"optimizer", codec.traits().name}}));
+  EXPECT_EQ(opened.manifest->quantisation, base::Json({{"optimizer", codec.traits().name}}));
 }
 
 }  // namespace cairn::test

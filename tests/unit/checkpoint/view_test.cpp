@@ -29,7 +29,7 @@ OpenCheckpoint checkpoint_of(std::vector<format::StoredTensor> tensors, const ch
   opened.stored.tensors = std::move(tensors);
   if (rebuilt != nullptr) {
     opened.manifest.emplace();
-    opened.manifest->extra["rebuilt"] = nlohmann::json::parse(rebuilt);
+    opened.manifest->extra["rebuilt"] = base::Json::parse(rebuilt, "rebuilt");
   }
   return opened;
 }

@@ -1,7 +1,7 @@
 // The block table: a golden file written without Cairn, pieces in any order on any number of ranks, and damaged bytes.
 #include "format/blocks.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <random>

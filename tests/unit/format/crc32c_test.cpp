@@ -1,7 +1,7 @@
 // CRC-32C and its algebra, against test vectors and a bit-by-bit computation.
 #include "format/crc32c.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <ctime>

@@ -1,5 +1,5 @@
 // encode_header against files that the official safetensors package wrote (tests/data/golden/make_golden.py).
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

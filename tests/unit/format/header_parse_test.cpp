@@ -1,5 +1,5 @@
 // parse_header and header_length: one broken input per rule, the limits, and speed where a naive reader is quadratic.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <ctime>
 #include <functional>

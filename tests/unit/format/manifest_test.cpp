@@ -1,9 +1,10 @@
 // cairn.json: a golden file written without Cairn, every rule of parse_manifest, keys of other versions kept.
 #include "format/manifest.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "helpers.hpp"
+#include "nlohmann/json.hpp"
 
 namespace cairn::format::testing {
 namespace {
@@ -166,7 +167,7 @@ TEST(Manifest, RefusesToEncodeWhatItCouldNotRead) {
   Manifest manifest = golden_manifest();
   manifest.extra["step"] = 1;
   expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"'step'"});
-  manifest.extra = json::array();
+  manifest.extra = base::Json::array();
   expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"no object"});
   manifest = golden_manifest();
   manifest.user_metadata["bad"] = "\xff";

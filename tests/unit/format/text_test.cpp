@@ -1,7 +1,7 @@
 // Strict UTF-8, and that every error kind has a name of its own.
 #include <set>
 
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 #include "helpers.hpp"
 
 namespace cairn::format::testing {
@@ -13,8 +13,8 @@ TEST(Utf8, AcceptsExactlyTheWellFormedSequencesOfUpToThreeBytes) {
   int two = 0;
   for (int a = 0; a < 256; ++a) {
     const std::string first(1, static_cast<char>(a));
-    one += is_utf8(first);
-    for (int b = 0; b < 256; ++b) two += is_utf8(first + static_cast<char>(b));
+    one += base::is_utf8(first);
+    for (int b = 0; b < 256; ++b) two += base::is_utf8(first + static_cast<char>(b));
   }
   EXPECT_EQ(one, 128);
   EXPECT_EQ(two, 128 * 128 + 1920);
@@ -23,7 +23,7 @@ TEST(Utf8, AcceptsExactlyTheWellFormedSequencesOfUpToThreeBytes) {
   for (int a = 0xE0; a < 0xF0; ++a) {
     for (int b = 0; b < 256; ++b) {
       for (int c = 0; c < 256; ++c) {
-        three += is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), static_cast<char>(c)});
+        three += base::is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), static_cast<char>(c)});
       }
     }
   }
@@ -31,7 +31,7 @@ TEST(Utf8, AcceptsExactlyTheWellFormedSequencesOfUpToThreeBytes) {
   int four = 0;
   for (int a = 0xF0; a < 0x100; ++a) {
     for (int b = 0; b < 256; ++b)
-      four += is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), '\x80', '\xBF'});
+      four += base::is_utf8(std::string{static_cast<char>(a), static_cast<char>(b), '\x80', '\xBF'});
   }
   EXPECT_EQ(four * 64 * 64, 0x110000 - 0x10000);
 }
@@ -39,9 +39,9 @@ TEST(Utf8, AcceptsExactlyTheWellFormedSequencesOfUpToThreeBytes) {
 TEST(Utf8, FindsThePositionBehindLongAscii) {
   for (std::size_t before = 0; before < 40; ++before) {
     const std::string text = std::string(before, 'a') + "\xff" + std::string(20, 'b');
-    EXPECT_EQ(find_invalid_utf8(text), before);
-    EXPECT_EQ(find_invalid_utf8(std::string(before, 'a') + "\u20ac"), std::string::npos);
-    EXPECT_EQ(find_invalid_utf8(std::string(before, 'a') + "\xe2\x82"), before);
+    EXPECT_EQ(base::find_invalid_utf8(text), before);
+    EXPECT_EQ(base::find_invalid_utf8(std::string(before, 'a') + "\u20ac"), std::string::npos);
+    EXPECT_EQ(base::find_invalid_utf8(std::string(before, 'a') + "\xe2\x82"), before);
   }
 }
 

@@ -85,13 +85,13 @@ TEST(LayOutHf, SplitsInCatalogOrderAndWritesIndexes) {
   EXPECT_EQ(index.weight_map, (std::map<std::string, std::string>{{"l.10.w", "model-00002-of-00002.safetensors"},
                                                                   {"l.2.b", "model-00001-of-00002.safetensors"},
                                                                   {"l.2.w", "model-00001-of-00002.safetensors"}}));
-  EXPECT_EQ(index.metadata["total_size"], 76);
-  EXPECT_EQ(index.metadata["total_parameters"], 35);
+  EXPECT_EQ(index.metadata.at("total_size").whole_number(), 76U);
+  EXPECT_EQ(index.metadata.at("total_parameters").whole_number(), 35U);
   options.max_file_bytes = 1;
   const FileLayout single =
       lay_out_hf(make_catalog({{"optimizer", "a", DType::kF32, {1}}, {"optimizer", "b", DType::kF32, {1}}}), options);
   const auto optimizer = format::parse_hf_index(single.index_files.at("optimizer.safetensors.index.json"), "index");
-  EXPECT_EQ(optimizer.metadata["total_size"], 8);
+  EXPECT_EQ(optimizer.metadata.at("total_size").whole_number(), 8U);
   EXPECT_FALSE(optimizer.metadata.contains("total_parameters"));
 }
 

@@ -1,7 +1,7 @@
 // The JSON form: the examples of src/shard/README.md, each key on a small tensor, and an error per broken rule.
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "layout_data.hpp"
 #include "shard/layout.hpp"

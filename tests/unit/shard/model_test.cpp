@@ -101,7 +101,7 @@ TEST(Models, ConfigErrorsNameTheKey) {
     const std::string message = error_of(ErrorKind::kFormat, [&] { (void)model_from_config(config); });
     EXPECT_NE(message.find(key), std::string::npos) << message;
   };
-  fails("", "not a JSON object");
+  fails("", "not valid JSON");
   fails("[1]", "not a JSON object");
   fails(R"({"model_type":"llama"})", "'num_hidden_layers' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":2})", "'hidden_size' is missing");

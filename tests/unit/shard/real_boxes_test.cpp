@@ -2,7 +2,7 @@
 // what the layouts say they hold. Every test counts what it compared.
 #include <gtest/gtest.h>
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <string_view>
 
-namespace cairn::format {
+namespace cairn::base {
 
 /// Byte position of the first ill-formed sequence, or npos when all of `text` is well-formed UTF-8.
 std::size_t find_invalid_utf8(std::string_view text);
 
 inline bool is_utf8(std::string_view text) { return find_invalid_utf8(text) == std::string_view::npos; }
 
-}  // namespace cairn::format
+}  // namespace cairn::base

@@ -1,10 +1,10 @@
 // Table 3-7 of the Unicode standard, with a fast path over eight ASCII bytes at a time (headers are nearly all ASCII).
-#include "format/utf8.hpp"
+#include "base/utf8.hpp"
 
 #include <cstdint>
 #include <cstring>
 
-namespace cairn::format {
+namespace cairn::base {
 namespace {
 
 struct Sequence {
@@ -57,4 +57,4 @@ std::size_t find_invalid_utf8(std::string_view text) {
   return std::string_view::npos;
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::base

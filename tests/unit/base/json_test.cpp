@@ -1,0 +1,116 @@
+// The JSON value against the library behind it: what is read, what is refused, and the text that comes out.
+#include "base/json.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "cairn/error.hpp"
+#include "nlohmann/json.hpp"
+
+namespace cairn::base {
+namespace {
+
+std::string failure_of(std::string_view text) {
+  try {
+    Json::parse(text, "a\n.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kFormat);
+    return error.what();
+  }
+  return "nothing";
+}
+
+TEST(Json, WritesWhatTheLibraryWrites) {
+  constexpr const char* kTexts[] = {
+      "null",
+      "true",
+      "[]",
+      "{}",
+      "\"\"",
+      "0",
+      "-1",
+      "18446744073709551615",
+      "-9223372036854775808",
+      "1.0",
+      "0.1",
+      "-2.5e-300",
+      R"({"b":[1,-2,0.5,null,true,{"x":{}}],"a":"\u00e9\ud83d\ude00\"\\\n\u001f\u007f","":[[],[[]]]})"};
+  for (const char* text : kTexts) {
+    const Json value = Json::parse(text, "p");
+    EXPECT_EQ(value.dump(), nlohmann::ordered_json::parse(text).dump());
+    EXPECT_EQ(value.dump({.sorted = true}), nlohmann::json::parse(text).dump());
+    EXPECT_EQ(python_json(value), nlohmann::json::parse(text).dump(2, ' ', true) + "\n");
+    EXPECT_TRUE(value == Json::parse(value.dump(), "p"));
+  }
+}
+
+TEST(Json, IsMadeOfValuesAndLists) {
+  Json value = {{"name", "x"}, {"sizes", {1, 2}}, {"none", nullptr}};
+  value["list"].push_back(-7);
+  value["list"].push_back(std::vector<std::string>{"a"});
+  value["map"] = std::map<std::string, double>{{"half", 0.5}};
+  value["one"] = {"only"};
+  value["name"] = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(
+      value.dump(),
+      R"({"name":18446744073709551615,"sizes":[1,2],"none":null,"list":[-7,["a"]],"map":{"half":0.5},"one":["only"]})");
+  EXPECT_EQ(value.take("sizes").size(), 2U);
+  EXPECT_FALSE(value.contains("sizes"));
+  EXPECT_TRUE(value.take("sizes").is_null());
+  value.update({{"one", 1}, {"two", 2}});
+  EXPECT_EQ(value.at("one").whole_number(), 1U);
+  EXPECT_EQ(value.size(), 6U);
+  EXPECT_EQ(json_quoted("\xc3\xa9\"", {.ascii = true}), "\"\\u00e9\\\"\"");
+}
+
+TEST(Json, ObjectsAreEqualInAnyOrder) {
+  EXPECT_TRUE(Json({{"a", 1}, {"b", 2}}) == Json({{"b", 2}, {"a", 1}}));
+  EXPECT_FALSE(Json({{"a", 1}, {"b", 2}}) == Json({{"a", 1}, {"b", 3}}));
+  EXPECT_FALSE(Json({{"a", 1}}) == Json({{"b", 1}}));
+  EXPECT_FALSE(Json(1) == Json("1"));
+}
+
+TEST(Json, RefusesWhatReadersWouldReadDifferently) {
+  EXPECT_EQ(failure_of(R"({"x":{"z":1,"\u007a":2}})"), "a\\x0a.json: the key 'z' appears twice in one object");
+  EXPECT_EQ(failure_of("{\"a\":\xff}"), "a\\x0a.json: byte 5 is not UTF-8");
+  EXPECT_EQ(failure_of("\xEF\xBB\xBF{}"), "a\\x0a.json: begins with a byte order mark; JSON must not");
+  EXPECT_EQ(failure_of(std::string_view("{}\0", 3)), "a\\x0a.json: not JSON: NUL at byte 2");
+  EXPECT_EQ(failure_of("[1e999]"), "a\\x0a.json: not valid JSON: a number is too large");
+  EXPECT_EQ(failure_of("[1,"), "a\\x0a.json: not valid JSON at byte 4; the file is damaged or cut off");
+  EXPECT_EQ(failure_of(""), "a\\x0a.json: not valid JSON at byte 1; the file is damaged or cut off");
+  EXPECT_EQ(failure_of("{} x"), "a\\x0a.json: not valid JSON at byte 4; the file is damaged or cut off");
+}
+
+TEST(Json, NestingIsBounded) {
+  const auto nested = [](int levels, const char* open, const char* close) {
+    std::string text;
+    for (int i = 0; i < levels; ++i) text += open;
+    for (int i = 0; i < levels; ++i) text += close;
+    return text;
+  };
+  EXPECT_EQ(Json::parse(nested(kMaxJsonDepth, "[", "]"), "p").size(), 1U);
+  EXPECT_EQ(failure_of(nested(kMaxJsonDepth + 1, "[", "]")), "a\\x0a.json: JSON is nested more than 127 levels deep");
+  EXPECT_EQ(failure_of(nested(1'000'000, "{\"a\":", "}")), "a\\x0a.json: JSON is nested more than 127 levels deep");
+}
+
+TEST(Json, TextThatIsNotUtf8IsRefusedOrReplaced) {
+  const Json value = {{"a", "\xff"}};
+  EXPECT_THROW((void)value.dump(), Error);
+  EXPECT_EQ(value.dump({.ascii = true, .is_lenient = true}), "{\"a\":\"\\ufffd\"}");
+  EXPECT_EQ(shown_json(Json(std::string(100, 'a')), 10).size(), 13U);
+}
+
+TEST(Json, AWrongTypeIsSaid) {
+  EXPECT_THROW((void)Json("x").whole_number(), Error);
+  EXPECT_THROW((void)Json(-1).whole_number(), Error);
+  EXPECT_THROW((void)Json(1).text(), Error);
+  EXPECT_THROW((void)Json(1).items(), Error);
+  EXPECT_THROW((void)Json(1).elements(), Error);
+  EXPECT_THROW((void)Json().at("x"), Error);
+  EXPECT_EQ(Json(1).real_number(), 1.0);
+  EXPECT_EQ(Json(-1).real_number(), -1.0);
+}
+
+}  // namespace
+}  // namespace cairn::base
