@@ -143,6 +143,19 @@ class Skips(unittest.TestCase):
                                ("this build has no HDF5", 1), ("Slurm's daemons need root", 1)):
             self.assertEqual(self.summarize([f"A.b: {reason}"], *strict)[0], status, reason)
 
+    def test_long_rows_keep_their_last_run(self):
+        table = self.folder / "long-results.md"
+        for row, did in (("fuzz-long", (10,)), ("kills-long", (7,)), ("fuzz-long", (2_000_000, 3))):
+            results = self.folder / row
+            results.mkdir(exist_ok=True)
+            (results / "counts").write_text("1 0 0\n2 0 1\n")
+            (results / "seconds").write_text("99\n")
+            (results / "log").write_text("".join(f"12: [cairn] did {number} executions\n" for number in did))
+            subprocess.run([sys.executable, SCRIPTS / "record_long_row.py", results, table], check=True)
+        rows = [line for line in table.read_text().splitlines() if "-long |" in line]
+        self.assertEqual([row.split("|")[1].strip() for row in rows], ["kills-long", "fuzz-long"])
+        self.assertRegex(rows[1], r"^\| fuzz-long \| \d{4}-\d\d-\d\d \| .* \| 3 \| 0 \| 1 \| 99 \| 2,000,003 executions \|$")
+
 
 if __name__ == "__main__":
     unittest.main()
