@@ -2,7 +2,8 @@
 
 A program counts once, as passed or failed; each case that it skipped counts as skipped beside that. A program that ran no
 case at all, because all were skipped, has not passed. Where skipped cases are read from: lines "[cairn] skipped NAME:
-reason", the lines of unittest when it is verbose, and the totals of unittest and GoogleTest for those that have no line."""
+reason", the lines of unittest when it is verbose, and the totals of unittest and GoogleTest for those that have no line. A
+program that ends with the exit status for skipped gives the reason in such a line, or in its last one."""
 
 import argparse
 import re
@@ -56,12 +57,14 @@ def main():
     passed = failed = 0
     skips = []
     for case in cases:
-        inside, ran_something = skips_inside(case.get("name"), case.findtext("system-out") or "")
+        output = case.findtext("system-out") or ""
+        inside, ran_something = skips_inside(case.get("name"), output)
         if case.get("status") == "run":
             passed += 1 if ran_something else 0
             skips += inside
         elif was_skipped(case):
-            skips += inside or [f"{case.get('name')}: {case.find('skipped').get('message')}"]
+            last = (output.strip().splitlines() or [case.find("skipped").get("message")])[-1]
+            skips += inside or [f"{case.get('name')}: {last}"]
         else:
             failed += 1
             skips += inside

@@ -104,6 +104,8 @@ class Skips(unittest.TestCase):
         counts, skips = self.count(case("a", "[cairn] skipped slurm: srun is not installed", "notrun", inner),
                                    case("b", "", "notrun", inner))
         self.assertEqual((counts, skips), (["0", "0", "2"], ["slurm: srun is not installed", "b: SKIP_RETURN_CODE=77"]))
+        counts, skips = self.count(case("b", "hello\nb: no GPU: no driver\n", "notrun", inner))
+        self.assertEqual((counts, skips), (["0", "0", "1"], ["b: b: no GPU: no driver"]))
 
     def test_a_report_that_is_not_there(self):
         done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", "none.xml", "--skips", self.skips],
