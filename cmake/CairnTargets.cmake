@@ -53,7 +53,10 @@ endfunction()
 
 set(CAIRN_TEST_RUN_DIR "${CMAKE_BINARY_DIR}/test-run")
 
-# The target tests-<label> builds the programs of the tests with that label.
+# The target tests-<label> builds the programs of the tests with that label. Labels that decide which row of scripts/test
+# runs a test: ranks and mpi-small (below), errors (walks many error paths quickly: runs under the address sanitizer too),
+# without-cuda (of a layer that has another source without CUDA), long (scripts/test --long only).
+add_custom_target(tests-long)
 function(cairn_test_program target)
   foreach(label IN LISTS ARGN)
     if(NOT TARGET tests-${label})
@@ -107,7 +110,7 @@ endfunction()
 # cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [IN_MEMORY 2] [LABELS mpi] [TIMEOUT 240])
 # One GoogleTest program on MPI; one ctest entry per rank count, and one per count of IN_MEMORY with its files in /dev/shm. The main of tests/support/mpi_main.cpp fails when
 # the launcher started another number of ranks than the entry says. Entries labelled mpi on up to 3 ranks are also
-# labelled mpi-small: what the sanitizer presets run.
+# labelled mpi-small, those labelled fault on up to 2 ranks errors: what the sanitizer presets run.
 function(cairn_add_mpi_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;RANKS;IN_MEMORY" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
@@ -124,8 +127,14 @@ function(cairn_add_mpi_test)
   endif()
   set(target mpi_test_${ARG_NAME})
   add_executable(${target} ${ARG_SOURCES})
-  cairn_test_program(${target} ${ARG_LABELS})
   target_link_libraries(${target} PRIVATE cairn_options ${ARG_LIBS} cairn_mpi_test_support GTest::gtest GTest::gmock)
+  set(labels ${ARG_LABELS})
+  foreach(ranks IN LISTS ARG_RANKS ARG_IN_MEMORY)
+    cairn_labels_of_ranks(more ${ranks} ${ARG_LABELS})
+    list(APPEND labels ${more})
+  endforeach()
+  list(REMOVE_DUPLICATES labels)
+  cairn_test_program(${target} ${labels})
   foreach(ranks IN LISTS ARG_RANKS)
     cairn_mpi_test_entry(${ARG_NAME}.np${ranks} ${target} ${ranks} ${ARG_TIMEOUT} "${ARG_LABELS}")
   endforeach()
@@ -136,12 +145,23 @@ function(cairn_add_mpi_test)
   endforeach()
 endfunction()
 
+# Labels of an entry that has these and runs on so many ranks: what the sanitizer presets run, on few ranks.
+function(cairn_labels_of_ranks result ranks)
+  set(more)
+  if("mpi" IN_LIST ARGN AND ranks LESS_EQUAL 3)
+    list(APPEND more mpi-small)
+  endif()
+  if("fault" IN_LIST ARGN AND ranks LESS_EQUAL 2)
+    list(APPEND more errors)
+  endif()
+  set(${result} "${more}" PARENT_SCOPE)
+endfunction()
+
 function(cairn_mpi_test_entry test target ranks timeout labels)
   add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
   math(EXPR processors "(${ranks} + 1) / 2")
-  if("mpi" IN_LIST labels AND ranks LESS_EQUAL 3)
-    list(APPEND labels mpi-small)
-  endif()
+  cairn_labels_of_ranks(more ${ranks} ${labels})
+  list(APPEND labels ${more})
   set_tests_properties(${test} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}" PROCESSORS ${processors})
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "CAIRN_TEST_RANKS=${ranks}" "CAIRN_TEST_TIMEOUT_S=${timeout}")
   cairn_test_environment(${test} "${CAIRN_TEST_RUN_DIR}/${test}")

@@ -1,18 +1,46 @@
-"""Counts one ctest run from its JUnit report: prints "passed failed skipped". A test program tells of each skipped case
-by a line "[cairn] skipped NAME: reason"; those count as skipped beside the program's own verdict."""
+"""Counts one ctest run from its JUnit report: prints "passed failed skipped".
+
+A program counts once, as passed or failed; each case that it skipped counts as skipped beside that. A program that ran no
+case at all, because all were skipped, has not passed. Where skipped cases are read from: lines "[cairn] skipped NAME:
+reason", the lines of unittest when it is verbose, and the totals of unittest and GoogleTest for those that have no line. A
+program that ends with the exit status for skipped gives the reason in such a line, or in its last one."""
 
 import argparse
 import re
 import sys
 import xml.etree.ElementTree
 
-SKIP_LINE = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
+CAIRN_SKIP = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
+UNITTEST_SKIP = re.compile(r"^(\S.*?) \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
+UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$", re.MULTILINE)
+GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
+GTEST_NONE_PASSED = re.compile(r"^\[  PASSED  \] 0 tests\.", re.MULTILINE)
 
 
 def was_skipped(case):
     """By its own exit status or by configuration; a program that is not there is a failure."""
     skipped = case.find("skipped")
     return skipped is not None and (case.get("status") == "disabled" or skipped.get("message", "").startswith("SKIP_"))
+
+
+def skips_inside(name, output):
+    """("case: reason" of each skipped case, whether anything but skipped cases was run)."""
+    lines = [f"{case}: {reason}" for case, reason in CAIRN_SKIP.findall(output)]
+    verbose = [f"{name} {case}: {reason}" for case, _, reason in UNITTEST_SKIP.findall(output)]
+    ran, python_skips = 0, 0
+    for total, details in UNITTEST_TOTAL.findall(output):
+        skipped = re.search(r"\bskipped=(\d+)", details)
+        python_skips += int(skipped[1]) if skipped else 0
+        ran += int(total)
+    gtest_skips = sum(int(total) for total in GTEST_SKIPPED.findall(output))
+    lines += verbose
+    unnamed = max(0, python_skips - len(verbose)) + max(0, gtest_skips - (len(lines) - len(verbose)))
+    lines += [f"{name}: a case was skipped without a line that says why"] * unnamed
+    # Of a program on several ranks rank 0 alone prints totals; what it skipped, another may have run.
+    on_all_ranks = not any(re.search(r" on rank \d+: ", line) for line in lines)
+    only_skips = (python_skips > 0 and ran <= python_skips) or (
+        gtest_skips > 0 and on_all_ranks and bool(GTEST_NONE_PASSED.search(output)))
+    return lines, not only_skips
 
 
 def main():
@@ -29,13 +57,14 @@ def main():
     passed = failed = 0
     skips = []
     for case in cases:
-        lines = SKIP_LINE.findall(case.findtext("system-out") or "")
-        inside = [f"{name}: {reason}" for name, reason in lines]
+        output = case.findtext("system-out") or ""
+        inside, ran_something = skips_inside(case.get("name"), output)
         if case.get("status") == "run":
-            passed += 1
+            passed += 1 if ran_something else 0
             skips += inside
         elif was_skipped(case):
-            skips += inside[:1] or [f"{case.get('name')}: {case.find('skipped').get('message')}"]
+            last = (output.strip().splitlines() or [case.find("skipped").get("message")])[-1]
+            skips += inside or [f"{case.get('name')}: {last}"]
         else:
             failed += 1
             skips += inside

@@ -1,6 +1,8 @@
 # What the scripts share: installing what is missing, configuring and building a preset, running ranks. Sourced by bash.
 # All paths are relative to the root of the repository, where sourcing this file goes.
 
+set -o pipefail
+
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
 # What a build needs, and what the tests need on top.
@@ -85,17 +87,62 @@ configure() {
   }
 }
 
-# build FOLDER [TARGET...]: prints little unless it fails.
+# "1 h 02 min", "3 min 20 s", "12 s"
+duration() {
+  if [ "$1" -ge 3600 ]; then
+    printf '%d h %02d min' $(($1 / 3600)) $(($1 % 3600 / 60))
+  elif [ "$1" -ge 60 ]; then
+    printf '%d min %02d s' $(($1 / 60)) $(($1 % 60))
+  else
+    printf '%d s' "$1"
+  fi
+}
+
+# follow_build WHAT LOG: copies the output of ninja from standard input to LOG, and says how far it is: in one line that
+# changes on a terminal, else by a line every 30 s.
+follow_build() {
+  local what=$1 log=$2 start=$SECONDS last=$SECONDS now line status
+  : >"$log"
+  while :; do
+    status=0
+    IFS= read -r -t 30 line || status=$?
+    if [ $status -gt 128 ]; then # nothing for 30 s, or only a part of a line
+      printf '%s' "$line" >>"$log"
+    elif [ $status -ne 0 ]; then
+      printf '%s' "$line" >>"$log"
+      break
+    else
+      printf '%s\n' "$line" >>"$log"
+    fi
+    if [[ $line =~ ^\[([0-9]+)/([0-9]+)\] ]]; then
+      now="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} steps ($((100 * BASH_REMATCH[1] / BASH_REMATCH[2])) %)"
+    fi
+    if [ -t 1 ]; then
+      printf '\r%s: %s, %s\033[K' "$what" "${now:-starting}" "$(duration $((SECONDS - start)))"
+    elif [ $((SECONDS - last)) -ge 30 ]; then
+      last=$SECONDS
+      printf '%s: %s, %s\n' "$what" "${now:-starting}" "$(duration $((SECONDS - start)))"
+    fi
+  done
+  [ ! -t 1 ] || printf '\r\033[K'
+  [ -z "${now:-}" ] || printf '%s: %s, %s\n' "$what" "$now" "$(duration $((SECONDS - start)))"
+}
+
+# build FOLDER [TARGET...]: prints how far it is, and what went wrong.
 build() {
   local folder=$1
   shift
   local log="$folder/build.log"
-  cmake --build "$folder" -j "$jobs" ${1:+--target "$@"} >"$log" 2>&1 || {
+  if ! NINJA_STATUS='[%f/%t] ' cmake --build "$folder" -j "$jobs" ${1:+--target "$@"} 2>&1 |
+    follow_build "$folder" "$log"; then # pipefail is set
     grep -E -A 12 'FAILED|error|undefined' "$log" | head -100 >&2
     echo "building $folder failed; all of it is in $log" >&2
     return 1
-  }
+  fi
 }
+
+# Whether there is an NVIDIA GPU that programs may use (WSL has it elsewhere).
+has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || [ -e /dev/dxg ]; }
 
 # The launcher that belongs to the MPI a build folder uses.
 launcher_of() { sed -n 's/^MPIEXEC_EXECUTABLE:[A-Z]*=//p' "$1/CMakeCache.txt"; }

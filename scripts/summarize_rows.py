@@ -1,6 +1,9 @@
 """Prints the table of scripts/test from the folders that its rows left, why tests were skipped, and the totals.
-Exit status 1 when anything failed."""
 
+Exit status 1 when anything failed; with --strict FILE also when a skip has a reason that the file does not allow. Each line
+of the file is a row, or * for all, and a regular expression that the reason begins with; # begins a comment."""
+
+import argparse
 import collections
 import pathlib
 import re
@@ -14,23 +17,48 @@ def read_row(folder):
     return [sum(column) for column in zip(*counts)], int((folder / "seconds").read_text()), reasons
 
 
+def read_allowed(path):
+    """[(row, pattern)]"""
+    allowed = []
+    for line in path.read_text().splitlines():
+        words = line.split(maxsplit=1)
+        if words and not words[0].startswith("#"):
+            allowed.append((words[0], re.compile(words[1])))
+    return allowed
+
+
+def is_allowed(row, skip, allowed):
+    reason = skip.partition(": ")[2]
+    return any(of in ("*", row) and pattern.match(reason) for of, pattern in allowed)
+
+
 def main():
-    results, rows = pathlib.Path(sys.argv[1]), sys.argv[2:]
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=pathlib.Path)
+    parser.add_argument("rows", nargs="+")
+    parser.add_argument("--strict", type=pathlib.Path, metavar="FILE", help="the skips that are allowed")
+    options = parser.parse_args()
     totals = [0, 0, 0]
-    reasons = collections.Counter()
+    reasons, forbidden = collections.Counter(), collections.Counter()
+    allowed = read_allowed(options.strict) if options.strict else None
     print(f"{'row':<10} {'passed':>8} {'failed':>8} {'skipped':>8} {'seconds':>8}")
-    for row in rows:
-        counts, seconds, skips = read_row(results / row)
+    for row in options.rows:
+        counts, seconds, skips = read_row(options.results / row)
         totals = [total + count for total, count in zip(totals, counts)]
         # The same case on other rank counts, and in other rows, has the same reason.
-        reasons.update(re.sub(r" on rank \d+", "", line) for line in skips)
+        skips = [re.sub(r" on rank \d+", "", line) for line in skips]
+        reasons.update(skips)
+        if allowed is not None:
+            forbidden.update(f"{row}: {line}" for line in skips if not is_allowed(row, line, allowed))
         print(f"{row:<10} {counts[0]:>8} {counts[1]:>8} {counts[2]:>8} {seconds:>8}")
     for reason, count in sorted(reasons.items()):
         print(f"skipped {count} x {reason}")
+    for reason, count in sorted(forbidden.items()):
+        print(f"must not be skipped here (see {options.strict}): {count} x {reason}")
     if totals[1]:
-        print(f"what failed is in {results}/<row>/log")
+        print(f"what failed is in {options.results}/<row>/log")
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
-    sys.exit(1 if totals[1] or not totals[0] else 0)
+    sys.exit(1 if totals[1] or forbidden or not totals[0] else 0)
 
 
 if __name__ == "__main__":

@@ -7,17 +7,16 @@
 
 namespace cairn::app {
 
-void add_list(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("ls", "The checkpoints of a run, complete or not");
+void add_list(Subcommand program) {
+  Subcommand command = program.add_subcommand("ls", "The checkpoints of a run, complete or not");
   const auto options = std::make_shared<cli::ListOptions>();
-  command->add_option("root", options->root, "The directory that holds checkpoint-<step> directories")->required();
-  command->add_flag("--json", options->json, "The list as JSON");
-  command->footer(
+  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  command.flag("--json", options->json, "The list as JSON");
+  command.footer(
       "Examples:\n"
       "  cairn ls runs/a\n"
       "  cairn ls runs/a --json");
-  command->callback(
-      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_list(context, *options); }; });
+  command.runs([options](cli::Context& context) { return cli::run_list(context, *options); });
 }
 
 }  // namespace cairn::app

@@ -7,10 +7,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <sstream>
+#include <string>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/launcher.hpp"
 #include "cli/version.hpp"
@@ -30,77 +29,52 @@ struct Arguments {
   std::optional<std::string> user_mpi_io;
 };
 
-std::string command_line(const Arguments& arguments) {
+std::string words_of(const Arguments& arguments) {
   std::string out;
   for (int i = 0; i < arguments.count; ++i) out += fmt::format("{}{}", i == 0 ? "" : " ", arguments.words[i]);
   return out;
 }
 
-void set_up(CLI::App& app, cairn::app::Command& chosen, const Arguments& arguments) {
-  app.require_subcommand(1);
-  app.set_version_flag("--version", cairn::cli::version_text, "Versions of the tool and of its MPI library");
-  app.footer(
+void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
+  command_line.version(cairn::cli::version_text, "Versions of the tool and of its MPI library");
+  cairn::app::Subcommand program = command_line.program();
+  program.require_subcommand();
+  program.footer(
       "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
       "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage.");
-  cairn::app::add_inspect(app, chosen);
-  cairn::app::add_verify(app, chosen);
-  cairn::app::add_convert(app, chosen);
-  cairn::app::add_diff(app, chosen);
-  cairn::app::add_list(app, chosen);
-  cairn::app::add_demo(app, chosen);
-  cairn::app::add_bench(app, chosen, command_line(arguments));
-  cairn::app::add_plan(app, chosen);
-  cairn::app::add_doctor(app, chosen, arguments.user_mpi_io);
+  cairn::app::add_inspect(program);
+  cairn::app::add_verify(program);
+  cairn::app::add_convert(program);
+  cairn::app::add_diff(program);
+  cairn::app::add_list(program);
+  cairn::app::add_demo(program);
+  cairn::app::add_bench(program, words_of(arguments));
+  cairn::app::add_plan(program);
+  cairn::app::add_doctor(program, arguments.user_mpi_io);
 }
 
-// "cairn demo save", as far as the arguments got.
-std::string name_of_chosen(const CLI::App& app) {
-  std::string name = "cairn";
-  for (const CLI::App* at = &app; !at->get_subcommands().empty();) {
-    at = at->get_subcommands().front();
-    name += " " + at->get_name();
-  }
-  return name;
-}
-
-// CLI11 misses a subcommand before it looks at the word that stands in its place.
-std::string explain(const CLI::App& app, const CLI::ParseError& error) {
-  const std::vector<std::string> extra = app.remaining(true);
-  if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || extra.empty()) return error.what();
-  return fmt::format("{}; '{}' is none", error.what(), cairn::base::printable(extra.front()));
-}
-
-// Exit code when there is nothing left to run: help was asked for, or the arguments are wrong.
-std::optional<int> parse(CLI::App& app, int argc, char** argv, cairn::cli::Output& output) {
-  try {
-    app.parse(argc, argv);
-    return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
-      std::ostringstream text;
-      app.exit(error, text, text);
-      std::string lines = text.str();
-      while (lines.ends_with('\n')) lines.pop_back();
-      output.line(lines);
-      return cairn::cli::kExitGood;
-    }
-    output.error(fmt::format("{} (see {} --help)", explain(app, error), name_of_chosen(app)));
+// Prints why nothing is to run, and gives the exit code.
+int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& output) {
+  if (refusal.is_error) {
+    output.error(refusal.text);
     return cairn::cli::kExitUsage;
   }
+  output.line(refusal.text);
+  return cairn::cli::kExitGood;
 }
 
 int run(Context& context, const Arguments& arguments) {
-  CLI::App app("Parallel checkpoints of large training jobs, in plain safetensors files", "cairn");
-  cairn::app::Command chosen;
-  set_up(app, chosen, arguments);
+  cairn::app::CommandLine command_line("cairn",
+                                       "Parallel checkpoints of large training jobs, in plain safetensors files");
+  set_up(command_line, arguments);
   if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size());
       mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));
   }
-  std::optional<int> code = parse(app, arguments.count, arguments.words, context.output);
-  if (!code) code = chosen(context);
+  const auto refusal = command_line.parse(arguments.count, arguments.words);
+  const int code = refusal ? refuse(*refusal, context.output) : command_line.chosen()(context);
   cairn::comm::agree(context.communicator, "print", [&] { context.output.finish(); });
-  return *code;
+  return code;
 }
 
 int run_and_tell(Context& context, const Arguments& arguments) {

@@ -7,20 +7,18 @@
 
 namespace cairn::app {
 
-void add_verify(CLI::App& app, Command& chosen) {
-  CLI::App* command = app.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
+void add_verify(Subcommand program) {
+  Subcommand command = program.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
   const auto options = std::make_shared<cli::VerifyOptions>();
-  command->add_option("path", options->path, "A checkpoint directory, or a root of checkpoints (its newest)")
-      ->required();
-  command->add_flag("--json", options->json, "The result as JSON");
-  command->footer(
+  command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
+  command.flag("--json", options->json, "The result as JSON");
+  command.footer(
       "Every block of every file is read and checked, by all ranks together. Each fault is one line of output; exit\n"
       "code 1 when there is any. A checkpoint without cairn.json has no checksums: its structure is checked.\n"
       "Examples:\n"
       "  cairn verify runs/a/checkpoint-1000\n"
       "  mpirun -n 8 cairn verify runs/a");
-  command->callback(
-      [options, &chosen] { chosen = [options](cli::Context& context) { return cli::run_verify(context, *options); }; });
+  command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
 }
 
 }  // namespace cairn::app

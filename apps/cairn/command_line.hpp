@@ -1,0 +1,103 @@
+// How subcommands declare their options: a thin interface over CLI11, whose headers cost some 17 s of processor time in
+// each unit that includes them. Only command_line.cpp does.
+//
+// Handles are copied freely; they point into the CommandLine, which outlives them. A value is bound by its address and
+// must live until the chosen subcommand has run.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/output.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace cairn::app {
+
+/// Collective: does the work and gives the exit code.
+using Command = std::function<int(cli::Context&)>;
+
+/// Where the value of an option goes. A function is given the text, and refuses it by throwing an Error; the one with a
+/// vector is given all values at once.
+using Target =
+    std::variant<std::string*, std::filesystem::path*, std::uint64_t*, unsigned*, double*,
+                 std::optional<std::uint64_t>*, std::optional<int>*, std::vector<std::string>*, std::vector<int>*,
+                 std::function<void(const std::string&)>, std::function<void(const std::vector<std::string>&)>>;
+
+/// One option; each call narrows what it takes.
+class CommandOption {
+ public:
+  explicit CommandOption(CLI::Option& option) : option_(&option) {}
+
+  CommandOption required();
+  /// What stands for the value in --help.
+  CommandOption type_name(const std::string& name);
+  CommandOption one_of(const std::vector<std::string>& values);
+  /// A number above 0.
+  CommandOption positive();
+  /// One word holds several values, with `delimiter` between them.
+  CommandOption split_at(char delimiter);
+  /// One value each time it is given, any number of times; without it a list takes all words that follow.
+  CommandOption repeatable();
+
+ private:
+  CLI::Option* option_;
+};
+
+/// The program or one of its subcommands.
+class Subcommand {
+ public:
+  Subcommand(CLI::App& app, Command& chosen) : app_(&app), chosen_(&chosen) {}
+
+  Subcommand add_subcommand(const std::string& name, const std::string& description);
+  /// `name`: "--dir", or "path" for a word without dashes.
+  CommandOption option(const std::string& name, Target target, const std::string& help);
+  void flag(const std::string& name, bool& value, const std::string& help);
+  /// Printed at the end of --help.
+  void footer(const std::string& text);
+  /// One of its subcommands must be named.
+  void require_subcommand();
+  /// What runs when this subcommand is chosen.
+  void runs(Command command);
+
+ private:
+  CLI::App* app_;
+  Command* chosen_;
+};
+
+class CommandLine {
+ public:
+  CommandLine(const std::string& name, const std::string& description);
+  ~CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+
+  [[nodiscard]] Subcommand program();
+  /// Adds --version, which prints what `text` returns.
+  void version(std::function<std::string()> text, const std::string& help);
+
+  /// Nothing to run: help was asked for, or the arguments are wrong.
+  struct Refusal {
+    bool is_error;
+    std::string text;
+  };
+  /// Rank-local. Nothing when a subcommand was chosen.
+  std::optional<Refusal> parse(int argc, char** argv);
+  /// The chosen one, after a parse() that refused nothing.
+  [[nodiscard]] const Command& chosen() const { return chosen_; }
+
+ private:
+  std::unique_ptr<CLI::App> app_;
+  Command chosen_;
+};
+
+}  // namespace cairn::app

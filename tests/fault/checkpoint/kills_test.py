@@ -1,0 +1,92 @@
+"""A save that is killed at a random moment, again and again: the newest complete checkpoint is always good and is the one
+that was complete before, or the killed one as a whole; and the next save works.
+
+    kills_test.py --kills 5
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+
+CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
+        "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "max_position_embeddings": 128}
+LIMIT_S = 120
+
+
+class Kills(unittest.TestCase):
+    kills = 5
+
+    def setUp(self):
+        in_memory = pathlib.Path("/dev/shm")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="kills-", dir=in_memory if in_memory.is_dir() else None))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.root = self.folder / "root"
+        self.model = self.folder / "tiny.json"
+        self.model.write_text(json.dumps(TINY))
+
+    def save(self, step):
+        """Starts a save of one process."""
+        command = [CAIRN, "demo", "save", "--dir", self.root, "--model", f"@{self.model}", "--step", str(step)]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def good_save(self, step):
+        process = self.save(step)
+        output, _ = process.communicate(timeout=LIMIT_S)
+        self.assertEqual(process.returncode, 0, output)
+
+    def newest(self):
+        """The step of the newest checkpoint, every block of which was read and checked."""
+        done = subprocess.run([CAIRN, "verify", self.root, "--json"], capture_output=True, text=True, check=False,
+                              timeout=LIMIT_S)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = json.loads(done.stdout)
+        self.assertTrue(result["good"] and result["blocks"] > 0, result)
+        return int(pathlib.Path(result["path"]).name.removeprefix("checkpoint-"))
+
+    def remove_before(self, step):
+        for path in self.root.glob("checkpoint-*"):
+            number = path.name.split("-")[1].split(".")[0]
+            if ".partial" not in path.name and int(number) < step:
+                shutil.rmtree(path)
+
+    def test_kills(self):
+        seed = int(os.environ.get("CAIRN_TEST_SEED") or time.time_ns() % 2**32)
+        print(f"CAIRN_TEST_SEED={seed}", flush=True)
+        moments = random.Random(seed)
+        start = time.monotonic()
+        self.good_save(1)
+        takes_s = time.monotonic() - start
+        step, cut_off = 1, 0
+        for _ in range(self.kills):
+            before, step = step, step + 1
+            process = self.save(step)
+            time.sleep(moments.uniform(0, takes_s))
+            process.kill()
+            output, _ = process.communicate(timeout=LIMIT_S)
+            cut_off += process.returncode != 0
+            newest = self.newest()
+            self.assertIn(newest, (before, step) if process.returncode < 0 else (step,), output)
+            if newest != step:
+                step += 1
+                self.good_save(step)
+                self.assertEqual(self.newest(), step)
+            self.remove_before(step)
+        if self.kills >= 5:
+            self.assertGreater(cut_off, 0, "every save was over before it was killed")
+        print(f"[cairn] did {cut_off} kills in the middle of a save", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=Kills.kills)
+    Kills.kills = parser.parse_args().kills
+    unittest.main(argv=["test"], verbosity=2)
