@@ -11,7 +11,7 @@
 
 namespace cairn::format {
 
-inline constexpr int kManifestVersion = 1;
+inline constexpr int kManifestVersion = 2;
 
 struct ManifestFile {
   std::string name;
@@ -20,6 +20,19 @@ struct ManifestFile {
   std::uint32_t crc32c = 0;  ///< of the whole file
 };
 
+/// A life of the run from which a checkpoint descends, and the step at which it was left for the next one.
+struct Life {
+  std::uint64_t epoch = 0;
+  std::uint64_t step = 0;
+
+  friend bool operator==(const Life&, const Life&) = default;
+};
+
+/// What a save holds: the whole state, weights that are added to those of `base`, or a part of the state beside `base`.
+inline constexpr const char* kWholeKind = "whole";
+inline constexpr const char* kAdapterKind = "adapter";
+inline constexpr const char* kPartKind = "part";
+
 struct Manifest {
   int version = kManifestVersion;
   std::string tool;  ///< "cairn 0.1.0"
@@ -27,6 +40,11 @@ struct Manifest {
   bool has_step = false;
   std::string run_id;
   std::string parent;  ///< directory name of the checkpoint that this one continues, or empty
+  std::uint64_t epoch = 0;    ///< of the life that saved it; 0: of version 1, or saved outside of a root
+  std::uint64_t counter = 0;  ///< counts the saves of that life from 1
+  std::vector<Life> lineage;  ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
+  std::string kind = kWholeKind;
+  std::string base;  ///< directory name of what an adapter or a part stands on, or empty
   std::string layout;  ///< of the ranks that saved it, short form or JSON text; informative
   std::uint64_t ranks = 0;
   std::uint64_t block_bytes = 0;
@@ -38,11 +56,12 @@ struct Manifest {
   base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
 };
 
-/// Deterministic text (keys sorted, indent 2, newline at the end). No time stamps and no rank-dependent order.
+/// Deterministic text (keys sorted, indent 2, newline at the end) of version kManifestVersion, whatever version was read,
+/// with its own checksum. No time stamps and no rank-dependent order.
 std::string encode_manifest(const Manifest& manifest);
 
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, a newer version than this
-/// build reads (says so), an unsafe file name.
+/// build reads (says so), an unsafe file name; Error(kIntegrity) when the text does not have its own checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
 }  // namespace cairn::format

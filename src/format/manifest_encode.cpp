@@ -1,10 +1,13 @@
 // The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
 #include <fmt/core.h>
 
+#include "base/bytes.hpp"
 #include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "format/crc32c.hpp"
 #include "format/manifest.hpp"
+#include "format/manifest_checksum.hpp"
 #include "format/manifest_keys.hpp"
 
 namespace cairn::format {
@@ -28,6 +31,12 @@ Json files_as_json(const std::vector<ManifestFile>& files) {
   return out;
 }
 
+Json lineage_as_json(const std::vector<Life>& lineage) {
+  Json out = Json::array();
+  for (const Life& life : lineage) out.push_back({{keys::kLifeEpoch, life.epoch}, {keys::kLifeStep, life.step}});
+  return out;
+}
+
 void set_unless_empty(Json& document, const char* key, const std::string& value) {
   if (!value.empty()) document[key] = value;
 }
@@ -48,11 +57,16 @@ Json extra_keys(const Json& extra) {
 std::string encode_manifest(const Manifest& manifest) {
   Json document = extra_keys(manifest.extra);
   document[keys::kFormat] = keys::kFormatName;
-  document[keys::kFormatVersion] = manifest.version;
+  document[keys::kFormatVersion] = kManifestVersion;
   document[keys::kTool] = manifest.tool;
   if (manifest.has_step) document[keys::kStep] = manifest.step;
   set_unless_empty(document, keys::kRunId, manifest.run_id);
   set_unless_empty(document, keys::kParent, manifest.parent);
+  if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
+  if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
+  if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
+  document[keys::kKind] = manifest.kind;
+  set_unless_empty(document, keys::kBase, manifest.base);
   set_unless_empty(document, keys::kLayout, manifest.layout);
   if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
   document[keys::kBlockBytes] = manifest.block_bytes;
@@ -61,7 +75,11 @@ std::string encode_manifest(const Manifest& manifest) {
   document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
   if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
   if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
-  return base::python_json(document);
+  document[keys::kManifestCrc] = hex(0);
+  std::string text = base::python_json(document);
+  const std::size_t digits = own_checksum_place(text);
+  text.replace(digits, kChecksumDigits, hex(crc32c(base::as_bytes(text))));
+  return text;
 }
 
 }  // namespace cairn::format

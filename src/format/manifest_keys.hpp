@@ -8,13 +8,19 @@ namespace cairn::format::manifest_keys {
 
 inline constexpr const char* kFormatName = "cairn-checkpoint";
 
+inline constexpr const char* kBase = "base";
 inline constexpr const char* kBlockBytes = "block_bytes";
 inline constexpr const char* kBlocksCrc = "blocks_crc32c";
 inline constexpr const char* kCarriedFiles = "carried_files";
+inline constexpr const char* kCounter = "counter";
 inline constexpr const char* kDataFiles = "data_files";
+inline constexpr const char* kEpoch = "epoch";
 inline constexpr const char* kFormat = "format";
 inline constexpr const char* kFormatVersion = "format_version";
+inline constexpr const char* kKind = "kind";
 inline constexpr const char* kLayout = "layout";
+inline constexpr const char* kLineage = "lineage";
+inline constexpr const char* kManifestCrc = "manifest_crc32c";
 inline constexpr const char* kParent = "parent";
 inline constexpr const char* kQuantisation = "quantisation";
 inline constexpr const char* kRanks = "ranks";
@@ -24,9 +30,13 @@ inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// Everything else at the top level belongs to Manifest::extra.
-inline constexpr std::array<std::string_view, 14> kAll = {
-    kBlockBytes, kBlocksCrc,    kCarriedFiles, kDataFiles, kFormat, kFormatVersion, kLayout,
-    kParent,     kQuantisation, kRanks,        kRunId,     kStep,   kTool,          kUserMetadata};
+inline constexpr std::array<std::string_view, 20> kAll = {
+    kBase,    kBlockBytes, kBlocksCrc,   kCarriedFiles, kCounter,      kDataFiles, kEpoch, kFormat, kFormatVersion, kKind,
+    kLayout,  kLineage,    kManifestCrc, kParent,       kQuantisation, kRanks,     kRunId, kStep,   kTool,          kUserMetadata};
+
+// Of one life in the lineage:
+inline constexpr const char* kLifeEpoch = "epoch";
+inline constexpr const char* kLifeStep = "step";
 
 // Of one file:
 inline constexpr const char* kFileCrc = "crc32c";

@@ -6,11 +6,14 @@
 #include <charconv>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "base/json.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
+#include "format/manifest_checksum.hpp"
 #include "format/manifest_keys.hpp"
 #include "format/message.hpp"
 
@@ -106,6 +109,34 @@ std::vector<ManifestFile> read_files(const Fields& manifest, const char* key, st
   return out;
 }
 
+std::vector<Life> read_lineage(const Fields& manifest, std::string_view path) {
+  std::vector<Life> lineage;
+  const Json* list = manifest.find(keys::kLineage);
+  if (list == nullptr) return lineage;
+  if (!list->is_array()) manifest.mistyped(keys::kLineage, "an array", *list);
+  for (const Json& entry : list->elements()) {
+    const Fields fields(entry, fmt::format("{}: {}[{}]", path, keys::kLineage, lineage.size()));
+    lineage.push_back({fields.number(keys::kLifeEpoch), fields.number(keys::kLifeStep)});
+  }
+  return lineage;
+}
+
+/// Damage that leaves the text readable is found here, and only here.
+void check_own_checksum(std::string_view text, std::uint32_t expected, std::string_view path) {
+  std::string zeroed(text);
+  const std::size_t digits = own_checksum_place(text);
+  if (digits == std::string_view::npos) {
+    fail_format(path, fmt::format("'{}' is not in a line of its own: the file was rewritten by another program",
+                                  keys::kManifestCrc));
+  }
+  zeroed.replace(digits, kChecksumDigits, kChecksumDigits, '0');
+  const std::uint32_t found = crc32c(base::as_bytes(zeroed));
+  if (found == expected) return;
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("{}: has checksum {:08x}, {:08x} was written: the file was damaged or changed since",
+                          one_line(path), found, expected));
+}
+
 void check_unique(const Manifest& manifest, std::string_view path) {
   std::vector<std::string_view> names;
   for (const ManifestFile& file : manifest.data_files) names.push_back(file.name);
@@ -143,6 +174,12 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.run_id = fields.text_or_empty(keys::kRunId);
   manifest.parent = fields.text_or_empty(keys::kParent);
   if (!manifest.parent.empty()) check_relative_path(manifest.parent, fmt::format("{}: {}", path, keys::kParent));
+  manifest.epoch = fields.number_or_zero(keys::kEpoch);
+  manifest.counter = fields.number_or_zero(keys::kCounter);
+  manifest.lineage = read_lineage(fields, path);
+  if (fields.find(keys::kKind) != nullptr) manifest.kind = fields.text(keys::kKind);
+  manifest.base = fields.text_or_empty(keys::kBase);
+  if (!manifest.base.empty()) check_relative_path(manifest.base, fmt::format("{}: {}", path, keys::kBase));
   manifest.layout = fields.text_or_empty(keys::kLayout);
   manifest.ranks = fields.number_or_zero(keys::kRanks);
   manifest.block_bytes = fields.number(keys::kBlockBytes);
@@ -155,6 +192,9 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   if (const Json* quantisation = fields.find(keys::kQuantisation)) {
     if (!quantisation->is_object()) fields.mistyped(keys::kQuantisation, "an object", *quantisation);
     manifest.quantisation = *quantisation;
+  }
+  if (manifest.version > 1 || fields.find(keys::kManifestCrc) != nullptr) {
+    check_own_checksum(text, fields.crc(keys::kManifestCrc), path);
   }
   for (const std::string_view key : keys::kAll) document.take(key);
   manifest.extra = std::move(document);

@@ -127,15 +127,23 @@ def write_checkpoint():
         return {**out, "section": section} if section else out
 
     manifest = {
-        "format": "cairn-checkpoint", "format_version": 1, "tool": "cairn 0.1.0", "step": 1000, "run_id": "7b-é",
+        "format": "cairn-checkpoint", "format_version": 2, "tool": "cairn 0.1.0", "step": 1000, "run_id": "7b-é",
         "parent": "checkpoint-900", "layout": "tp=4,pp=2,dp=2", "ranks": 16, "block_bytes": 256,
         "blocks_crc32c": f"{crc32c(blocks):08x}",
         "data_files": [entry(n, b, n.split("-")[0].split(".")[0]) for n, b in data],
         "carried_files": [entry(n, b) for n, b in carried],
         "quantisation": {"optimizer": "int8"}, "user_metadata": {"note": "\"quoted\" 中"},
         "some_later_key": {"kept": [1, -2, 0.5, None, True]},
+        "epoch": 3, "counter": 2, "lineage": [{"epoch": 1, "step": 500}, {"epoch": 2, "step": 900}],
+        "kind": "adapter", "base": "checkpoint-10", "manifest_crc32c": "00000000",
     }
-    (HERE / "cairn.json").write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
+    assert text.count("00000000") == 2  # the digits of the checksum, and the digest of an empty file
+    own = '"manifest_crc32c": "'
+    (HERE / "cairn.json").write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
+    old = {k: v for k, v in manifest.items()
+           if k not in ("epoch", "counter", "lineage", "kind", "base", "manifest_crc32c")}
+    (HERE / "cairn-v1.json").write_text(json.dumps({**old, "format_version": 1}, indent=2, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,6 +18,11 @@ Manifest golden_manifest() {
   manifest.has_step = true;
   manifest.run_id = "7b-\u00e9";
   manifest.parent = "checkpoint-900";
+  manifest.epoch = 3;
+  manifest.counter = 2;
+  manifest.lineage = {{1, 500}, {2, 900}};
+  manifest.kind = kAdapterKind;
+  manifest.base = "checkpoint-10";
   manifest.layout = "tp=4,pp=2,dp=2";
   manifest.ranks = 16;
   manifest.block_bytes = 256;
@@ -52,12 +57,17 @@ TEST(Manifest, ParsesTheGoldenFile) {
   const std::string text = read_file(test_data("golden/cairn.json"));
   const Manifest manifest = parse_manifest(text, "p");
   const Manifest expected = golden_manifest();
-  EXPECT_EQ(manifest.version, 1);
+  EXPECT_EQ(manifest.version, 2);
   EXPECT_EQ(manifest.tool, expected.tool);
   EXPECT_TRUE(manifest.has_step);
   EXPECT_EQ(manifest.step, 1000u);
   EXPECT_EQ(manifest.run_id, expected.run_id);
   EXPECT_EQ(manifest.parent, expected.parent);
+  EXPECT_EQ(manifest.epoch, 3u);
+  EXPECT_EQ(manifest.counter, 2u);
+  EXPECT_EQ(manifest.lineage, expected.lineage);
+  EXPECT_EQ(manifest.kind, "adapter");
+  EXPECT_EQ(manifest.base, "checkpoint-10");
   EXPECT_EQ(manifest.layout, expected.layout);
   EXPECT_EQ(manifest.ranks, 16u);
   EXPECT_EQ(manifest.block_bytes, 256u);
@@ -83,7 +93,7 @@ TEST(Manifest, LeavesOutWhatIsEmpty) {
   EXPECT_FALSE(back.has_step);
   EXPECT_TRUE(back.extra.empty());
   EXPECT_TRUE(back.quantisation.is_object());
-  EXPECT_EQ(json::parse(encode_manifest(manifest)).size(), 7u);
+  EXPECT_EQ(json::parse(encode_manifest(manifest)).size(), 9u);
   manifest.has_step = true;  // step 0 is a step
   EXPECT_TRUE(parse_manifest(encode_manifest(manifest), "p").has_step);
 }
@@ -107,6 +117,11 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
                       {"parent", true},
                       {"layout", json::array()},
                       {"ranks", "4"},
+                      {"epoch", "4"},
+                      {"counter", -1},
+                      {"lineage", json::object()},
+                      {"kind", 1},
+                      {"base", 1},
                       {"quantisation", json::array()},
                       {"user_metadata", "x"},
                       {"blocks_crc32c", 5}};
@@ -135,7 +150,7 @@ TEST(Manifest, RefusesBadValues) {
     expect_refused(changed.dump(), part);
   };
   refused("format", "other", "this is no manifest");
-  refused("format_version", 2, "format version 2, this build of Cairn reads up to 1");
+  refused("format_version", 3, "format version 3, this build of Cairn reads up to 2");
   refused("format_version", 18446744073709551615ULL, "use a newer Cairn");
   refused("format_version", 0, "version 0");
   refused("block_bytes", 0, "is 0");
@@ -148,6 +163,42 @@ TEST(Manifest, RefusesBadValues) {
   refused("carried_files", json::array({file}), "the file 'a' is listed twice");
   file["name"] = "../../etc/passwd";
   refused("data_files", json::array({file}), "data_files[0]: file name '../../etc/passwd'");
+}
+
+TEST(Manifest, EveryFlippedBitIsFound) {
+  const std::string golden = read_file(test_data("golden/cairn.json"));
+  std::size_t by_checksum = 0;
+  for (std::size_t bit = 0; bit < golden.size() * 8; ++bit) {
+    std::string damaged = golden;
+    damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << bit % 8));
+    try {
+      (void)parse_manifest(damaged, "p");
+      ADD_FAILURE() << "bit " << bit << " was believed";
+    } catch (const Error& error) {
+      by_checksum += error.kind() == ErrorKind::kIntegrity;
+      EXPECT_TRUE(error.kind() == ErrorKind::kIntegrity || error.kind() == ErrorKind::kFormat) << error.what();
+    }
+  }
+  EXPECT_GT(by_checksum, golden.size());
+}
+
+TEST(Manifest, OfVersionTwoNeedsItsChecksumInItsPlace) {
+  json changed = smallest();
+  changed["format_version"] = 2;
+  expect_refused(changed.dump(), "the key 'manifest_crc32c' is missing");
+  changed["manifest_crc32c"] = "00000000";
+  expect_refused(changed.dump(), "rewritten by another program");
+}
+
+TEST(Manifest, OfVersionOneIsReadAndWrittenAsTwo) {
+  const Manifest manifest = parse_manifest(read_file(test_data("golden/cairn-v1.json")), "p");
+  EXPECT_EQ(manifest.version, 1);
+  EXPECT_EQ(manifest.epoch, 0u);
+  EXPECT_TRUE(manifest.lineage.empty());
+  EXPECT_EQ(manifest.kind, "whole");
+  EXPECT_EQ(manifest.step, 1000u);
+  EXPECT_EQ(manifest.extra, golden_manifest().extra);
+  EXPECT_EQ(parse_manifest(encode_manifest(manifest), "p").version, 2);
 }
 
 TEST(Manifest, SaysFirstThatAVersionIsNewer) {
