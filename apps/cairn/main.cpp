@@ -12,7 +12,7 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cli/exit_code.hpp"
-#include "cli/launcher.hpp"
+#include "comm/launcher.hpp"
 #include "cli/version.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
@@ -93,7 +93,7 @@ int run(Context& context, const Arguments& arguments) {
   CLI::App app("Parallel checkpoints of large training jobs, in plain safetensors files", "cairn");
   cairn::app::Command chosen;
   set_up(app, chosen, arguments);
-  if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size());
+  if (const auto mismatch = cairn::comm::launcher_mismatch(context.communicator.size());
       mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));
   }
