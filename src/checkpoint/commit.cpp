@@ -35,8 +35,9 @@ void look(const Commit& commit) {
 /// Throws for a directory of the name that must stay.
 void check_replaceable(const CommitTarget& target) {
   if (target.overwrite || (target.may_replace && target.may_replace(target.directory))) return;
-  throw Error(ErrorKind::kUsage, fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
-                                             shown(target.directory)));
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
+                          shown(target.directory)));
 }
 
 /// Another run of ours is writing there, or was cut off: only people know which.
@@ -44,9 +45,10 @@ void warn_of_others(const CommitTarget& target) {
   for (const auto& entry : os::list_directory(parent_of(target.directory))) {
     const std::string name = target.directory.filename().string() + '.';
     if (!entry.is_directory || !entry.name.starts_with(name) || !entry.name.ends_with(kPartialSuffix)) continue;
-    base::log_warning(fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run "
-                                  "is alive",
-                                  shown(parent_of(target.directory) / entry.name), shown(target.directory)));
+    base::log_warning(
+        fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run "
+                    "is alive",
+                    shown(parent_of(target.directory) / entry.name), shown(target.directory)));
   }
 }
 
@@ -59,9 +61,8 @@ void give_name(const Commit& commit) {
                                               "renamed it",
                                               shown(commit.partial)));
     case os::Renamed::kTargetExists:
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}' has come into being while it was written; nothing was replaced",
-                              shown(commit.target.directory)));
+      throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+                                                 shown(commit.target.directory)));
   }
 }
 
@@ -223,8 +224,9 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
     try {
       step(name, target.directory, work);
     } catch (const Error& error) {
-      const char* what = error.kind() == ErrorKind::kState ? "is complete, but the file that names the latest was not written"
-                                                           : "is complete, but it may not survive a power failure";
+      const char* what = error.kind() == ErrorKind::kState
+                             ? "is complete, but the file that names the latest was not written"
+                             : "is complete, but it may not survive a power failure";
       throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target.directory), what, error.what()));
     }
   };
@@ -255,9 +257,9 @@ void abandon(const Commit& commit) noexcept {
     if (!commit.is_visible) os::remove_tree(commit.partial);
     if (commit.target.in_root) os::remove_tree(latest_temporary(parent_of(commit.target.directory), commit.nonce));
   } catch (const std::exception& error) {
-    base::log_warning(fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(commit.partial),
-                                  error.what(),
-                                  commit.target.in_root ? "the next save removes it" : "remove it when no run writes it"));
+    base::log_warning(
+        fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(commit.partial), error.what(),
+                    commit.target.in_root ? "the next save removes it" : "remove it when no run writes it"));
   }
 }
 

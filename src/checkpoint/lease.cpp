@@ -212,6 +212,10 @@ class Lease::Impl {
     const std::lock_guard lock(state_mutex_);
     return is_held_;
   }
+  [[nodiscard]] bool is_lost() const {
+    const std::lock_guard lock(state_mutex_);
+    return lost_.has_value();
+  }
   [[nodiscard]] LeaseTime held_until() const {
     const std::lock_guard lock(state_mutex_);
     return held_until_;
@@ -303,16 +307,18 @@ class Lease::Impl {
   }
 
   [[nodiscard]] std::string state_of_holder(LeaseTime now) const {
-    const std::string who = watch_.record() ? describe(watch_.record()->holder) : "a saver whose record is not readable";
+    const std::string who =
+        watch_.record() ? describe(watch_.record()->holder) : "a saver whose record is not readable";
     return fmt::format("{} has it, unchanged for {:.1f} of {:.0f} s", who, seconds_of(watch_.unchanged_for(now)),
                        seconds_of(watch_.lease_time()));
   }
 
   [[nodiscard]] std::string refusal(LeaseTime now) const {
     const bool is_own = watch_.record() && watch_.record()->holder.process == wish_.process;
-    return fmt::format("'{}' has another saver{}: {}; end it first, save to another root, or let this one wait for it "
-                       "(Options::lease)",
-                       shown(), is_own ? ", in this process" : "", state_of_holder(now));
+    return fmt::format(
+        "'{}' has another saver{}: {}; end it first, save to another root, or let this one wait for it "
+        "(Options::lease)",
+        shown(), is_own ? ", in this process" : "", state_of_holder(now));
   }
 
   /// With io_mutex_. False when another saver was faster.
@@ -353,7 +359,8 @@ class Lease::Impl {
   void write_first_record() {
     lock_ = file_.try_lock();
     record_ = {};
-    record_.holder = {wish_.process, wish_.job_id, wish_.restarts, nonce_, static_cast<std::uint64_t>(std::time(nullptr))};
+    record_.holder = {wish_.process, wish_.job_id, wish_.restarts, nonce_,
+                      static_cast<std::uint64_t>(std::time(nullptr))};
     record_.lease_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(lease_).count());
     record_.is_locked = static_cast<bool>(lock_);
     write_record();
@@ -372,7 +379,8 @@ class Lease::Impl {
     os::fault_point("lease.renew", file_.path());
     write_record();
     const std::lock_guard lock(state_mutex_);
-    held_until_ = now + lease_;
+    // One that has run out stays so until it is taken anew: another saver may be about to take it.
+    if (now < held_until_) held_until_ = now + lease_;
   }
 
   /// Throws kState, now and ever after, when a higher epoch is there or the own one is gone.
@@ -383,8 +391,8 @@ class Lease::Impl {
     if (found == own) return;
     std::string text;
     if (found < own) {
-      text = fmt::format("'{}' is gone: somebody removed the lease of '{}'", base::printable(epoch_path(own).string(), 1000),
-                         shown());
+      text = fmt::format("'{}' is gone: somebody removed the lease of '{}'",
+                         base::printable(epoch_path(own).string(), 1000), shown());
     } else {
       text = fmt::format("another saver has taken over '{}': {}", shown(), name_holder(found));
     }
@@ -423,8 +431,8 @@ class Lease::Impl {
       record_.is_released = true;
       write_record();
     } catch (const std::exception& error) {
-      base::log_warning(fmt::format("the lease of '{}' could not be released: {}; the next saver waits {:.0f} s", shown(),
-                                    error.what(), seconds_of(lease_)));
+      base::log_warning(fmt::format("the lease of '{}' could not be released: {}; the next saver waits {:.0f} s",
+                                    shown(), error.what(), seconds_of(lease_)));
     }
   }
 
@@ -460,9 +468,9 @@ class Lease::Impl {
   void tick() noexcept {
     try {
       const std::lock_guard io(io_mutex_);
-      if (is_held()) {
+      if (is_held() && !is_lost()) {
         renew();
-      } else {
+      } else if (!is_held()) {
         observe_again();
       }
     } catch (const std::exception& error) {

@@ -123,7 +123,8 @@ std::string describe(const Holder& holder) {
     job = fmt::format("job {}, ", holder.job_id);
     if (holder.restarts != 0) job = fmt::format("job {} in its start {}, ", holder.job_id, holder.restarts + 1);
   }
-  return fmt::format("process {} on {} ({}since {})", holder.process.pid, holder.process.host, job, utc(holder.since_s));
+  return fmt::format("process {} on {} ({}since {})", holder.process.pid, holder.process.host, job,
+                     utc(holder.since_s));
 }
 
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings) {
@@ -146,14 +147,16 @@ LeaseTime LeaseWatch::lease_time() const {
 }
 
 void LeaseWatch::see(const LeaseSighting& sighting, LeaseTime now) {
-  const bool is_first = !is_seen_;
+  // What has changed since a look of long ago may have been written by one who is dead by now.
+  const bool was_watched = is_seen_ && now - looked_ < lease_time();
   is_seen_ = true;
+  looked_ = now;
   if (sighting.epoch != epoch_) {
-    is_renewed_ = !is_first && sighting.epoch > epoch_;  // somebody took it while this one watched
+    is_renewed_ = was_watched && sighting.epoch > epoch_;  // somebody took it while this one watched
     record_.reset();
     epoch_ = sighting.epoch;
   } else if (sighting.text != text_) {
-    is_renewed_ = true;  // a torn record too: somebody is writing it
+    is_renewed_ = was_watched;  // a torn record too: somebody is writing it
   } else {
     is_over_ = is_over_ || sighting.is_proven_dead;
     return;

@@ -53,9 +53,9 @@ std::string describe(const Holder& holder);
 /// What an observer finds out beside the file.
 struct Surroundings {
   os::ProcessName observer;
-  bool is_local = false;                      ///< only this machine sees the files
-  bool has_lock = false;                      ///< the observer got the lock of the lease's file
-  os::Life life = os::Life::kUnknown;         ///< of the process with the holder's number and start time
+  bool is_local = false;               ///< only this machine sees the files
+  bool has_lock = false;               ///< the observer got the lock of the lease's file
+  os::Life life = os::Life::kUnknown;  ///< of the process with the holder's number and start time
 };
 /// Whether the holder cannot be alive. A lock proves nothing on a shared file system, where a partition loses it, and a
 /// process number means nothing in another namespace.
@@ -63,8 +63,8 @@ bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings)
 
 /// One look at the highest epoch under a root.
 struct LeaseSighting {
-  std::uint64_t epoch = 0;     ///< 0: there is none
-  std::string text;            ///< the file, whatever it holds
+  std::uint64_t epoch = 0;  ///< 0: there is none
+  std::string text;         ///< the file, whatever it holds
   bool is_proven_dead = false;
 };
 
@@ -81,7 +81,7 @@ class LeaseWatch {
     kUnseen,    ///< no look yet
     kFree,      ///< nobody has the lease: there is none, it was released, its holder is dead, or it has run out
     kWatching,  ///< no sign of life yet, and not run out
-    kHeld,      ///< a renewal, or a new holder, was seen
+    kHeld,      ///< a renewal, or a new holder, was seen between two looks that are less than a lease time apart
   };
   [[nodiscard]] State state(LeaseTime now) const;
   /// How long nothing has changed.
@@ -101,6 +101,7 @@ class LeaseWatch {
   std::string text_;
   std::optional<LeaseRecord> record_;
   LeaseTime since_{0};
+  LeaseTime looked_{0};
 };
 
 /// Who wants the lease, and how long it would wait for a holder that lives.

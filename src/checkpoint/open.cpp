@@ -106,8 +106,9 @@ struct Opened {
 /// Empty where there is none, or none that can be read.
 std::string manifest_text(const fs::path& path) {
   try {
-    return fs::is_directory(path) && os::exists(path / kManifestFile) ? os::read_text(path / kManifestFile, kMaxJsonBytes)
-                                                                      : "";
+    return fs::is_directory(path) && os::exists(path / kManifestFile)
+               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
+               : "";
   } catch (const std::exception&) {
     return "";
   }
@@ -155,9 +156,10 @@ Opened open_one(const fs::path& given) {
       Opened opened = open_once(path);
       if (manifest_text(path) != before) continue;
       if (path != name) {
-        opened.checkpoint.warnings.push_back(fmt::format("'{}' is being replaced, or was when its saver ended: this is "
-                                                         "the old one",
-                                                         base::printable(name.string())));
+        opened.checkpoint.warnings.push_back(
+            fmt::format("'{}' is being replaced, or was when its saver ended: this is "
+                        "the old one",
+                        base::printable(name.string())));
       }
       return opened;
     } catch (const Error&) {

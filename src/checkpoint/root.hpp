@@ -53,12 +53,12 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 struct RootEntry {
   std::uint64_t step = 0;
   std::filesystem::path directory;  ///< where it is read: for a step that is being replaced, that of the old one
-  bool partial = false;     ///< being written, or left by a crash
-  bool complete = false;    ///< manifest readable, and every file it names is there with its size
-  std::string problem;      ///< why not complete
-  std::uint64_t bytes = 0;  ///< of data files
+  bool partial = false;             ///< being written, or left by a crash
+  bool complete = false;            ///< manifest readable, and every file it names is there with its size
+  std::string problem;              ///< why not complete
+  std::uint64_t bytes = 0;          ///< of data files
   std::uint64_t files = 0;
-  Generation generation;  ///< of a complete one
+  Generation generation;     ///< of a complete one
   bool is_replaced = false;  ///< there is a checkpoint of this step under another name, too
 };
 

@@ -36,7 +36,8 @@ class Clearing {
   /// First all that a saver could still publish, then what it replaced.
   void clear() {
     for (const RootName& name : names_) {
-      if (name.kind == RootName::Kind::kPartial || name.kind == RootName::Kind::kTemporary) move_away(root_ / name.text);
+      if (name.kind == RootName::Kind::kPartial || name.kind == RootName::Kind::kTemporary)
+        move_away(root_ / name.text);
     }
     for (const RootName& name : names_) {
       if (name.kind == RootName::Kind::kReplaced) settle(name);
@@ -73,8 +74,8 @@ class Clearing {
   }
 
   static void say_restored(const fs::path& directory) {
-    base::log_warning(fmt::format("'{}' was being replaced when its saver ended; the old one has its name again",
-                                  shown(directory)));
+    base::log_warning(
+        fmt::format("'{}' was being replaced when its saver ended; the old one has its name again", shown(directory)));
   }
 
   void delete_removed() noexcept {
@@ -83,8 +84,8 @@ class Clearing {
         if (entry.name.starts_with(kRemovedPrefix)) os::remove_tree(folder_ / entry.name);
       }
     } catch (const std::exception& error) {
-      base::log_warning(fmt::format("what an earlier saver left could not be deleted now ({}); the next saver tries again",
-                                    error.what()));
+      base::log_warning(fmt::format(
+          "what an earlier saver left could not be deleted now ({}); the next saver tries again", error.what()));
     }
   }
 

@@ -108,7 +108,8 @@ class RuleParser {
     set_action(FaultAction::kFail);
     const auto* const found =
         std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
-    if (found == kErrors.end()) fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK and ENOTSUP are known");
+    if (found == kErrors.end())
+      fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK and ENOTSUP are known");
     rule_.error = found->second;
   }
 

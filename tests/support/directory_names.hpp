@@ -9,7 +9,8 @@
 namespace cairn::test {
 
 /// Sorted names that begin so.
-inline std::vector<std::string> names_beginning_with(const std::filesystem::path& directory, const std::string& prefix) {
+inline std::vector<std::string> names_beginning_with(const std::filesystem::path& directory,
+                                                     const std::string& prefix) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
     const std::string name = entry.path().filename();

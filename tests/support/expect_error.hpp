@@ -35,17 +35,16 @@ void expect_error(ErrorKind kind, Action action, std::initializer_list<std::stri
 template <class Action>
 std::string message_of_error(ErrorKind kind, Action action) {
   std::string message;
-  expect_error(
-      kind,
-      [&] {
-        try {
-          action();
-        } catch (const Error& error) {
-          message = error.what();
-          throw;
-        }
-      },
-      {});
+  expect_error(kind,
+               [&] {
+                 try {
+                   action();
+                 } catch (const Error& error) {
+                   message = error.what();
+                   throw;
+                 }
+               },
+               {});
   return message;
 }
 

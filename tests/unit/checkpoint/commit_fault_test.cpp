@@ -175,9 +175,9 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
     int version;  ///< that is loaded afterwards: 1 is the old one
   };
   const std::string no_exchange = "exchange:errno=EINVAL;";
-  const std::vector<Case> everywhere = {{"commit.begin", 1},          {"commit.sync", 1},
-                                        {"commit.rename.looked", 1},  {"commit.publish", 2},
-                                        {"commit.latest.looked", 2},  {"unlink:path=checkpoint-1.", 2}};
+  const std::vector<Case> everywhere = {{"commit.begin", 1},         {"commit.sync", 1},
+                                        {"commit.rename.looked", 1}, {"commit.publish", 2},
+                                        {"commit.latest.looked", 2}, {"unlink:path=checkpoint-1.", 2}};
   const std::vector<Case> in_one_step = {{"exchange:errno=EIO", 1}};
   const std::vector<Case> in_two_steps = {{"commit.replace.looked", 1},
                                           {"rename:path=.replaced", 1},

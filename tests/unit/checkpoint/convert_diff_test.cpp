@@ -87,9 +87,8 @@ TEST(Convert, ADestinationThatComesIntoBeingMeanwhileIsNotReplaced) {
   const TempDir signals;
   const fs::path go = signals / "go";
   os::set_faults("commit.rename:rank=0:times=1:pause=" + go.string());
-  std::thread converting([&] {
-    EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error);
-  });
+  std::thread converting(
+      [&] { EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error); });
   while (!fs::exists(go.string() + ".reached")) std::this_thread::yield();
   fs::create_directory(root / "out");
   write_file(root / "out" / "file", "mine");

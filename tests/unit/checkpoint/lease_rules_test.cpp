@@ -74,9 +74,7 @@ TEST(LeaseRecord, TheHolderIsDescribed) {
   EXPECT_EQ(describe(alone), "process 7 on n1 (since 2025-11-22 13:55:31 UTC)");
 }
 
-TEST(LeaseWatch, NothingIsKnownBeforeTheFirstLook) {
-  EXPECT_EQ(LeaseWatch(60s).state(1h), State::kUnseen);
-}
+TEST(LeaseWatch, NothingIsKnownBeforeTheFirstLook) { EXPECT_EQ(LeaseWatch(60s).state(1h), State::kUnseen); }
 
 TEST(LeaseWatch, ARootWithoutALeaseIsFree) {
   LeaseWatch watch(60s);
@@ -110,6 +108,24 @@ TEST(LeaseWatch, ARenewalIsASignOfLifeAndBeginsTheWatchAgain) {
   EXPECT_EQ(watch.state(60s), State::kHeld);
   EXPECT_EQ(watch.state(118s), State::kHeld);
   EXPECT_EQ(watch.state(119s), State::kFree);
+}
+
+TEST(LeaseWatch, AChangeSinceALookOfLongAgoIsNoSignOfLife) {
+  LeaseWatch renewed(1s);
+  renewed.see(sighting(3, record_of(17)), 0s);
+  renewed.see(sighting(3, record_of(18)), 60s);
+  EXPECT_EQ(renewed.state(60s), State::kWatching);
+  EXPECT_EQ(renewed.state(119s), State::kWatching);
+  EXPECT_EQ(renewed.state(120s), State::kFree);
+
+  LeaseWatch taken(1s);
+  LeaseRecord released = record_of(17);
+  released.is_released = true;
+  taken.see(sighting(3, released), 0s);
+  taken.see(sighting(4, record_of(1)), 1h);
+  EXPECT_EQ(taken.state(1h), State::kWatching);
+  taken.see(sighting(4, record_of(2)), 1h + 10s);
+  EXPECT_EQ(taken.state(1h + 10s), State::kHeld);
 }
 
 TEST(LeaseWatch, ATornRecordIsARenewalAndNotAnAbsence) {
@@ -160,7 +176,7 @@ TEST(LeaseWatch, AProvenDeathIsFreeAtOnce) {
 }
 
 TEST(LeaseWatch, ANewHolderThatComesMeanwhileIsAlive) {
-  LeaseWatch watch(1s);
+  LeaseWatch watch(5s);
   LeaseRecord released = record_of(17);
   released.is_released = true;
   watch.see(sighting(3, released), 0s);

@@ -45,7 +45,8 @@ LeaseRecord record_in(const TempDir& root, int epoch) {
 /// As another machine on a shared file system would have written it.
 void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const std::string& job = "") {
   LeaseRecord record;
-  record.holder = {{"elsewhere", "11111111-2222-3333-4444-555555555555", "pid:[9]", 4711, 99}, job, 0, "00112233aabbccdd", 0};
+  record.holder = {
+      {"elsewhere", "11111111-2222-3333-4444-555555555555", "pid:[9]", 4711, 99}, job, 0, "00112233aabbccdd", 0};
   record.holder.process.boot_id = os::this_process().boot_id;  // or a local file system would prove it dead
   record.lease_ms = 300;
   record.sequence = sequence;
@@ -210,8 +211,9 @@ TEST(Lease, AHigherEpochStopsTheHolderForGood) {
   Lease lease(root.path(), setup());
   lease.hold();
   write_foreign(root, 9, 1, "812");
-  EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }),
-              HasSubstr("another saver has taken over '" + root.path().string() + "': process 4711 on elsewhere (job 812"));
+  EXPECT_THAT(
+      message_of_error(ErrorKind::kState, [&] { lease.look(); }),
+      HasSubstr("another saver has taken over '" + root.path().string() + "': process 4711 on elsewhere (job 812"));
   EXPECT_TRUE(lease.lost());
   fs::remove(epoch_file(root, 9));
   EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
@@ -260,7 +262,8 @@ TEST(Lease, ARenewalThatFailsIsReported) {
 }
 
 TEST(Lease, OneThatCannotBeWrittenIsNotHeldAndLeavesNothing) {
-  for (const char* rule : {"open:path=epoch-1", "write:path=epoch-1:errno=ENOSPC", "close:path=epoch-1", "lease.take"}) {
+  for (const char* rule :
+       {"open:path=epoch-1", "write:path=epoch-1:errno=ENOSPC", "close:path=epoch-1", "lease.take"}) {
     const TempDir root;
     Lease lease(root.path(), setup());
     {

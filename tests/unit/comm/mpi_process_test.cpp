@@ -225,10 +225,9 @@ TEST(MpiProcess, CommunicatorsNeedARunningMpi) {
   }
 }
 
-constexpr const char* kLauncherVariables[] = {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",
-                                              "PMI_RANK",             "MV2_COMM_WORLD_SIZE",  "SLURM_NTASKS",
-                                              "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID",
-                                              "PMIX_RANK"};
+constexpr const char* kLauncherVariables[] = {
+    "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",     "PMI_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS",
+    "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK"};
 
 /// What launchers said is forgotten, then said as given, and forgotten again at the end.
 class Launched {

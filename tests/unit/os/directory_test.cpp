@@ -87,8 +87,9 @@ TEST(TryRename, SaysWhatOthersDid) {
   EXPECT_TRUE(os::exists(dir / "partial/1"));
   {
     const Faults faults("rename:path=target");
-    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { try_rename(dir / "partial", dir / "target"); }),
-                HasSubstr("rename of '" + (dir / "partial").string() + "' to '" + (dir / "target").string() + "' failed"));
+    EXPECT_THAT(
+        error_of(ErrorKind::kIo, [&] { try_rename(dir / "partial", dir / "target"); }),
+        HasSubstr("rename of '" + (dir / "partial").string() + "' to '" + (dir / "target").string() + "' failed"));
   }
   make_directory(dir / "empty");
   EXPECT_EQ(try_rename(dir / "partial", dir / "empty"), Renamed::kDone);
