@@ -3,12 +3,9 @@
 #include "checkpoint/lease.hpp"
 
 #include <fmt/core.h>
-#include <signal.h>
 
 #include <algorithm>
-#include <charconv>
 #include <condition_variable>
-#include <cstdlib>
 #include <ctime>
 #include <mutex>
 #include <thread>
@@ -18,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/lease_folder.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 
@@ -27,11 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr std::string_view kEpochPrefix = "epoch-";
-const std::string kLookPrefix = "look.";
 constexpr int kRenewalsPerLease = 6;
-/// Epochs that stay for people to read: who had the root before.
-constexpr std::uint64_t kKeptEpochs = 16;
 constexpr milliseconds kNoticeInterval(10'000);
 
 LeaseTime read_clock(clockid_t clock) {
@@ -45,47 +39,6 @@ LeaseTime observer_now() { return read_clock(CLOCK_MONOTONIC); }
 
 double seconds_of(LeaseTime time) { return std::chrono::duration<double>(time).count(); }
 
-std::string text_of(const char* variable) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? "" : text;
-}
-
-std::uint64_t number_of(const std::string& digits) {
-  std::uint64_t value = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  return status == std::errc() && end == digits.data() + digits.size() ? value : 0;
-}
-
-/// 0 for other names.
-std::uint64_t epoch_of(const std::string& name) {
-  if (!name.starts_with(kEpochPrefix)) return 0;
-  const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
-  return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
-}
-
-/// All that can be read, up to a byte more than a record.
-std::string read_record(const os::File& file) {
-  std::string text(std::min<std::uint64_t>(file.size_bytes(), kLeaseRecordBytes + 1), '\0');
-  file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);
-  return text;
-}
-
-/// Signals of the program are for its own threads.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 LeaseTime checked_lease(double seconds) {
   if (seconds > 0 && seconds * 1000 <= static_cast<double>(kMaxLeaseMs)) {
     return std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(seconds));
@@ -94,31 +47,17 @@ LeaseTime checked_lease(double seconds) {
               fmt::format("a lease time of {} s is not above 0 and at most {} s", seconds, kMaxLeaseMs / 1000));
 }
 
-LeaseWish wish_of(const Lease::Setup& setup) {
-  LeaseWish wish;
-  wish.process = os::this_process();
-  wish.job_id = text_of("SLURM_JOB_ID");
-  wish.restarts = number_of(text_of("SLURM_RESTART_COUNT"));
-  if (setup.wait_seconds) {
-    if (!(*setup.wait_seconds >= 0 && *setup.wait_seconds <= 1e9)) {
-      throw Error(ErrorKind::kUsage, fmt::format("cannot wait {} s for another saver", *setup.wait_seconds));
-    }
-    wish.wait = std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(*setup.wait_seconds));
-  }
-  return wish;
-}
-
 }  // namespace
 
 class Lease::Impl {
  public:
   Impl(fs::path root, Setup setup)
       : root_(std::move(root)),
-        folder_(root_ / kLeaseDirectory),
         highest_saved_epoch_(std::move(setup.highest_saved_epoch)),
         lease_(checked_lease(setup.seconds)),
-        wish_(wish_of(setup)),
+        wish_(own_wish(setup.wait_seconds)),
         nonce_(os::random_nonce()),
+        folder_(root_, wish_.process, nonce_),
         watch_(lease_) {
     try {
       observe();
@@ -166,7 +105,7 @@ class Lease::Impl {
 
   void look() {
     throw_if_lost();
-    os::fault_point("lease.look", folder_);
+    os::fault_point("lease.look", folder_.path());
     check_for_another();
     const LeaseTime late = holder_now() - held_until();
     if (late < LeaseTime(0)) return;
@@ -205,9 +144,6 @@ class Lease::Impl {
 
  private:
   [[nodiscard]] std::string shown() const { return base::printable(root_.string(), 1000); }
-  [[nodiscard]] fs::path epoch_path(std::uint64_t epoch) const {
-    return folder_ / fmt::format("{}{}", kEpochPrefix, epoch);
-  }
   [[nodiscard]] bool is_held() const {
     const std::lock_guard lock(state_mutex_);
     return is_held_;
@@ -229,46 +165,12 @@ class Lease::Impl {
     if (lost_) throw Error(ErrorKind::kState, *lost_);
   }
 
-  [[nodiscard]] std::uint64_t highest_epoch() const {
-    std::uint64_t highest = 0;
-    if (!os::exists(folder_)) return 0;
-    for (const auto& entry : os::list_directory(folder_)) highest = std::max(highest, epoch_of(entry.name));
-    return highest;
-  }
-
   /// With io_mutex_ or before the thread.
-  void observe() {
-    LeaseSighting sighting;
-    sighting.epoch = highest_epoch();
-    if (sighting.epoch != 0) {
-      try {
-        os::File file(epoch_path(sighting.epoch), os::OpenMode::kRead);
-        sighting.text = read_record(file);
-        if (const auto record = decode_lease(sighting.text); record && !record->is_released) {
-          sighting.is_proven_dead = is_proven_dead(*record, surroundings_of(*record, file));
-        }
-      } catch (const Error& error) {
-        if (error.kind() != ErrorKind::kNotFound) throw;  // else somebody cleared it away: the next look finds the next
-      }
-    }
-    watch_.see(sighting, observer_now());
-  }
+  void observe() { watch_.see(folder_.see(), observer_now()); }
 
   /// A lease that nobody has is not watched on: hold() looks anyway.
   void observe_again() {
     if (watch_.state(observer_now()) != LeaseWatch::State::kFree) observe();
-  }
-
-  [[nodiscard]] Surroundings surroundings_of(const LeaseRecord& record, os::File& file) const {
-    Surroundings found;
-    found.observer = wish_.process;
-    found.is_local = os::file_system_of(folder_).is_local();
-    const os::ProcessName& holder = record.holder.process;
-    // Asked only where the answer would prove something: a lock that is got, be it for a moment, is one that a network
-    // file system's server has to be asked for.
-    if (record.is_locked && found.is_local) found.has_lock = static_cast<bool>(file.try_lock());
-    if (holder.boot_id == found.observer.boot_id) found.life = os::life_of(holder.pid, holder.start_time);
-    return found;
   }
 
   void take() {
@@ -323,30 +225,31 @@ class Lease::Impl {
 
   /// With io_mutex_. False when another saver was faster.
   bool create() {
-    os::make_directory(folder_);
-    os::refresh_directory(folder_, kLookPrefix + nonce_);
+    os::make_directory(folder_.path());
+    folder_.refresh();
     const std::uint64_t saved = highest_saved_epoch_ ? highest_saved_epoch_() : 0;
-    const std::uint64_t epoch = std::max(highest_epoch(), saved) + 1;
-    if (highest_epoch() != watch_.epoch()) return false;
-    os::fault_point("lease.take", epoch_path(epoch));
+    const std::uint64_t epoch = std::max(folder_.highest_epoch(), saved) + 1;
+    if (folder_.highest_epoch() != watch_.epoch()) return false;
+    os::fault_point("lease.take", folder_.path_of(epoch));
     const LeaseTime now = holder_now();
-    auto file = os::create_exclusively(epoch_path(epoch));
+    auto file = os::create_exclusively(folder_.path_of(epoch));
     if (!file) return false;
-    os::fault_point("lease.taken", epoch_path(epoch));
+    os::fault_point("lease.taken", folder_.path_of(epoch));
     file_ = std::move(*file);
     try {
       write_first_record();
     } catch (...) {
-      os::remove_tree(epoch_path(epoch));  // or the next saver would wait for nobody
+      os::remove_tree(folder_.path_of(epoch));  // or the next saver would wait for nobody
       drop();
       throw;
     }
-    if (highest_epoch() != epoch) {  // one who took it, and let the files of old epochs go, may have been faster still
-      os::remove_tree(epoch_path(epoch));
+    if (folder_.highest_epoch() !=
+        epoch) {  // one who took it, and let the files of old epochs go, may have been faster still
+      os::remove_tree(folder_.path_of(epoch));
       drop();
       return false;
     }
-    clear_old_epochs(epoch);
+    folder_.clear_old(epoch);
     const std::lock_guard lock(state_mutex_);
     is_held_ = true;
     is_cleared = false;
@@ -385,36 +288,21 @@ class Lease::Impl {
 
   /// Throws kState, now and ever after, when a higher epoch is there or the own one is gone.
   void check_for_another() {
-    if (os::exists(folder_)) os::refresh_directory(folder_, kLookPrefix + nonce_);
-    const std::uint64_t found = highest_epoch();
+    folder_.refresh();
+    const std::uint64_t found = folder_.highest_epoch();
     const std::uint64_t own = epoch();
     if (found == own) return;
     std::string text;
     if (found < own) {
       text = fmt::format("'{}' is gone: somebody removed the lease of '{}'",
-                         base::printable(epoch_path(own).string(), 1000), shown());
+                         base::printable(folder_.path_of(own).string(), 1000), shown());
     } else {
-      text = fmt::format("another saver has taken over '{}': {}", shown(), name_holder(found));
+      text = fmt::format("another saver has taken over '{}': {}", shown(), folder_.name_holder(found));
     }
     text += "; this one must not save there any more";
     const std::lock_guard lock(state_mutex_);
     if (!lost_) lost_ = std::move(text);
     throw Error(ErrorKind::kState, *lost_);
-  }
-
-  /// Who has created the file may not have written it yet.
-  [[nodiscard]] std::string name_holder(std::uint64_t epoch) const {
-    constexpr int kTries = 20;
-    for (int n = 0; n < kTries; ++n) {
-      try {
-        const auto record = decode_lease(read_record(os::File(epoch_path(epoch), os::OpenMode::kRead)));
-        if (record) return describe(record->holder);
-      } catch (const Error&) {
-        break;
-      }
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return fmt::format("its record, '{}', is not readable", base::printable(epoch_path(epoch).string(), 1000));
   }
 
   /// With io_mutex_. The lease is no longer held; the file stays.
@@ -436,21 +324,9 @@ class Lease::Impl {
     }
   }
 
-  void clear_old_epochs(std::uint64_t own) noexcept {
-    try {
-      for (const auto& entry : os::list_directory(folder_)) {
-        const std::uint64_t old = epoch_of(entry.name);
-        const bool is_old_look = entry.name.starts_with(kLookPrefix) && entry.name != kLookPrefix + nonce_;
-        if ((old != 0 && old + kKeptEpochs < own) || is_old_look) os::remove_tree(folder_ / entry.name);
-      }
-    } catch (const std::exception& error) {
-      base::log_debug(error.what());  // the next one clears them
-    }
-  }
-
   void start_thread() {
     if (thread_.joinable()) return;
-    const BlockedSignals blocked;  // which a new thread inherits
+    const os::BlockedSignals blocked;  // which a new thread inherits
     thread_ = std::thread([this] { run(); });
   }
 
@@ -480,11 +356,11 @@ class Lease::Impl {
   }
 
   const fs::path root_;
-  const fs::path folder_;
   const std::function<std::uint64_t()> highest_saved_epoch_;
   const LeaseTime lease_;
   const LeaseWish wish_;
   const std::string nonce_;
+  const LeaseFolder folder_;
 
   std::mutex io_mutex_;
   LeaseWatch watch_;

@@ -20,8 +20,6 @@
 
 namespace cairn::checkpoint {
 
-inline constexpr const char* kLeaseDirectory = ".cairn";
-
 class Lease {
  public:
   struct Setup {

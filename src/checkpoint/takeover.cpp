@@ -9,6 +9,7 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/lease_folder.hpp"
 #include "checkpoint/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"

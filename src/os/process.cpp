@@ -77,6 +77,14 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time) {
   return status->state == 'Z' || status->state == 'X' ? Life::kDead : Life::kAlive;
 }
 
+BlockedSignals::BlockedSignals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+BlockedSignals::~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
 std::string random_nonce() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}", random(), random());

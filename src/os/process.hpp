@@ -1,6 +1,8 @@
 // Who this process is, so that another can tell later whether it still lives.
 #pragma once
 
+#include <signal.h>
+
 #include <cstdint>
 #include <string>
 
@@ -22,6 +24,19 @@ ProcessName this_process();
 /// What can be said of a process by its number and start time, in this process's own namespace.
 enum class Life { kAlive, kDead, kUnknown };
 Life life_of(std::uint64_t pid, std::uint64_t start_time);
+
+/// No signal reaches this thread, nor those that it starts, while the object lives: signals of a program are for its own
+/// threads.
+class BlockedSignals {
+ public:
+  BlockedSignals();
+  ~BlockedSignals();
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
 
 /// 16 hexadecimal digits that nobody else draws.
 std::string random_nonce();
