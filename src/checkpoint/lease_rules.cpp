@@ -184,6 +184,7 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseWish& wish, LeaseTime wai
   switch (watch.state(now)) {
     case LeaseWatch::State::kFree: return LeaseAnswer::kTake;
     case LeaseWatch::State::kHeld:
+      if (!watch.record()) return LeaseAnswer::kLookAgain;  // being written: the holder is about to have a name
       return waited < wait_for(wish, watch.record()) ? LeaseAnswer::kLookAgain : LeaseAnswer::kRefuse;
     case LeaseWatch::State::kUnseen:
     case LeaseWatch::State::kWatching: return LeaseAnswer::kLookAgain;

@@ -10,6 +10,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "cli/doctor.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"

@@ -19,7 +19,8 @@ import unittest
 SAVER, ROUNDS = sys.argv[1], int(sys.argv[2])
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 LIMIT_S = 60
-LEASE_S = 0.3
+LEASE_S = 1.0
+LONG_LEASE_S = 30  # of those that must not run out on a busy machine
 STATE = "1"  # ErrorKind::kState
 KINDS = {"plain": "", "no_exchange": "exchange:errno=EINVAL", "no_locks": "flock:errno=ENOLCK",
          "neither": "exchange:errno=EINVAL;flock:errno=ENOLCK"}
@@ -93,21 +94,21 @@ class TwoSavers(unittest.TestCase):
     def test_the_second_of_two_living_savers_is_refused(self):
         first, second = self.saver(), self.saver()
         for saver in first, second:
-            self.assertEqual(saver.ask(f"new {LEASE_S} 0"), "ok")
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} 0"), "ok")
         self.save(first, 1)
         answer = second.ask("save 2 99")
         self.check_refused(answer)
         self.assertIn(f"process {first.process.pid} on", answer)
         self.save(first, 3)
         self.check(second)
-        self.assertEqual(first.ask(f"new {LEASE_S} 0"), "ok")  # its lease is released
+        self.assertEqual(first.ask(f"new {LONG_LEASE_S} 0"), "ok")  # its lease is released
         self.save(second, 4)
         self.check(first)
 
     def test_both_at_once_and_one_gets_it(self):
         savers = [self.saver(), self.saver()]
         for saver in savers:
-            self.assertEqual(saver.ask(f"new {LEASE_S} 0"), "ok")
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} 0"), "ok")
         versions = [self.next_version(), self.next_version()]
         for saver, version in zip(savers, versions):
             saver.send(f"save 5 {version}")
@@ -122,7 +123,7 @@ class TwoSavers(unittest.TestCase):
         stopped_before = taken_over = 0
         for _ in range(ROUNDS):
             self.assertEqual(zombie.ask(f"new {LEASE_S} 20"), "ok")
-            self.assertEqual(taker.ask(f"new {LEASE_S} 20"), "ok")
+            self.assertEqual(taker.ask(f"new {LONG_LEASE_S} 20"), "ok")
             began = time.monotonic()
             self.save(zombie, 1)
             duration = time.monotonic() - began
@@ -195,7 +196,7 @@ class TwoSavers(unittest.TestCase):
         for faults in KINDS["plain"], KINDS["no_exchange"]:
             saver, reader = self.saver(faults), self.saver()
             for each in saver, reader:
-                self.assertEqual(each.ask(f"new {LEASE_S} 0"), "ok")
+                self.assertEqual(each.ask(f"new {LONG_LEASE_S} 0"), "ok")
             self.save(saver, 1)
             for _ in range(5 * ROUNDS):
                 version = self.next_version()

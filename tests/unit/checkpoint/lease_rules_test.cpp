@@ -259,6 +259,16 @@ TEST(LeaseAnswer, AHolderThatLivesIsAnErrorUnlessOneWaits) {
   EXPECT_EQ(answer(watch, wish, 10s, 61s), LeaseAnswer::kTake);
 }
 
+TEST(LeaseAnswer, AHolderIsRefusedByNameOnly) {
+  LeaseWatch watch(60s);
+  watch.see({}, 0s);
+  watch.see({1, "", false}, 1s);
+  ASSERT_EQ(watch.state(1s), State::kHeld);
+  EXPECT_EQ(answer(watch, {}, 0s, 1s), LeaseAnswer::kLookAgain);
+  watch.see(sighting(1, record_of(1)), 2s);
+  EXPECT_EQ(answer(watch, {}, 0s, 2s), LeaseAnswer::kRefuse);
+}
+
 TEST(LeaseAnswer, ARequeuedJobWaitsByItself) {
   const LeaseWatch watch = held_watch();
   LeaseWish wish;
