@@ -11,9 +11,9 @@
 
 #include "base/log.hpp"
 #include "cli/exit_code.hpp"
-#include "cli/launcher.hpp"
 #include "cli/version.hpp"
 #include "comm/agree.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "command.hpp"
 #include "os/fault.hpp"
@@ -67,7 +67,7 @@ int run(Context& context, const Arguments& arguments) {
   cairn::app::CommandLine command_line("cairn",
                                        "Parallel checkpoints of large training jobs, in plain safetensors files");
   set_up(command_line, arguments);
-  if (const auto mismatch = cairn::cli::launcher_mismatch(context.communicator.size());
+  if (const auto mismatch = cairn::comm::launcher_mismatch(context.communicator.size());
       mismatch && mismatch->is_first) {
     cairn::base::warn_once(describe(*mismatch));
   }

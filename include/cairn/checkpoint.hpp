@@ -64,6 +64,14 @@ struct Quantisation {
   bool paddle_reciprocals = false;        ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
 };
 
+/// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
+struct LeaseOptions {
+  double seconds = 60;  ///< a saver that has not renewed its lease for so long may be taken for dead
+  /// How long a first save waits for another saver that lives, before it fails. Unset: not at all, but 1,800 s in a job that
+  /// the batch system has started again, or whose earlier step is that saver.
+  std::optional<double> wait_seconds;
+};
+
 struct Options {
   std::string engine = "auto";                       ///< "auto", "direct", "mpiio", "posix" or "hdf5"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
@@ -76,6 +84,7 @@ struct Options {
   std::string run_id;                                                     ///< recorded in every manifest
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
+  LeaseOptions lease;
 };
 
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
@@ -135,8 +144,10 @@ class Checkpointer {
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
-  /// written once. Throws kState for a hole, an overlap or a contradiction, kUsage for a wrong argument (also when the
-  /// step exists and Options::overwrite is off), kIo when writing fails; nothing becomes visible then.
+  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage for
+  /// a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails; nothing becomes
+  /// visible then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the
+  /// old checkpoint loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. Step of the newest complete checkpoint under the root, or nothing.

@@ -10,9 +10,9 @@
 namespace cairn {
 
 enum class ErrorKind {
-  kUsage,      ///< a wrong argument or option: the caller must change the call
-  kState,      ///< the ranks' descriptions of the state contradict each other, or leave a hole
-  kFormat,     ///< a file or index breaks the rules of its format
+  kUsage,   ///< a wrong argument or option: the caller must change the call
+  kState,   ///< the ranks' descriptions of the state contradict each other, or leave a hole; the root has another saver
+  kFormat,  ///< a file or index breaks the rules of its format
   kNotFound,   ///< no such checkpoint, file or tensor
   kIo,         ///< the operating system or MPI reported a failure
   kIntegrity,  ///< bytes on disk do not have the checksum they were written with

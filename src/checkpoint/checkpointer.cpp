@@ -10,12 +10,14 @@
 #include "checkpoint/describe.hpp"
 #include "checkpoint/device_memory.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
@@ -41,8 +43,27 @@ struct Checkpointer::State {
   [[nodiscard]] checkpoint::ReadOptions read_options() const {
     return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
   }
-  OpenCheckpoint open(std::uint64_t step) {
-    return checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
+  /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place meanwhile.
+  template <class Read>
+  auto with_open(std::uint64_t step, Read read) {
+    for (int attempt = 1;; ++attempt) {
+      const OpenCheckpoint opened =
+          checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
+      try {
+        return read(opened);
+      } catch (const Error& error) {
+        if (attempt == checkpoint::kLoadAttempts || !checkpoint::was_replaced(*communicator, opened, error)) throw;
+      }
+    }
+  }
+  Report load(const OpenCheckpoint& opened, std::span<const Target> targets, const checkpoint::PhaseClock& whole);
+  LoadedExtras load_extras(const OpenCheckpoint& opened);
+
+  /// Rank-local, on rank 0.
+  void watch_lease() {
+    lease = std::make_unique<checkpoint::Lease>(
+        root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
+                                       [this] { return checkpoint::highest_saved_epoch(root); }});
   }
 
   std::unique_ptr<comm::Communicator> communicator;
@@ -50,6 +71,7 @@ struct Checkpointer::State {
   Options options;
   io::WindowStore windows;
   checkpoint::Saver saver;
+  std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
 };
 
 Checkpointer::Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options) {
@@ -57,7 +79,10 @@ Checkpointer::Checkpointer(MPI_Comm communicator, std::filesystem::path root, Op
   state_ = std::make_unique<State>(communicator, std::move(root), std::move(options));
   os::set_fault_rank(state_->communicator->rank());
   base::set_log_rank(state_->communicator->rank(), state_->communicator->size());
-  comm::agree_on_root(*state_->communicator, "create the root directory", 0, [&] { os::make_directory(state_->root); });
+  comm::agree_on_root(*state_->communicator, "create the root directory", 0, [&] {
+    os::make_directory(state_->root);
+    state_->watch_lease();
+  });
 }
 
 Checkpointer::~Checkpointer() = default;
@@ -65,7 +90,9 @@ Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
-  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, true);
+  comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
+  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, true,
+                            state_->lease.get());
 }
 
 std::optional<std::uint64_t> Checkpointer::latest() {
@@ -82,37 +109,41 @@ std::optional<std::uint64_t> Checkpointer::latest() {
 }
 
 Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
-  checkpoint::PhaseClock whole;
-  comm::Communicator& communicator = *state_->communicator;
-  const OpenCheckpoint opened = state_->open(step);
+  const checkpoint::PhaseClock whole;
+  return state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load(opened, targets, whole); });
+}
+
+Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const Target> targets,
+                                 const checkpoint::PhaseClock& whole) {
   checkpoint::View view;
   checkpoint::DeviceMemory device;
   std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(communicator, "describe what to load", [&] {
+  comm::agree(*communicator, "describe what to load", [&] {
     checkpoint::check_shards(targets);
-    view = checkpoint::decoded_view(opened, checkpoint::view_options(state_->options));
+    view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
     wanted = checkpoint::wanted_boxes(opened, view, targets, device);
   });
-  const auto reader =
-      checkpoint::make_view_reader(communicator, opened, view, state_->read_options(), &state_->windows);
+  const auto reader = checkpoint::make_view_reader(*communicator, opened, view, read_options(), &windows);
   reader->load(wanted);
-  comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
+  comm::agree(*communicator, "bring what was loaded to the device", [&] { device.give_back(); });
 
-  Report report = checkpoint::report_of_load(communicator, opened, reader->engine(), wanted, targets.size());
-  checkpoint::add_times(communicator, reader->clock(), whole, report);
+  Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
+  checkpoint::add_times(*communicator, reader->clock(), whole, report);
   return report;
 }
 
 Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
-  comm::Communicator& communicator = *state_->communicator;
-  const OpenCheckpoint opened = state_->open(step);
+  return state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });
+}
+
+Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint& opened) {
   LoadedExtras extras;
   if (opened.manifest) {
     extras.metadata = opened.manifest->user_metadata;
     extras.layout = opened.manifest->layout;
   }
   base::Bytes texts;
-  comm::agree_on_root(communicator, "read the carried files", 0, [&] {
+  comm::agree_on_root(*communicator, "read the carried files", 0, [&] {
     base::ByteWriter out;
     for (const std::string& name : opened.carried) {
       const auto path = opened.directory / name;
@@ -122,7 +153,7 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
     }
     texts = out.take();
   });
-  communicator.share(texts, 0);
+  communicator->share(texts, 0);
   base::ByteReader in(texts);
   while (!in.done()) {
     std::string name = in.text();
@@ -141,7 +172,7 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
     const std::uint32_t number = numbers.at({checkpoint::kRankSection, name});
     wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
   }
-  checkpoint::Loader(communicator, opened, state_->read_options(), state_->windows).load(wanted);
+  checkpoint::Loader(*communicator, opened, read_options(), windows).load(wanted);
   return extras;
 }
 

@@ -2,50 +2,118 @@
 
 #include <fmt/core.h>
 
+#include <string_view>
+#include <utility>
+
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/root.hpp"
+#include "checkpoint/takeover.hpp"
 #include "checkpoint/version.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the old directory waits while a file system without an atomic exchange replaces it.
-fs::path replaced_directory(const fs::path& directory) { return directory.string() + ".replaced"; }
+std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
 
-void remove_stale(const CommitTarget& target) {
-  const fs::path replaced = replaced_directory(target.directory);
-  if (os::exists(replaced)) {
-    // A crash in the middle of replacing: the old checkpoint is the last one that was committed.
-    if (os::exists(target.directory)) {
-      os::remove_tree(replaced);
-    } else {
-      os::rename(replaced, target.directory);
-    }
-  }
-  os::remove_tree(partial_directory(target.directory));
-  if (!target.in_root) return;
-  for (const fs::path& stale : partial_directories(target.directory.parent_path())) os::remove_tree(stale);
+fs::path parent_of(const fs::path& directory) {
+  return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-void make_visible(const CommitTarget& target) {
-  const fs::path partial = partial_directory(target.directory);
-  if (!os::exists(target.directory)) {
-    os::rename(partial, target.directory);
-  } else if (os::exchange(partial, target.directory)) {
-    os::remove_tree(partial);
-  } else {
-    const fs::path replaced = replaced_directory(target.directory);
-    os::rename(target.directory, replaced);
-    os::rename(partial, target.directory);
-    os::remove_tree(replaced);
+void look(const Commit& commit) {
+  if (commit.target.lease != nullptr) commit.target.lease->look();
+}
+
+/// Throws for a directory of the name that must stay.
+void check_replaceable(const CommitTarget& target) {
+  if (target.overwrite || (target.may_replace && target.may_replace(target.directory))) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
+                          shown(target.directory)));
+}
+
+/// Another run of ours is writing there, or was cut off: only people know which.
+void warn_of_others(const CommitTarget& target) {
+  for (const auto& entry : os::list_directory(parent_of(target.directory))) {
+    const std::string name = target.directory.filename().string() + '.';
+    if (!entry.is_directory || !entry.name.starts_with(name) || !entry.name.ends_with(kPartialSuffix)) continue;
+    base::log_warning(
+        fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run "
+                    "is alive",
+                    shown(parent_of(target.directory) / entry.name), shown(target.directory)));
+  }
+}
+
+/// The rename that makes the checkpoint visible, where nothing has the name.
+void give_name(const Commit& commit) {
+  switch (os::try_rename(commit.partial, commit.target.directory)) {
+    case os::Renamed::kDone: return;
+    case os::Renamed::kSourceMissing:
+      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
+                                              "renamed it",
+                                              shown(commit.partial)));
+    case os::Renamed::kTargetExists:
+      throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+                                                 shown(commit.target.directory)));
+  }
+}
+
+/// Steps a to c. When it throws, the old directory has its name, or waits where readers find it.
+void replace_in_steps(const Commit& commit) {
+  const fs::path& directory = commit.target.directory;
+  const fs::path container = replaced_directory(directory, commit.nonce);
+  const fs::path old = container / directory.filename();
+  os::make_new_directory(container);
+  try {
+    look(commit);
+    os::fault_point("commit.replace.looked", directory);
+    const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
+    if (!is_moved && os::exists(directory)) {
+      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
+                                              "renamed it",
+                                              shown(container)));
+    }
+    os::fault_point("commit.replaced", directory);
+    give_name(commit);
+  } catch (const Error&) {
+    try {
+      os::try_rename(old, directory);
+      if (!os::exists(old)) os::remove_tree(container);
+    } catch (const Error& error) {
+      base::log_warning(fmt::format("'{}' is now in '{}', where loads find it: {}", shown(directory), shown(container),
+                                    error.what()));
+    }
+    throw;
+  }
+}
+
+void make_visible(const Commit& commit) {
+  const fs::path& directory = commit.target.directory;
+  const bool is_new = !os::exists(directory);
+  if (!is_new) check_replaceable(commit.target);
+  look(commit);
+  os::fault_point("commit.rename.looked", directory);
+  if (is_new) return give_name(commit);
+  if (os::exchange(commit.partial, directory)) return;
+  replace_in_steps(commit);
+}
+
+/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know neither.
+void remove_replaced(const Commit& commit) noexcept {
+  try {
+    os::try_rename(replaced_directory(commit.target.directory, commit.nonce), commit.partial);
+    os::remove_tree(commit.partial);
+  } catch (const std::exception& error) {
+    base::log_warning(fmt::format("'{}' is saved, but what it replaced could not be deleted: {}",
+                                  shown(commit.target.directory), error.what()));
   }
 }
 
@@ -75,62 +143,123 @@ CommitContent make_content(const plan::FileLayout& layout) {
   return content;
 }
 
-void begin_commit(comm::Communicator& communicator, const CommitTarget& target) {
-  commit_step(communicator, "commit.begin", target.directory, [&] {
-    if (target.directory.has_parent_path()) os::make_directory(target.directory.parent_path());
-    remove_stale(target);
-    if (os::exists(target.directory) && !target.overwrite) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
-                              base::printable(target.directory.string())));
-    }
-    os::make_new_directory(partial_directory(target.directory));
+void hold_root(comm::Communicator& communicator, Lease* lease) {
+  comm::agree_on_root(communicator, "take the lease of the root", 0, [&] {
+    if (lease == nullptr) throw Error(ErrorKind::kInternal, "rank 0 saves into a root without a lease");
+    lease->hold();
+    if (lease->is_root_cleared()) return;
+    clear_root(*lease);
+    lease->set_root_cleared();
   });
 }
 
-void finish_commit(comm::Communicator& communicator, const CommitTarget& target, CommitContent content) {
-  const fs::path partial = partial_directory(target.directory);
-  const fs::path parent = target.directory.has_parent_path() ? target.directory.parent_path() : fs::path(".");
-  commit_step(communicator, "commit.carry", partial, [&] {
+Commit begin_commit(comm::Communicator& communicator, CommitTarget target) {
+  // "a/b/" is "a/b": names are made of it.
+  if (!target.directory.has_filename()) target.directory = target.directory.parent_path();
+  Commit commit;
+  commit.target = std::move(target);
+  base::Bytes partial;
+  commit_step(communicator, "commit.begin", commit.target.directory, [&] {
+    const fs::path& directory = commit.target.directory;
+    if (directory.has_parent_path()) os::make_directory(directory.parent_path());
+    Lease* const lease = commit.target.lease;
+    if (lease != nullptr) clear_own(*lease);
+    commit.nonce = lease != nullptr ? lease->nonce() : os::random_nonce();
+    if (lease == nullptr) warn_of_others(commit.target);
+    if (os::exists(directory)) check_replaceable(commit.target);
+    commit.partial = partial_directory(directory, commit.nonce);
+    os::make_new_directory(commit.partial);
+    const auto name = base::as_bytes(commit.partial.native());
+    partial.assign(name.begin(), name.end());
+  });
+  communicator.share(partial, 0);
+  commit.partial = std::string(reinterpret_cast<const char*>(partial.data()), partial.size());
+  return commit;
+}
+
+void finish_commit(comm::Communicator& communicator, Commit& commit, CommitContent content) {
+  const CommitTarget& target = commit.target;
+  const fs::path& partial = commit.partial;
+  const fs::path parent = parent_of(target.directory);
+  // A step that fails because another saver has taken over says so, and not that a file is missing.
+  const auto step = [&](const char* name, const fs::path& path, const std::function<void()>& work) {
+    commit_step(communicator, name, path, [&] {
+      try {
+        work();
+      } catch (const Error& error) {
+        if (target.lease != nullptr && error.kind() != ErrorKind::kState) {
+          if (const auto lost = target.lease->lost()) throw Error(ErrorKind::kState, *lost);
+        }
+        throw;
+      }
+    });
+  };
+  step("commit.carry", partial, [&] {
     for (const auto& [name, bytes] : content.carried) os::write_new_file(partial / name, bytes);
   });
-  commit_step(communicator, "commit.blocks", partial, [&] {
+  step("commit.blocks", partial, [&] {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
     content.manifest.blocks_crc32c = format::crc32c(encoded);
     content.manifest.block_bytes = content.blocks.block_bytes;
     os::write_new_file(partial / kBlocksFile, encoded);
   });
-  commit_step(communicator, "commit.manifest", partial, [&] {
+  step("commit.manifest", partial, [&] {
     add_files(content);
     const std::string text = format::encode_manifest(content.manifest);
     os::write_new_file(partial / kManifestFile, base::as_bytes(text));
   });
-  commit_step(communicator, "commit.sync", partial, [&] { os::sync_directory(partial); });
-  commit_step(communicator, "commit.rename", partial, [&] { make_visible(target); });
+  step("commit.sync", partial, [&] {
+    os::sync_directory(partial);
+    if (!target.in_root) return;
+    const std::string text = fmt::format("{}\n", content.manifest.step);
+    os::write_new_file(latest_temporary(parent, commit.nonce), base::as_bytes(text));
+  });
+  step("commit.rename", partial, [&] {
+    make_visible(commit);
+    commit.is_visible = true;
+  });
 
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
   const auto after_rename = [&](const char* name, const std::function<void()>& work) {
     try {
-      commit_step(communicator, name, target.directory, work);
+      step(name, target.directory, work);
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("'{}' is complete, but it may not survive a power failure: {}",
-                                            base::printable(target.directory.string()), error.what()));
+      const char* what = error.kind() == ErrorKind::kState
+                             ? "is complete, but the file that names the latest was not written"
+                             : "is complete, but it may not survive a power failure";
+      throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target.directory), what, error.what()));
     }
   };
   after_rename("commit.publish", [&] { os::sync_directory(parent); });
-  if (!target.in_root) return;
-  after_rename("commit.latest", [&] {
-    const std::string text = fmt::format("{}\n", content.manifest.step);
-    os::replace_file(parent / kLatestFile, base::as_bytes(text));
+  if (target.in_root) {
+    after_rename("commit.latest", [&] {
+      look(commit);
+      os::fault_point("commit.latest.looked", parent);
+      const fs::path temporary = latest_temporary(parent, commit.nonce);
+      os::rename(temporary, parent / kLatestFile);
+      os::sync_directory(parent);
+    });
+  }
+  if (communicator.rank() == 0) remove_replaced(commit);
+}
+
+void name_new_holder(comm::Communicator& communicator, const Commit& commit, const Error& error) {
+  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no file.
+  if (std::string_view(error.what()).find(shown(commit.partial)) == std::string_view::npos) return;
+  comm::agree_on_root(communicator, "look for another saver", 0, [&] {
+    const auto lost = commit.target.lease != nullptr ? commit.target.lease->lost() : std::nullopt;
+    if (lost) throw Error(ErrorKind::kState, *lost);
   });
 }
 
-void abandon(const CommitTarget& target) noexcept {
+void abandon(const Commit& commit) noexcept {
   try {
-    os::remove_tree(partial_directory(target.directory));
+    if (!commit.is_visible) os::remove_tree(commit.partial);
+    if (commit.target.in_root) os::remove_tree(latest_temporary(parent_of(commit.target.directory), commit.nonce));
   } catch (const std::exception& error) {
-    base::log_warning(fmt::format("the unfinished '{}' could not be removed now ({}); the next save removes it",
-                                  base::printable(partial_directory(target.directory).string()), error.what()));
+    base::log_warning(
+        fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(commit.partial), error.what(),
+                    commit.target.in_root ? "the next save removes it" : "remove it when no run writes it"));
   }
 }
 

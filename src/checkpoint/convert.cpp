@@ -137,8 +137,9 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
 
 }  // namespace
 
-ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& destination,
+ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& given,
                       const ConvertOptions& options) {
+  const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
   PhaseClock clock;
   const WatchedCall watched(communicator, clock);
   clock.begin("plan");
@@ -173,14 +174,13 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), with_errors});
   result.report = report_of(layout.stored, choice);
   result.report.directory = destination;
-  const CommitTarget target{destination, options.write.overwrite, false};
   clock.begin("commit");
-  begin_commit(communicator, target);
+  Commit commit = begin_commit(communicator, {destination, options.write.overwrite, false, nullptr, {}});
   try {
     const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
-        communicator, *engine, partial_directory(destination), job,
+        communicator, *engine, commit.partial, job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
     result.report.engine_hints = engine->hints();
     if (with_errors) {
@@ -189,9 +189,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
           quantisation.max_update_error);
     }
     clock.begin("commit");
-    finish_commit(communicator, target, std::move(content));
+    finish_commit(communicator, commit, std::move(content));
   } catch (...) {
-    if (communicator.rank() == 0) abandon(target);
+    if (communicator.rank() == 0) abandon(commit);
     throw;
   }
   clock.stop();

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
@@ -11,6 +12,7 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "comm/agree.hpp"
+#include "format/crc32c.hpp"
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
@@ -23,6 +25,7 @@ namespace {
 
 constexpr std::uint64_t kMaxJsonBytes = 1ULL << 30;
 constexpr std::size_t kLfsPrefixBytes = 64;
+constexpr int kOpenAttempts = 8;
 
 interop::Directory read_directory(const fs::path& path) {
   interop::Directory directory;
@@ -95,6 +98,85 @@ interop::Directory single_file(const fs::path& path) {
   return directory;
 }
 
+struct Opened {
+  OpenCheckpoint checkpoint;
+  OpenedTexts texts;  ///< of which it was made
+};
+
+/// Empty where there is none, or none that can be read.
+std::string manifest_text(const fs::path& path) {
+  try {
+    return fs::is_directory(path) && os::exists(path / kManifestFile)
+               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
+               : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+Opened open_once(const fs::path& path) {
+  const std::string shown = base::printable(path.string());
+  if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
+  const bool is_directory = fs::is_directory(path);
+  Opened opened;
+  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) {
+    opened.checkpoint = open_stage(path);
+    opened.texts.manifest = format::encode_manifest(*opened.checkpoint.manifest);
+    return opened;
+  }
+  OpenCheckpoint& checkpoint = opened.checkpoint;
+  checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
+  if (is_directory && path.string().ends_with(kPartialSuffix)) {
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
+                            "a checkpoint",
+                            shown));
+  }
+  if (is_directory) opened.texts = read_texts(path);
+  attach_texts(checkpoint, opened.texts);
+  auto recognised = interop::recognise(is_directory ? read_directory(path) : single_file(path));
+  checkpoint.dialect = recognised.dialect;
+  checkpoint.stored = std::move(recognised.stored);
+  sort_tensors(checkpoint.stored);
+  checkpoint.quantised = std::move(recognised.quantised);
+  checkpoint.carried = std::move(recognised.carried);
+  checkpoint.warnings = std::move(recognised.warnings);
+  if (checkpoint.manifest) check_against_manifest(checkpoint);
+  return opened;
+}
+
+/// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a crash,
+/// is opened where the old one waits.
+Opened open_one(const fs::path& given) {
+  const fs::path name = given.has_filename() ? given : given.parent_path();
+  fs::path path = name;
+  for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
+    const std::string before = manifest_text(path);
+    try {
+      Opened opened = open_once(path);
+      if (manifest_text(path) != before) continue;
+      if (path != name) {
+        opened.checkpoint.warnings.push_back(
+            fmt::format("'{}' is being replaced, or was when its saver ended: this is "
+                        "the old one",
+                        base::printable(name.string())));
+      }
+      return opened;
+    } catch (const Error&) {
+      if (path != name) {
+        path = name;  // the old one is gone: the new one has the name
+      } else if (const auto replaced = replaced_checkpoint(name)) {
+        path = *replaced;
+      } else if (manifest_text(path) == before) {
+        throw;
+      }
+    }
+  }
+  throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced {} times while it was opened; try again when its saver is "
+                                          "done",
+                                          base::printable(name.string()), kOpenAttempts));
+}
+
 }  // namespace
 
 format::SafetensorsHeader read_header(const fs::path& path) {
@@ -108,44 +190,25 @@ format::SafetensorsHeader read_header(const fs::path& path) {
   return format::parse_header(json, size, path.string());
 }
 
-OpenCheckpoint open_here(const fs::path& given) {
-  const fs::path path = given.has_filename() ? given : given.parent_path();
-  const std::string shown = base::printable(path.string());
-  if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
-  const bool is_directory = fs::is_directory(path);
-  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) return open_stage(path);
-  OpenCheckpoint checkpoint;
-  checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
-  if (is_directory && path.string().ends_with(kPartialSuffix)) {
-    throw Error(ErrorKind::kNotFound,
-                fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
-                            "a checkpoint",
-                            shown));
-  }
-  const OpenedTexts texts = is_directory ? read_texts(path) : OpenedTexts{};
-  attach_texts(checkpoint, texts);
-  auto recognised = interop::recognise(is_directory ? read_directory(path) : single_file(path));
-  checkpoint.dialect = recognised.dialect;
-  checkpoint.stored = std::move(recognised.stored);
-  sort_tensors(checkpoint.stored);
-  checkpoint.quantised = std::move(recognised.quantised);
-  checkpoint.carried = std::move(recognised.carried);
-  checkpoint.warnings = std::move(recognised.warnings);
-  if (checkpoint.manifest) check_against_manifest(checkpoint);
-  return checkpoint;
+OpenCheckpoint open_here(const fs::path& given) { return open_one(given).checkpoint; }
+
+bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
+  // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
+  const std::string directory = base::printable(opened.directory.string(), 1000);
+  if (!opened.manifest || std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
+  std::uint64_t changed = 0;
+  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0, [&] {
+    const std::string text = manifest_text(opened.directory);
+    changed = text.empty() || format::crc32c(base::as_bytes(text)) != opened.manifest_crc32c ? 1 : 0;
+  });
+  return communicator.max(changed) != 0;
 }
 
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
-    const OpenCheckpoint opened = open_here(path);
-    OpenedTexts texts;
-    if (is_stage(opened)) {
-      texts.manifest = format::encode_manifest(*opened.manifest);
-    } else if (opened.manifest) {
-      texts = read_texts(opened.directory);
-    }
-    bytes = encode_open(opened, texts);
+    const Opened opened = open_one(path);
+    bytes = encode_open(opened.checkpoint, opened.texts);
   });
   communicator.share(bytes, 0);
   OpenCheckpoint checkpoint;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/error.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
@@ -22,17 +23,23 @@ struct OpenCheckpoint {
   std::vector<std::string> carried;                  ///< small files that belong to it
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
+  std::uint32_t manifest_crc32c = 0;         ///< of the manifest's text, when there is one
   std::optional<format::BlockTable> blocks;  ///< nothing for a staging file, though it has a manifest
 };
 
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not exist
 /// or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial" directory is
-/// refused. `path` may also be a single safetensors file, or a
+/// refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with a warning. `path` may also be a single safetensors file, or a
 /// staging file (.h5), which StageReader reads.
 OpenCheckpoint open_here(const std::filesystem::path& path);
 
 /// Collective: open_here on rank 0, shared.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path);
+
+/// Collective, for an Error that all ranks have alike: whether it may come from another checkpoint having taken the place of
+/// `opened` since. A load then starts over, at most kLoadAttempts times.
+bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
+inline constexpr int kLoadAttempts = 5;
 
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);

@@ -122,6 +122,7 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
 void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
   if (texts.manifest.empty()) return;
   const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
+  checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(texts.manifest));
   checkpoint.manifest = format::parse_manifest(texts.manifest, (checkpoint.directory / kManifestFile).string());
   if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
   const std::uint32_t found = format::crc32c(texts.blocks);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <set>
 #include <string_view>
+#include <tuple>
 
 #include "cairn/error.hpp"
 #include "format/manifest.hpp"
@@ -16,6 +18,25 @@ namespace {
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::uint64_t kMaxManifestBytes = 1ULL << 30;
 
+constexpr const char* kReplacedSuffix = ".replaced";
+constexpr std::string_view kTemporarySuffix = ".tmp";
+constexpr std::size_t kNonceDigits = 16;
+
+/// Takes ".<nonce>" off the end; empty, and nothing taken, when there is none.
+std::string take_nonce(std::string_view& name) {
+  if (name.size() <= kNonceDigits || name[name.size() - kNonceDigits - 1] != '.') return {};
+  const std::string_view digits = name.substr(name.size() - kNonceDigits);
+  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return {};
+  name.remove_suffix(kNonceDigits + 1);
+  return std::string(digits);
+}
+
+bool take_suffix(std::string_view& name, std::string_view suffix) {
+  if (!name.ends_with(suffix)) return false;
+  name.remove_suffix(suffix.size());
+  return true;
+}
+
 /// The step of "checkpoint-<digits>"; other names are not checkpoints of a root.
 std::optional<std::uint64_t> step_of(std::string_view name) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -25,6 +46,11 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
   if (status != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   if (fmt::format("{}", step) != digits) return std::nullopt;
   return step;
+}
+
+std::uint64_t number_in(const nlohmann::json& object, const char* key) {
+  const auto at = object.find(key);
+  return at != object.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
 }
 
 void check_complete(RootEntry& entry) {
@@ -50,6 +76,7 @@ void check_complete(RootEntry& entry) {
         }
       }
     }
+    entry.generation = {number_in(manifest.extra, "epoch"), number_in(manifest.extra, "counter")};
     for (const auto& file : manifest.data_files) entry.bytes += file.size_bytes;
     entry.files = manifest.data_files.size();
     entry.complete = true;
@@ -58,26 +85,49 @@ void check_complete(RootEntry& entry) {
   }
 }
 
+/// Of the old checkpoint in a "*.replaced".
+RootEntry replaced_entry(const std::filesystem::path& container, const std::filesystem::path& name) {
+  RootEntry entry;
+  entry.directory = container / name;
+  check_complete(entry);
+  return entry;
+}
+
+/// Every step once, and the partial ones; nothing is checked yet.
 std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   std::vector<RootEntry> entries;
+  std::set<std::filesystem::path> replaced;
   for (const auto& found : os::list_directory(root)) {
     if (!found.is_directory) continue;
-    std::string_view name = found.name;
-    RootEntry entry;
-    entry.directory = root / found.name;
-    if (name.ends_with(kPartialSuffix)) {
-      entry.partial = true;
-      name.remove_suffix(std::string_view(kPartialSuffix).size());
+    const auto name = parse_root_name(found.name);
+    if (!name || name->kind == RootName::Kind::kTemporary) continue;
+    if (name->kind == RootName::Kind::kReplaced) {
+      if (name->nonce.empty()) continue;  // Cairn 0.1 never read these
+      replaced.insert(checkpoint_directory(root, name->step));
     }
-    const auto step = step_of(name);
-    if (!step) continue;
-    entry.step = *step;
+    RootEntry entry;
+    entry.step = name->step;
+    entry.partial = name->kind == RootName::Kind::kPartial;
+    entry.directory = entry.partial ? root / found.name : checkpoint_directory(root, name->step);
     entries.push_back(std::move(entry));
   }
   std::sort(entries.begin(), entries.end(), [](const RootEntry& a, const RootEntry& b) {
-    return std::pair(a.partial, a.step) < std::pair(b.partial, b.step);
+    return std::tie(a.partial, a.step, a.directory) < std::tie(b.partial, b.step, b.directory);
   });
+  const auto is_same = [](const RootEntry& a, const RootEntry& b) { return a.directory == b.directory; };
+  entries.erase(std::unique(entries.begin(), entries.end(), is_same), entries.end());
+  for (RootEntry& entry : entries) entry.is_replaced = replaced.contains(entry.directory);
   return entries;
+}
+
+/// The checkpoint of the name, or one that waits beside it when that is the newer complete one.
+void check_step(RootEntry& entry) {
+  check_complete(entry);
+  const auto replaced = entry.is_replaced ? replaced_checkpoint(entry.directory) : std::nullopt;
+  if (!replaced) return;
+  RootEntry old = replaced_entry(replaced->parent_path(), replaced->filename());
+  old.step = entry.step;
+  if (!entry.complete || entry.generation < old.generation) entry = std::move(old);
 }
 
 }  // namespace
@@ -86,8 +136,68 @@ std::filesystem::path checkpoint_directory(const std::filesystem::path& root, st
   return root / fmt::format("{}{}", kPrefix, step);
 }
 
-std::filesystem::path partial_directory(const std::filesystem::path& directory) {
-  return directory.string() + kPartialSuffix;
+std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce) {
+  return fmt::format("{}.{}{}", directory.string(), nonce, kPartialSuffix);
+}
+
+std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce) {
+  return fmt::format("{}.{}{}", directory.string(), nonce, kReplacedSuffix);
+}
+
+std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce) {
+  return root / fmt::format("{}.{}{}", kLatestFile, nonce, kTemporarySuffix);
+}
+
+std::optional<RootName> parse_root_name(std::string_view text) {
+  RootName name;
+  name.text = text;
+  if (take_suffix(text, kTemporarySuffix)) {
+    name.kind = RootName::Kind::kTemporary;
+    name.nonce = take_nonce(text);
+    if (name.nonce.empty() || text != kLatestFile) return std::nullopt;
+    return name;
+  }
+  if (take_suffix(text, kPartialSuffix)) {
+    name.kind = RootName::Kind::kPartial;
+    name.nonce = take_nonce(text);
+  } else if (take_suffix(text, kReplacedSuffix)) {
+    name.kind = RootName::Kind::kReplaced;
+    name.nonce = take_nonce(text);
+  }
+  const auto step = step_of(text);
+  if (!step) return std::nullopt;
+  name.step = *step;
+  return name;
+}
+
+std::optional<Generation> generation_of(const std::filesystem::path& directory) {
+  RootEntry entry;
+  entry.directory = directory;
+  check_complete(entry);
+  if (!entry.complete) return std::nullopt;
+  return entry.generation;
+}
+
+std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory) {
+  const std::filesystem::path parent = directory.has_parent_path() ? directory.parent_path() : ".";
+  if (!os::exists(parent)) return std::nullopt;
+  std::optional<RootEntry> newest;
+  for (const auto& found : os::list_directory(parent)) {
+    std::string_view name = found.name;
+    if (!found.is_directory || !take_suffix(name, kReplacedSuffix) || take_nonce(name).empty()) continue;
+    if (name != directory.filename().native()) continue;
+    RootEntry entry = replaced_entry(parent / found.name, directory.filename());
+    if (entry.complete && (!newest || newest->generation < entry.generation)) newest = std::move(entry);
+  }
+  if (!newest) return std::nullopt;
+  return newest->directory;
+}
+
+std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
+  std::uint64_t highest = 0;
+  if (!os::exists(root)) return highest;
+  for (const RootEntry& entry : list_root(root)) highest = std::max(highest, entry.generation.epoch);
+  return highest;
 }
 
 std::vector<RootEntry> list_root(const std::filesystem::path& root) {
@@ -96,7 +206,7 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
     if (entry.partial) {
       entry.problem = "not committed";
     } else {
-      check_complete(entry);
+      check_step(entry);
     }
   }
   return entries;
@@ -115,7 +225,7 @@ std::optional<std::uint64_t> newest_complete(const std::filesystem::path& root) 
   auto entries = entries_of(root);
   for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
     if (entry->partial) continue;
-    check_complete(*entry);
+    check_step(*entry);
     if (entry->complete) return entry->step;
   }
   return std::nullopt;

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn::checkpoint {
@@ -15,16 +16,50 @@ inline constexpr const char* kBlocksFile = "cairn.blocks";
 inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
-std::filesystem::path partial_directory(const std::filesystem::path& directory);
+
+/// What a saver makes beside `directory`, with its nonce in the name: the directory that it writes, and the one into which
+/// it moves the old checkpoint while the new one gets the name (replaced_directory(d, n) / d.filename()).
+std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
+std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
+/// The next content of the file that names the latest.
+std::filesystem::path latest_temporary(const std::filesystem::path& root, const std::string& nonce);
+
+/// A name in a root that Cairn gives; all others are the user's.
+struct RootName {
+  enum class Kind { kCheckpoint, kPartial, kReplaced, kTemporary };
+  Kind kind = Kind::kCheckpoint;
+  std::string text;
+  std::uint64_t step = 0;  ///< but of kTemporary
+  std::string nonce;       ///< empty for a checkpoint, and for what Cairn 0.1 left
+};
+std::optional<RootName> parse_root_name(std::string_view name);
+
+/// Rank-local. (epoch, save counter) of a complete checkpoint, by which two of one step are compared; nothing when it is not
+/// complete. Both are 0 in manifests that do not have them.
+struct Generation {
+  std::uint64_t epoch = 0;
+  std::uint64_t counter = 0;
+  auto operator<=>(const Generation&) const = default;
+};
+std::optional<Generation> generation_of(const std::filesystem::path& directory);
+
+/// Rank-local. The newest complete checkpoint that waits beside `directory` while another one gets its name, or did when its
+/// saver ended; nothing where there is none.
+std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
+
+/// Rank-local. Highest epoch in the manifests of complete checkpoints; 0 without any, and when the root does not exist.
+std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 
 struct RootEntry {
   std::uint64_t step = 0;
-  std::filesystem::path directory;
-  bool partial = false;     ///< being written, or left by a crash
-  bool complete = false;    ///< manifest readable, and every file it names is there with its size
-  std::string problem;      ///< why not complete
-  std::uint64_t bytes = 0;  ///< of data files
+  std::filesystem::path directory;  ///< where it is read: for a step that is being replaced, that of the old one
+  bool partial = false;             ///< being written, or left by a crash
+  bool complete = false;            ///< manifest readable, and every file it names is there with its size
+  std::string problem;              ///< why not complete
+  std::uint64_t bytes = 0;          ///< of data files
   std::uint64_t files = 0;
+  Generation generation;     ///< of a complete one
+  bool is_replaced = false;  ///< there is a checkpoint of this step under another name, too
 };
 
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws.

@@ -9,6 +9,7 @@
 #include "checkpoint/commit.hpp"
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/device_memory.hpp"
+#include "checkpoint/lease.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
@@ -83,7 +84,8 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 Saver::~Saver() = default;
 
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> state, const Extras& extras,
-                   bool update_latest) {
+                   bool update_latest, Lease* lease) {
+  if (update_latest) hold_root(communicator_, lease);
   PhaseClock clock;
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
@@ -127,8 +129,9 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);
   }
-  write({directory, options_.overwrite, update_latest}, content_of(step, extras), memory, clock);
+  write({directory, options_.overwrite, update_latest, lease, {}}, content_of(step, extras), memory, clock);
   clock.stop();
+  if (lease != nullptr) report.warnings = lease->take_warnings();
   report.directory = directory;
   report.engine = choice_->name;
   report.engine_reason = choice_->reason;
@@ -160,23 +163,27 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
   return content;
 }
 
-void Saver::write(const CommitTarget& target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+void Saver::write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
                   PhaseClock& clock) {
   clock.begin("commit");
-  begin_commit(communicator_, target);
+  Commit commit = begin_commit(communicator_, std::move(target));
   try {
     const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
     const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
                        *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
                        memory};
     content.blocks = write_data(
-        communicator_, *engine, partial_directory(target.directory), job,
+        communicator_, *engine, commit.partial, job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
     choice_->hints = engine->hints();
     clock.begin("commit");
-    finish_commit(communicator_, target, std::move(content));
+    finish_commit(communicator_, commit, std::move(content));
+  } catch (const Error& error) {
+    if (communicator_.rank() == 0) abandon(commit);
+    name_new_holder(communicator_, commit, error);
+    throw;
   } catch (...) {
-    if (communicator_.rank() == 0) abandon(target);
+    if (communicator_.rank() == 0) abandon(commit);
     throw;
   }
 }

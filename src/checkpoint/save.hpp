@@ -16,6 +16,7 @@ namespace cairn::checkpoint {
 struct CommitContent;
 struct CommitTarget;
 struct EngineChoice;
+class Lease;
 struct SavePlan;
 class PhaseClock;
 class StateCoder;
@@ -27,16 +28,16 @@ class Saver {
   Saver(comm::Communicator& communicator, Options options, io::WindowStore& store);
   ~Saver();
 
-  /// Collective. Writes `directory` + ".partial" and commits it as `directory`; `step` is recorded. With `update_latest`
-  /// the parent's latest file is replaced afterwards.
+  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `update_latest`
+  /// the parent is a root, and its latest file is replaced afterwards; `lease` is the root's, on rank 0, and is taken.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
-              const Extras& extras, bool update_latest);
+              const Extras& extras, bool update_latest, Lease* lease = nullptr);
 
  private:
   /// Collective. What is committed beside the data of the plan.
   CommitContent content_of(std::uint64_t step, const Extras& extras);
   /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all.
-  void write(const CommitTarget& target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+  void write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
              PhaseClock& clock);
 
   comm::Communicator& communicator_;

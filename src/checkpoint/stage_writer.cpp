@@ -50,12 +50,11 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       file_(file),
       options_(options),
       clock_(clock),
-      engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)),
-      leftovers_{{file, options.overwrite, false}} {
+      engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)) {
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
   clock_.begin("commit");
-  begin_commit(communicator_, leftovers_.target);
+  leftovers_.commit = begin_commit(communicator_, {file, options.overwrite, false, nullptr, {}});
   leftovers_.is_mine = communicator_.rank() == 0;
   make_skeleton(catalog, std::move(content));
   clock_.begin("plan");
@@ -74,7 +73,7 @@ StageWriter::~StageWriter() = default;
 
 /// The skeleton lies beside the file to be written, under a name of its own.
 void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
-  const fs::path partial = partial_directory(file_);
+  const fs::path partial = leftovers_.commit.partial;
   base::Bytes bytes;
   commit_step(communicator_, "stage.skeleton", partial, [&] {
     content.tensors = tensors_of(catalog);
@@ -91,7 +90,7 @@ void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent
   });
 }
 
-fs::path StageWriter::skeleton_path() const { return partial_directory(file_) / "skeleton"; }
+fs::path StageWriter::skeleton_path() const { return leftovers_.commit.partial / "skeleton"; }
 
 void StageWriter::find_gaps() {
   std::vector<plan::ByteRange> covered;
@@ -136,7 +135,7 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
-  engine->open_for_write(engine_files(partial_directory(file_), layout_.stored), *extents_);
+  engine->open_for_write(engine_files(leftovers_.commit.partial, layout_.stored), *extents_);
   engine_.hints = engine->hints();
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
@@ -184,7 +183,7 @@ void StageWriter::publish() {
       throw Error(ErrorKind::kUsage,
                   fmt::format("'{}' has come into being meanwhile", base::printable(file_.string())));
     }
-    os::rename(partial_directory(file_) / file_.filename(), file_);
+    os::rename(leftovers_.commit.partial / file_.filename(), file_);
   });
   try {
     commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });

@@ -1,6 +1,6 @@
 // Writes a staging file: one HDF5 file, whole or absent, by all ranks.
 //
-//   1 commit.begin     remove what a crash left (<file>.partial), make that directory
+//   1 commit.begin     make the directory <file>.<nonce>.partial
 //   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
 //   3 (data)           every rank writes its extents of the new file by an engine of io: tensors as they come, everything
 //                      between them from the skeleton, the file's first bytes last; fsync
@@ -61,10 +61,10 @@ class StageWriter {
 
   /// Removes the partial directory with everything in it.
   struct Leftovers {
-    CommitTarget target;
+    Commit commit;
     bool is_mine = false;
     ~Leftovers() {
-      if (is_mine) abandon(target);
+      if (is_mine) abandon(commit);
     }
   };
 

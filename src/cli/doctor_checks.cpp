@@ -10,7 +10,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "cli/doctor.hpp"
-#include "cli/launcher.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
@@ -109,7 +109,7 @@ Check check_semaphores(const std::filesystem::path& shared_memory) {
 
 Check check_launcher(int world_size) {
   Check check{"launcher", Level::kGood, fmt::format("{} {}", world_size, world_size == 1 ? "rank" : "ranks"), ""};
-  if (const auto mismatch = launcher_mismatch(world_size)) {
+  if (const auto mismatch = comm::launcher_mismatch(world_size)) {
     check.level = Level::kDanger;
     check.finding = describe(*mismatch);
     check.remedy = "use the mpirun of the MPI library above";

@@ -38,10 +38,6 @@ class MpiSession {
 /// Ends the whole job from any thread: MPI_Abort while MPI is up, else exit without clean-up.
 [[noreturn]] void abort_job(int exit_code);
 
-/// Rank-local. The warning for a program that a launcher started N times as N jobs of one rank (mpirun of another MPI,
-/// srun without the right --mpi): empty when all is well. `world_size` is the size of MPI_COMM_WORLD.
-std::string wrong_launcher_warning(int world_size);
-
 /// First line of MPI_Get_library_version; may be called before MPI_Init.
 std::string mpi_library();
 

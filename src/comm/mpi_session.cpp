@@ -42,18 +42,4 @@ void abort_job(int exit_code) {
   std::_Exit(exit_code);
 }
 
-std::string wrong_launcher_warning(int world_size) {
-  if (world_size != 1) return {};
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || std::strtol(value, nullptr, 10) <= 1) continue;
-    return fmt::format(
-        "{} is {} but MPI sees a single rank: every process believes that it is alone. Start it with the mpirun of "
-        "'{}', "
-        "or with 'srun --mpi=pmix'; to run one rank on purpose, unset {}",
-        name, value, mpi_library(), name);
-  }
-  return {};
-}
-
 }  // namespace cairn::comm

@@ -110,9 +110,17 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to) 
   if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
 }
 
+Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  if (error == ENOENT) return Renamed::kSourceMissing;
+  if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return Renamed::kTargetExists;
+  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+  return Renamed::kDone;
+}
+
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
   const int error = call_with_faults(
-      "rename", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
+      "exchange", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
   if (error == EINVAL || error == ENOSYS) return false;
   if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
   return true;
@@ -128,6 +136,12 @@ void sync_directory(const std::filesystem::path& path) {
   error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor); });
   ::close(descriptor);
   if (error != 0 && error != EINVAL) throw_system_error("fsync of directory", path, error);
+}
+
+void refresh_directory(const std::filesystem::path& path, const std::string& name) {
+  const std::filesystem::path made = path / name;
+  File(made, OpenMode::kCreateOrTruncate).close();
+  remove_tree(made);  // gone already is fine
 }
 
 void remove_file(const std::filesystem::path& path) {

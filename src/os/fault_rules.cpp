@@ -15,11 +15,18 @@
 namespace cairn::os::internal {
 namespace {
 
-constexpr std::array<std::string_view, 9> kFileOperations = {"open",   "write", "read",   "fsync",   "close",
-                                                             "rename", "mkdir", "unlink", "truncate"};
+constexpr std::array<std::string_view, 11> kFileOperations = {
+    "open", "write", "read", "fsync", "close", "rename", "exchange", "mkdir", "unlink", "truncate", "flock"};
 
-constexpr std::array<std::pair<std::string_view, int>, 6> kErrors = {
-    {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"ENOENT", ENOENT}, {"EACCES", EACCES}, {"EINTR", EINTR}}};
+constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
+                                                                      {"ENOSPC", ENOSPC},
+                                                                      {"EDQUOT", EDQUOT},
+                                                                      {"ENOENT", ENOENT},
+                                                                      {"EACCES", EACCES},
+                                                                      {"EINTR", EINTR},
+                                                                      {"EINVAL", EINVAL},
+                                                                      {"ENOLCK", ENOLCK},
+                                                                      {"ENOTSUP", ENOTSUP}}};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -82,13 +89,17 @@ class RuleParser {
       if (rule_.short_bytes == 0) fail("has short=0, which is the end of a file and no short transfer");
     } else if ((key == "kill" || key == "stop") && (equals == std::string_view::npos || value == "1")) {
       set_action(key == "kill" ? FaultAction::kKill : FaultAction::kStop);
+    } else if (key == "pause") {
+      if (value.empty()) fail("has an empty pause");
+      set_action(FaultAction::kPause);
+      rule_.pause_path = value;
     } else {
       fail(fmt::format("has an unknown key '{}'", base::printable(field)));
     }
   }
 
   void set_action(FaultAction action) {
-    if (has_action_) fail("has more than one of errno, short, kill and stop");
+    if (has_action_) fail("has more than one of errno, short, kill, stop and pause");
     has_action_ = true;
     rule_.action = action;
   }
@@ -97,7 +108,8 @@ class RuleParser {
     set_action(FaultAction::kFail);
     const auto* const found =
         std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
-    if (found == kErrors.end()) fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES and EINTR are known");
+    if (found == kErrors.end())
+      fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK and ENOTSUP are known");
     rule_.error = found->second;
   }
 

@@ -10,7 +10,7 @@
 
 namespace cairn::os::internal {
 
-enum class FaultAction { kFail, kShort, kKill, kStop };
+enum class FaultAction { kFail, kShort, kKill, kStop, kPause };
 
 struct FaultRule {
   std::string operation;
@@ -21,6 +21,7 @@ struct FaultRule {
   FaultAction action = FaultAction::kFail;
   int error = EIO;
   std::uint64_t short_bytes = 0;
+  std::string pause_path;
 
   std::uint64_t seen = 0;
   std::uint64_t fired = 0;

@@ -103,6 +103,18 @@ File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
                        Missing::kIsNotFound);
 }
 
+std::optional<File> create_exclusively(const std::filesystem::path& path) {
+  File file;
+  file.path_ = path;
+  const int error = call_with_faults("open", path, [&] {
+    file.descriptor_ = ::open(path.c_str(), flags_of(OpenMode::kCreateNew) | O_CLOEXEC, kFileMode);
+    return file.descriptor_;
+  });
+  if (error == EEXIST) return std::nullopt;
+  if (error != 0) throw_system_error("creation of", path, error);
+  return file;
+}
+
 File::~File() {
   if (is_open()) ::close(descriptor_);
 }
@@ -148,11 +160,9 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
 }
 
 FileLock File::lock(int flags) {
-  while (::flock(descriptor_, LOCK_EX | flags) != 0) {
-    if (errno == EINTR) continue;
-    if (errno == EWOULDBLOCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOLCK) return {};
-    throw_system_error("lock of", path_, errno);
-  }
+  const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor_, LOCK_EX | flags); });
+  if (error == EWOULDBLOCK || error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK) return {};
+  if (error != 0) throw_system_error("lock of", path_, error);
   return FileLock(descriptor_);
 }
 
@@ -182,6 +192,14 @@ void File::sync() {
   // EINTR is no write-back error: those pages are still dirty, and the call may be made again.
   const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
   if (error != 0) throw_system_error("fsync of", path_, error);
+}
+
+void File::flush() {
+  int error = internal::fault_error("close", path_);
+  const int copy = error == 0 ? ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0) : -1;
+  if (error == 0 && copy < 0) error = errno;
+  if (copy >= 0 && ::close(copy) != 0) error = errno;
+  if (error != 0 && error != EINTR) throw_system_error("writing back of", path_, error);
 }
 
 void File::close() {

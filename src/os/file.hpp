@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,9 @@ class FileLock {
   int descriptor_ = -1;
 };
 
+class File;
+std::optional<File> create_exclusively(const std::filesystem::path& path);
+
 /// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
 class File {
  public:
@@ -52,7 +56,7 @@ class File {
   /// Waits, asleep, until no other open File of the same file, in any process, has the lock. None where files have no locks:
   /// for taking turns, not for keeping data whole.
   FileLock lock();
-  /// None while another has it.
+  /// None while another has it, and where files have no locks.
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
@@ -63,9 +67,13 @@ class File {
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written anew elsewhere.
   void sync();
+  /// What was written becomes visible to other nodes that open the file after this: a network file system's client sends
+  /// it when a descriptor is closed. Not durable, and nothing on a local file system.
+  void flush();
   void close();
 
  private:
+  friend std::optional<File> create_exclusively(const std::filesystem::path& path);
   FileLock lock(int flags);
 
   std::filesystem::path path_;
@@ -83,14 +91,24 @@ void replace_file(const std::filesystem::path& path, std::span<const std::byte> 
 /// committed by rename). On failure the incomplete file stays.
 void write_new_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
+/// Creates a file that nobody else creates (O_EXCL, which NFS has since version 3). Nothing when the name exists.
+std::optional<File> create_exclusively(const std::filesystem::path& path);
+
 void make_directory(const std::filesystem::path& path);      ///< with parents; existing is fine
 void make_new_directory(const std::filesystem::path& path);  ///< Error(kIo) when it exists
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
+/// As rename(), for who expects others to rename too: what they may have done is an answer and no error. A directory in
+/// the target's place that has entries is kTargetExists.
+enum class Renamed { kDone, kSourceMissing, kTargetExists };
+Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
 void sync_directory(const std::filesystem::path& path);
+/// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache for
+/// a minute: `name`, which nobody else uses, is created in it and removed.
+void refresh_directory(const std::filesystem::path& path, const std::string& name);
 void remove_file(const std::filesystem::path& path);         ///< a link itself, not its target; missing is an error
 void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
 bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
@@ -114,6 +132,8 @@ struct FileSystemInfo {
 
   /// Files are memory: there is no storage behind the page cache.
   [[nodiscard]] bool lives_in_memory() const { return type == "tmpfs" || type == "ramfs"; }
+  /// Only this machine can see the files. False for every file system that may be shared, and for unknown ones.
+  [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
 

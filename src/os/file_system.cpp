@@ -3,6 +3,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <string_view>
@@ -47,6 +48,11 @@ std::string name_of(std::uint32_t number) {
 }
 
 }  // namespace
+
+bool FileSystemInfo::is_local() const {
+  constexpr std::array<std::string_view, 7> kLocal = {"ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs"};
+  return std::find(kLocal.begin(), kLocal.end(), type) != kLocal.end();
+}
 
 FileSystemInfo file_system_of(const std::filesystem::path& path) {
   struct statfs type {};

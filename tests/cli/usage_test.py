@@ -110,6 +110,13 @@ class Surroundings(CairnTest):
             self.assertEqual(len(result.warnings), 1, result.err)
             self.assertIn(next(iter(variables)), result.warnings[0])
 
+    def test_processes_that_only_believe_to_be_alone_do_not_save(self):
+        root = self.folder / "root"
+        self.bad(2, "demo", "save", "--dir", root, "--layers", "1", says=["not saved", "SLURM_STEP_NUM_TASKS=4"],
+                 SLURM_STEP_NUM_TASKS="4", SLURM_PROCID="1")
+        self.assertEqual(list(root.glob("checkpoint-*")), [])
+        self.good("demo", "save", "--dir", root, "--layers", "1", SLURM_NTASKS="4", SLURM_PROCID="0")
+
     def test_a_job_script_is_no_wrong_launcher(self):
         small_files.two_shards(self.folder / "source")
         self.assertEqual(self.good("inspect", self.folder / "source", SLURM_NTASKS="4").warnings, [])

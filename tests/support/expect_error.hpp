@@ -31,4 +31,21 @@ void expect_error(ErrorKind kind, Action action, std::initializer_list<std::stri
   ADD_FAILURE() << "nothing was thrown; expected a message with '" << (parts.size() == 0 ? "" : *parts.begin()) << "'";
 }
 
+/// The message of the Error of that kind that `action` must throw, to be looked at; fails without one.
+template <class Action>
+std::string message_of_error(ErrorKind kind, Action action) {
+  std::string message;
+  expect_error(kind,
+               [&] {
+                 try {
+                   action();
+                 } catch (const Error& error) {
+                   message = error.what();
+                   throw;
+                 }
+               },
+               {});
+  return message;
+}
+
 }  // namespace cairn::test

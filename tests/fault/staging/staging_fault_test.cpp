@@ -91,7 +91,7 @@ TEST_F(StagingFault, InAnyStepOfWritingLeavesNothing) {
       {"write:path=skeleton:errno=ENOSPC", "No space left on device"},
       {"read:path=skeleton:errno=EIO", "Input/output error"},
       {"read:path=skeleton:errno=EIO:after=1", "Input/output error"},
-      {"open:errno=EACCES:path=state.h5.partial/state.h5", "Permission denied"},
+      {"open:errno=EACCES:path=.partial/state.h5", "Permission denied"},
       {"write:errno=EIO", "Input/output error"},
       {"write:errno=ENOSPC:after=2", "No space left on device"},
       {"fsync:errno=EIO", "Input/output error"},

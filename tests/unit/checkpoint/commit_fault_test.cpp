@@ -2,6 +2,8 @@
 // made is visible, and the next save works.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "cairn/error.hpp"
 #include "simulated_save.hpp"
 
@@ -75,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(OnRank, CommitStep, testing::Values(0, 2));
 TEST(CommitFault, OwnFilesOnRankZero) {
   for (const char* rule :
        {"open:path=cairn.json", "write:path=cairn.json", "fsync:path=cairn.json", "write:path=cairn.blocks",
-        "fsync:path=cairn.blocks:errno=ENOSPC", "mkdir:path=checkpoint-2.partial", "rename:path=checkpoint-2"}) {
+        "fsync:path=cairn.blocks:errno=ENOSPC", "mkdir:path=/checkpoint-2.", "rename:path=checkpoint-2"}) {
     expect_failed_save_harms_nothing(rule, false);
   }
 }
@@ -121,17 +123,124 @@ TEST(CommitFault, AnExistingStepIsKeptUnlessOverwritten) {
   EXPECT_EQ(before, data_files(root / "checkpoint-1"));
 }
 
-TEST(CommitFault, AReplacementThatWasCutOffIsRolledBack) {
+TEST(CommitFault, AReplacementOfCairn01ThatWasCutOffIsRolledBack) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, kRanks);
-  fs::rename(root / "checkpoint-1", root / "checkpoint-1.replaced");  // where a crash between two renames leaves it
+  save_simulated(root.path(), 2, Cut::kMixed, kRanks);
+  fs::rename(root / "checkpoint-1", root / "checkpoint-1.replaced");  // where a crash between two renames left it
+  fs::copy(root / "checkpoint-2", root / "checkpoint-2.replaced");
+  save_simulated(root.path(), 3, Cut::kMixed, kRanks);
+  expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
+  EXPECT_FALSE(fs::exists(root / "checkpoint-1.replaced"));
+  EXPECT_TRUE(fs::exists(root / "checkpoint-2.replaced"));  // it may be a user's
+}
+
+std::set<std::string> names_in(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());
+  return names;
+}
+
+TEST(CommitFault, NothingOfTheUserIsRemoved) {
+  const TempDir root;
+  const std::set<std::string> users = {"X.partial",
+                                       "X.replaced",
+                                       "checkpoint-x.partial",
+                                       "checkpoint-07.partial",
+                                       "checkpoint-7.partial.bak",
+                                       "checkpoint-7.mine.partial",
+                                       "checkpoint-7.0123456789ABCDEF.partial",
+                                       "checkpoint-7.0123456789abcde.partial",
+                                       "checkpoint-7.replaced.old",
+                                       "other.0123456789abcdef.partial",
+                                       "latest_checkpointed_iteration.txt.tmp",
+                                       "notes.0123456789abcdef.tmp"};
+  for (const std::string& name : users) {
+    fs::create_directory(root / name);
+    write_file(root / name / "file", name);
+  }
+  save_simulated(root.path(), 7, Cut::kMixed, kRanks);
   Options options = small_options();
   options.overwrite = true;
-  {
-    const FaultsOff off;
-    os::set_faults("commit.manifest");
-    EXPECT_THROW(save_simulated(root.path(), 1, Cut::kMixed, kRanks, options), Error);
+  save_simulated(root.path(), 7, Cut::kMixed, kRanks, options);
+  auto expected = users;
+  expected.insert({"checkpoint-7", checkpoint::kLatestFile, ".cairn"});
+  EXPECT_EQ(names_in(root.path()), expected);
+  for (const std::string& name : users) EXPECT_EQ(read_file(root / name / "file"), name);
+}
+
+TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
+  struct Case {
+    const char* rule;
+    int version;  ///< that is loaded afterwards: 1 is the old one
+  };
+  const std::string no_exchange = "exchange:errno=EINVAL;";
+  const std::vector<Case> everywhere = {{"commit.begin", 1},         {"commit.sync", 1},
+                                        {"commit.rename.looked", 1}, {"commit.publish", 2},
+                                        {"commit.latest.looked", 2}, {"unlink:path=checkpoint-1.", 2}};
+  const std::vector<Case> in_one_step = {{"exchange:errno=EIO", 1}};
+  const std::vector<Case> in_two_steps = {{"commit.replace.looked", 1},
+                                          {"rename:path=.replaced", 1},
+                                          {"commit.replaced", 1},
+                                          {"rename:path=/checkpoint-1:after=1", 1},  // nor can it be given back
+                                          {"rename:path=/checkpoint-1:after=1:times=1", 1}};
+  std::vector<std::pair<std::string, int>> cases;
+  for (const Case& c : everywhere) cases.emplace_back(c.rule, c.version);
+  for (const Case& c : everywhere) cases.emplace_back(no_exchange + c.rule, c.version);
+  for (const Case& c : in_one_step) cases.emplace_back(c.rule, c.version);
+  for (const Case& c : in_two_steps) cases.emplace_back(no_exchange + c.rule, c.version);
+  for (const auto& [rules, version] : cases) {
+    SCOPED_TRACE(rules);
+    const TempDir root;
+    save_simulated(root.path(), 1, Cut::kMixed, kRanks);
+    Options options = small_options();
+    options.overwrite = true;
+    bool has_failed = false;
+    {
+      const FaultsOff off;
+      os::set_faults(rules);
+      const auto lease = lease_of(root.path(), options);
+      try {
+        save_simulated_by(*lease, 1, Cut::kRows, kRanks, options, 2);
+      } catch (const Error& error) {
+        has_failed = true;
+        EXPECT_EQ(error.kind(), ErrorKind::kIo) << error.what();
+      }
+    }
+    EXPECT_EQ(has_failed, rules.find("unlink") == std::string::npos);
+    EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+    expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
+    save_simulated(root.path(), 3, Cut::kMixed, kRanks);
+    expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
+    EXPECT_EQ(names_in(root.path()),
+              (std::set<std::string>{"checkpoint-1", "checkpoint-3", checkpoint::kLatestFile, ".cairn"}));
   }
+}
+
+TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, kRanks);
+  save_simulated(root.path(), 2, Cut::kMixed, kRanks);
+  const fs::path container = checkpoint::replaced_directory(root / "checkpoint-1", "0123456789abcdef");
+  fs::create_directory(container);
+  fs::rename(root / "checkpoint-1", container / "checkpoint-1");  // as a kill after the first rename leaves it
+  expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
+  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-1").directory, container / "checkpoint-1");
+  const auto entries = checkpoint::list_root(root.path());
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].step, 1U);
+  EXPECT_TRUE(entries[0].complete);
+  fs::remove_all(root / "checkpoint-2");
+  EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+  // A directory of the name that is not complete does not hide it.
+  fs::create_directory(root / "checkpoint-1");
+  write_file(root / "checkpoint-1" / "cairn.json", "{");
+  expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
+  EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+  fs::remove_all(root / "checkpoint-1");
+  save_simulated(root.path(), 3, Cut::kMixed, kRanks);
+  EXPECT_FALSE(fs::exists(container));
+  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-1").directory, root / "checkpoint-1");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
 }
 

@@ -1,10 +1,13 @@
 // Converting keeps every byte, for every dtype, and files do not depend on who wrote them; diff sees what differs.
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "cairn/error.hpp"
 #include "checkpoint/convert.hpp"
 #include "checkpoint/diff.hpp"
 #include "checkpoint/values.hpp"
+#include "directory_names.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -53,13 +56,47 @@ TEST(Convert, RefusesAnExistingDestinationAndLeavesNothingAfterAFault) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 3);
   EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "checkpoint-1", 2, nullptr), Error);
-  os::set_faults("write:path=out.partial");
+  os::set_faults("write:path=/out.");
   EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error);
   os::set_faults("");
   EXPECT_FALSE(fs::exists(root / "out"));
-  EXPECT_FALSE(fs::exists(root / "out.partial"));
+  EXPECT_EQ(names_beginning_with(root.path(), "out"), std::vector<std::string>{});
   EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, "tp=4,what=2"), Error);
   EXPECT_FALSE(fs::exists(root / "out"));
+}
+
+TEST(Convert, TouchesNothingOfTheUserBesideItsDestination) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 3);
+  const std::vector<std::string> users = {"out.0123456789abcdef.partial", "out.partial", "out.replaced"};
+  for (const std::string& name : users) {
+    fs::create_directory(root / name);
+    write_file(root / name / "file", name);
+  }
+  convert_simulated(root / "checkpoint-1", root / "out/", 2, nullptr);  // "out/" is "out"
+  std::vector<std::string> expected = users;
+  expected.insert(expected.begin(), "out");
+  EXPECT_EQ(names_beginning_with(root.path(), "out"), expected);
+  for (const std::string& name : users) EXPECT_EQ(read_file(root / name / "file"), name);
+  EXPECT_EQ(data_files(root / "out"), data_files(root / "checkpoint-1"));
+}
+
+TEST(Convert, ADestinationThatComesIntoBeingMeanwhileIsNotReplaced) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kMixed, 3);
+  const TempDir signals;
+  const fs::path go = signals / "go";
+  os::set_faults("commit.rename:rank=0:times=1:pause=" + go.string());
+  std::thread converting(
+      [&] { EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error); });
+  while (!fs::exists(go.string() + ".reached")) std::this_thread::yield();
+  fs::create_directory(root / "out");
+  write_file(root / "out" / "file", "mine");
+  write_file(go, "");
+  converting.join();
+  os::set_faults("");
+  EXPECT_EQ(names_beginning_with(root.path(), "out"), std::vector<std::string>{"out"});
+  EXPECT_EQ(read_file(root / "out" / "file"), "mine");
 }
 
 TEST(Diff, EqualAndDifferent) {

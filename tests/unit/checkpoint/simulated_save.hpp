@@ -6,8 +6,10 @@
 #include <atomic>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
@@ -30,17 +32,33 @@ inline Options small_options() {
   return options;
 }
 
-inline void save_simulated(const std::filesystem::path& root, std::uint64_t step, Cut cut, int ranks,
-                           const Options& options = small_options()) {
+inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& root, const Options& options) {
+  return std::make_unique<checkpoint::Lease>(
+      root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
+                                     [root] { return checkpoint::highest_saved_epoch(root); }});
+}
+
+/// By the saver that has `lease`, which may save again.
+inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
+                              int version) {
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     os::set_fault_rank(communicator.rank());
     RankState state(small_state(), cut, communicator.rank(), ranks);
-    state.fill(static_cast<int>(step));
+    state.fill(version);
     io::WindowStore store;
     checkpoint::Saver saver(communicator, options, store);
     const auto sources = state.sources();
-    saver.save(checkpoint::checkpoint_directory(root, step), step, sources, {}, true);
+    saver.save(checkpoint::checkpoint_directory(lease.root(), step), step, sources, {}, true,
+               communicator.rank() == 0 ? &lease : nullptr);
   });
+}
+
+/// By a saver of its own.
+inline void save_simulated(const std::filesystem::path& root, std::uint64_t step, Cut cut, int ranks,
+                           const Options& options = small_options()) {
+  std::filesystem::create_directories(root);
+  const auto lease = lease_of(root, options);
+  save_simulated_by(*lease, step, cut, ranks, options, static_cast<int>(step));
 }
 
 /// Loads and compares; fails the test unless every byte of every rank was compared and equal.

@@ -8,8 +8,11 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cairn/error.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/watchdog.hpp"
@@ -222,19 +225,72 @@ TEST(MpiProcess, CommunicatorsNeedARunningMpi) {
   }
 }
 
-TEST(MpiProcess, WrongLaunchersAreNamed) {
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) ::unsetenv(name);
-  EXPECT_EQ(wrong_launcher_warning(1), "");
-  for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE"}) {
-    ::setenv(name, "4", 1);
-    const std::string text = wrong_launcher_warning(1);
-    EXPECT_NE(text.find(std::string(name) + " is 4"), std::string::npos) << text;
-    EXPECT_NE(text.find(mpi_library()), std::string::npos) << text;
-    EXPECT_EQ(wrong_launcher_warning(4), "");
-    ::setenv(name, "1", 1);
-    EXPECT_EQ(wrong_launcher_warning(1), "");
-    ::unsetenv(name);
+constexpr const char* kLauncherVariables[] = {
+    "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "PMI_SIZE",     "PMI_RANK", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS",
+    "SLURM_STEP_ID",        "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "PMIX_RANK"};
+
+/// What launchers said is forgotten, then said as given, and forgotten again at the end.
+class Launched {
+ public:
+  explicit Launched(const std::vector<std::pair<const char*, const char*>>& variables) {
+    clear();
+    for (const auto& [name, value] : variables) ::setenv(name, value, 1);
   }
+  ~Launched() { clear(); }
+  Launched(const Launched&) = delete;
+  Launched& operator=(const Launched&) = delete;
+
+ private:
+  static void clear() {
+    for (const char* name : kLauncherVariables) ::unsetenv(name);
+  }
+};
+
+TEST(MpiProcess, ProcessesThatOnlyBelieveToBeAloneAreFound) {
+  using Variables = std::vector<std::pair<const char*, const char*>>;
+  const Variables lonely[] = {{{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "0"}},
+                              {{"PMI_SIZE", "2"}},
+                              {{"MV2_COMM_WORLD_SIZE", "2"}},
+                              {{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "0"}},
+                              {{"SLURM_NTASKS", "4"}, {"SLURM_STEP_ID", "0"}},
+                              {{"PMIX_RANK", "3"}}};
+  for (const Variables& variables : lonely) {
+    const Launched launched(variables);
+    const auto mismatch = launcher_mismatch(1);
+    ASSERT_TRUE(mismatch) << variables[0].first;
+    EXPECT_EQ(mismatch->variable, variables[0].first);
+    EXPECT_NE(describe(*mismatch).find(std::string(variables[0].first) + "=" + variables[0].second), std::string::npos);
+    EXPECT_FALSE(launcher_mismatch(4)) << variables[0].first;
+  }
+}
+
+TEST(MpiProcess, OneProcessOfABatchScriptIsAlone) {
+  using Variables = std::vector<std::pair<const char*, const char*>>;
+  const Variables alone[] = {{},
+                             {{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}},
+                             {{"SLURM_NTASKS", "4"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+                             {{"OMPI_COMM_WORLD_SIZE", "1"}},
+                             {{"PMI_SIZE", "1"}, {"PMI_RANK", "0"}},
+                             {{"PMIX_RANK", "0"}}};
+  for (const Variables& variables : alone) {
+    const Launched launched(variables);
+    EXPECT_FALSE(launcher_mismatch(1)) << (variables.empty() ? "" : variables[0].first);
+  }
+}
+
+TEST_F(MpiProcessDeathTest, ALonelyProcessIsRefused) {
+  const auto run = [] {
+    init_mpi();
+    const Launched launched({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "1"}});
+    try {
+      refuse_lonely_process();
+    } catch (const Error& error) {
+      std::fprintf(stderr, "kind %d: %s\n", static_cast<int>(error.kind()), error.what());
+      std::_Exit(3);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(run(), testing::ExitedWithCode(3), "kind 0: not saved: SLURM_STEP_NUM_TASKS=4 but MPI sees one rank");
 }
 
 }  // namespace

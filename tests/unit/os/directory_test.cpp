@@ -73,6 +73,44 @@ TEST(Rename, FilesAndDirectories) {
   EXPECT_TRUE(os::exists(dir / "partial"));
 }
 
+TEST(TryRename, SaysWhatOthersDid) {
+  const TempDir dir;
+  make_directory(dir / "partial");
+  touch(dir / "partial/1");
+  EXPECT_EQ(try_rename(dir / "none", dir / "x"), Renamed::kSourceMissing);
+  EXPECT_EQ(try_rename(dir / "partial", dir / "nowhere/x"), Renamed::kSourceMissing);
+  make_directory(dir / "full");
+  touch(dir / "full/2");
+  EXPECT_EQ(try_rename(dir / "partial", dir / "full"), Renamed::kTargetExists);
+  touch(dir / "file");
+  EXPECT_EQ(try_rename(dir / "partial", dir / "file"), Renamed::kTargetExists);
+  EXPECT_TRUE(os::exists(dir / "partial/1"));
+  {
+    const Faults faults("rename:path=target");
+    EXPECT_THAT(
+        error_of(ErrorKind::kIo, [&] { try_rename(dir / "partial", dir / "target"); }),
+        HasSubstr("rename of '" + (dir / "partial").string() + "' to '" + (dir / "target").string() + "' failed"));
+  }
+  make_directory(dir / "empty");
+  EXPECT_EQ(try_rename(dir / "partial", dir / "empty"), Renamed::kDone);
+  EXPECT_TRUE(os::exists(dir / "empty/1"));
+}
+
+TEST(RefreshDirectory, LeavesNothing) {
+  const TempDir dir;
+  refresh_directory(dir.path(), "look");
+  EXPECT_TRUE(list_directory(dir.path()).empty());
+  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { refresh_directory(dir / "none", "look"); }), "no error");
+}
+
+TEST(Exchange, IsNotThereOnEveryFileSystem) {
+  const TempDir dir;
+  make_directory(dir / "old");
+  make_directory(dir / "new");
+  const Faults faults("exchange:errno=EINVAL");
+  EXPECT_FALSE(os::exchange(dir / "new", dir / "old"));
+}
+
 TEST(Exchange, SwapsTwoNames) {
   const TempDir dir;
   make_directory(dir / "old");
@@ -80,7 +118,7 @@ TEST(Exchange, SwapsTwoNames) {
   touch(dir / "old/1");
   touch(dir / "new/2");
   {
-    const Faults faults("rename:path=old");
+    const Faults faults("exchange:path=old");
     EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::exchange(dir / "new", dir / "old"); }),
                 HasSubstr("exchange of '" + (dir / "new").string() + "' with '" + (dir / "old").string() + "' failed"));
   }
@@ -218,9 +256,19 @@ TEST(FileSystem, IsNamed) {
   EXPECT_NE(error_of(ErrorKind::kIo, [&] { file_system_of(dir / "none"); }), "no error");
 }
 
+TEST(FileSystem, OnlyThoseThatNobodySharesAreLocal) {
+  for (const char* type : {"ext4", "xfs", "btrfs", "zfs", "overlay", "tmpfs", "ramfs"}) {
+    EXPECT_TRUE((FileSystemInfo{type, 0, 0}.is_local())) << type;
+  }
+  for (const char* type : {"nfs", "lustre", "gpfs", "beegfs", "fuse", "ceph", "cifs", "9p", "0x1234", ""}) {
+    EXPECT_FALSE((FileSystemInfo{type, 0, 0}.is_local())) << type;
+  }
+}
+
 TEST(FileSystem, MemoryIsTmpfs) {
   if (!os::exists("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
   EXPECT_EQ(file_system_of("/dev/shm").type, "tmpfs");
+  EXPECT_TRUE(file_system_of("/dev/shm").is_local());
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <thread>
 #include <vector>
 
@@ -35,7 +37,8 @@ TEST(Fault, WithoutRulesNothingHappens) {
 }
 
 TEST(Fault, OnlyTheNamedOperationFails) {
-  for (const char* operation : {"open", "write", "read", "fsync", "close", "rename", "mkdir", "unlink", "truncate"}) {
+  for (const char* operation :
+       {"open", "write", "read", "fsync", "close", "rename", "exchange", "mkdir", "unlink", "truncate", "flock"}) {
     const Faults faults(operation);
     EXPECT_THAT(errors_of(2, operation), ElementsAre(EIO, EIO)) << operation;
     EXPECT_THAT(errors_of(1, std::string_view(operation) == "open" ? "read" : "open"), ElementsAre(0));
@@ -81,8 +84,9 @@ TEST(Fault, PathMustContain) {
 }
 
 TEST(Fault, EachErrno) {
-  const std::pair<const char*, int> known[] = {
-      {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"ENOENT", ENOENT}, {"EACCES", EACCES}};
+  const std::pair<const char*, int> known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC},  {"EDQUOT", EDQUOT},
+                                               {"ENOENT", ENOENT}, {"EACCES", EACCES},  {"EINVAL", EINVAL},
+                                               {"ENOLCK", ENOLCK}, {"ENOTSUP", ENOTSUP}};
   for (const auto& [name, number] : known) {
     const Faults faults(std::string("write:errno=") + name);
     EXPECT_THAT(errors_of(2, "write"), ElementsAre(number, number)) << name;
@@ -152,6 +156,7 @@ TEST(Fault, UnreadableRulesAreUsageErrors) {
                                                      {"fsync:short=3", "short for an operation"},
                                                      {"write:kill=0", "unknown key"},
                                                      {"write:colour=red", "unknown key"},
+                                                     {"write:pause=", "empty pause"},
                                                      {"write:", "unknown key"},
                                                      {"write:kill:errno=EIO", "more than one of"},
                                                      {":rank=1", "unknown operation"},
@@ -196,6 +201,25 @@ TEST(Fault, StopStopsAndGoesOn) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(Fault, PauseWaitsForAFileAndGoesOn) {
+  const std::filesystem::path go = std::filesystem::absolute("pause-go");
+  const std::filesystem::path reached = go.string() + ".reached";
+  for (const auto& path : {go, reached}) std::filesystem::remove(path);
+  const Faults faults("rename:times=1:pause=" + go.string());
+  std::atomic<bool> is_through = false;
+  std::thread paused([&] {
+    EXPECT_FALSE(check_fault("rename", "f"));
+    is_through = true;
+  });
+  while (!std::filesystem::exists(reached)) std::this_thread::yield();
+  EXPECT_FALSE(check_fault("rename", "f"));  // once only
+  EXPECT_FALSE(is_through);
+  std::ofstream(go).close();
+  paused.join();
+  EXPECT_TRUE(is_through);
+  for (const auto& path : {go, reached}) std::filesystem::remove(path);
 }
 
 TEST(FaultDeathTest, KillKills) {

@@ -284,6 +284,39 @@ TEST(ReplaceFile, IsOldAfterEachFailureAndLeavesNothing) {
   EXPECT_EQ(entries_in(dir.path()), 1U);
 }
 
+TEST(File, ExclusiveCreationIsOfOne) {
+  const TempDir directory;
+  auto first = create_exclusively(directory / "f");
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->path(), directory / "f");
+  first->write_at(some_bytes(3), 0);
+  EXPECT_FALSE(create_exclusively(directory / "f"));
+  EXPECT_EQ(file_size(directory / "f"), 3U);
+  const Faults faults("open:path=g:errno=EACCES");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { create_exclusively(directory / "g"); }),
+              HasSubstr("creation of '" + (directory / "g").string() + "' failed: Permission denied"));
+}
+
+TEST(File, FlushReportsWhatClosingADescriptorWould) {
+  const TempDir directory;
+  File file(directory / "f", OpenMode::kCreateNew);
+  file.write_at(some_bytes(3), 0);
+  file.flush();
+  file.write_at(some_bytes(3), 3);  // it is still open
+  const Faults faults("close:path=f:errno=ENOSPC");
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { file.flush(); }), HasSubstr("writing back of"));
+}
+
+TEST(File, AFileSystemWithoutLocksGivesNone) {
+  const TempDir directory;
+  File file(directory / "f", OpenMode::kCreateNew);
+  for (const char* rule : {"flock:errno=ENOLCK", "flock:errno=ENOTSUP"}) {
+    const Faults faults(rule);
+    EXPECT_FALSE(file.try_lock());
+    EXPECT_FALSE(file.lock());
+  }
+}
+
 TEST(File, ALockIsOfOneOpenFileAtATime) {
   const TempDir directory;
   File first(directory / "f", OpenMode::kCreateNew);

@@ -1,0 +1,93 @@
+#include "os/process.hpp"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <random>
+#include <sstream>
+#include <system_error>
+
+namespace cairn::os {
+namespace {
+
+/// Files of /proc say that they are empty: they are read to their end.
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+struct ProcessStatus {
+  char state = '?';
+  std::uint64_t start_time = 0;
+};
+
+/// Fields 3 and 22 of /proc/<pid>/stat (proc(5)). The second, a name in parentheses, may hold anything.
+std::optional<ProcessStatus> status_of(std::uint64_t pid) {
+  const std::string line = first_line(fmt::format("/proc/{}/stat", pid));
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(name_end + 1));
+  ProcessStatus status;
+  fields >> status.state;
+  std::string skipped;
+  constexpr int kFirst = 4;
+  constexpr int kStartTime = 22;
+  for (int field = kFirst; field < kStartTime; ++field) fields >> skipped;
+  fields >> status.start_time;
+  if (!fields) return std::nullopt;
+  return status;
+}
+
+std::string own_pid_namespace() {
+  std::error_code failed;
+  const auto target = std::filesystem::read_symlink("/proc/self/ns/pid", failed);
+  return failed ? std::string() : target.string();
+}
+
+}  // namespace
+
+ProcessName this_process() {
+  ProcessName name;
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) == 0) name.host = host.data();
+  name.boot_id = first_line("/proc/sys/kernel/random/boot_id");
+  name.pid_namespace = own_pid_namespace();
+  name.pid = static_cast<std::uint64_t>(::getpid());
+  const auto status = status_of(name.pid);
+  name.start_time = status ? status->start_time : 0;
+  return name;
+}
+
+Life life_of(std::uint64_t pid, std::uint64_t start_time) {
+  if (pid == 0 || pid > static_cast<std::uint64_t>(std::numeric_limits<pid_t>::max())) return Life::kUnknown;
+  if (::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH) return Life::kDead;
+  const auto status = status_of(pid);
+  if (!status || start_time == 0) return Life::kUnknown;  // hidden from this user, or gone just now
+  if (status->start_time != start_time) return Life::kDead;
+  // Ended, and not waited for by its parent: its files are closed.
+  return status->state == 'Z' || status->state == 'X' ? Life::kDead : Life::kAlive;
+}
+
+BlockedSignals::BlockedSignals() {
+  sigset_t all;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+}
+
+BlockedSignals::~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+std::string random_nonce() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+}  // namespace cairn::os

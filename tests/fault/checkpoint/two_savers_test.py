@@ -1,0 +1,212 @@
+"""Two savers of one root: refused, stopped in the middle of a save (SIGSTOP) while the other takes over and then continued,
+killed, and overwriting each other's steps. Nothing that was saved may be lost, and nothing may be mixed.
+
+two_savers_test.py SAVER ROUNDS: as many rounds for each kind of file system (with and without an exchange of names, and
+locks), which CAIRN_FAULT stands in for."""
+
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+SAVER, ROUNDS = sys.argv[1], int(sys.argv[2])
+SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
+LIMIT_S = 60
+LEASE_S = 1.0
+LONG_LEASE_S = 30  # of those that must not run out on a busy machine
+STATE = "1"  # ErrorKind::kState
+KINDS = {"plain": "", "no_exchange": "exchange:errno=EINVAL", "no_locks": "flock:errno=ENOLCK",
+         "neither": "exchange:errno=EINVAL;flock:errno=ENOLCK"}
+
+
+class Saver:
+    """A process that answers commands; a silent one is a failure."""
+
+    def __init__(self, root, faults):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI"))}
+        self.process = subprocess.Popen([SAVER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        env={**environment, "CAIRN_FAULT": faults})
+
+    def send(self, command):
+        self.process.stdin.write(command + "\n")
+        self.process.stdin.flush()
+
+    def receive(self):
+        overdue = threading.Timer(LIMIT_S, self.process.kill)
+        overdue.start()
+        line = self.process.stdout.readline().strip()
+        overdue.cancel()
+        assert line, "a saver ended, or did not answer"
+        return line
+
+    def ask(self, command):
+        self.send(command)
+        return self.receive()
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class TwoSavers(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="savers-"))
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.random = random.Random(SEED)
+        self.version = 0
+        self.saved = {}  # step -> version that must be loaded
+
+    def saver(self, faults=""):
+        saver = Saver(self.root, faults)
+        self.addCleanup(saver.end)
+        return saver
+
+    def next_version(self):
+        self.version += 1
+        return self.version
+
+    def save(self, saver, step):
+        version = self.next_version()
+        self.assertEqual(saver.ask(f"save {step} {version}"), "saved")
+        self.saved[step] = version
+
+    def check(self, saver):
+        """Every step that was saved is whole, and nothing else is in the root."""
+        for step, version in self.saved.items():
+            self.assertEqual(saver.ask(f"load {step}"), f"loaded {version}", f"step {step}; seed {SEED}")
+        expected = {f"checkpoint-{step}" for step in self.saved}
+        names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
+        self.assertEqual(names, expected, f"seed {SEED}")
+
+    def check_refused(self, answer):
+        self.assertTrue(answer.startswith(f"error {STATE} "), answer)
+        self.assertRegex(answer, r"another saver.*process \d+ on \S+ \(.*since \d{4}-\d\d-\d\d")
+
+    def test_the_second_of_two_living_savers_is_refused(self):
+        first, second = self.saver(), self.saver()
+        for saver in first, second:
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} 0"), "ok")
+        self.save(first, 1)
+        answer = second.ask("save 2 99")
+        self.check_refused(answer)
+        self.assertIn(f"process {first.process.pid} on", answer)
+        self.save(first, 3)
+        self.check(second)
+        self.assertEqual(first.ask(f"new {LONG_LEASE_S} 0"), "ok")  # its lease is released
+        self.save(second, 4)
+        self.check(first)
+
+    def test_both_at_once_and_one_gets_it(self):
+        savers = [self.saver(), self.saver()]
+        for saver in savers:
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} 0"), "ok")
+        versions = [self.next_version(), self.next_version()]
+        for saver, version in zip(savers, versions):
+            saver.send(f"save 5 {version}")
+        answers = [saver.receive() for saver in savers]
+        winner = answers.index("saved")
+        self.check_refused(answers[1 - winner])
+        self.saved[5] = versions[winner]
+        self.check(savers[winner])
+
+    def rounds(self, faults):
+        zombie, taker = self.saver(faults), self.saver(faults)
+        stopped_before = taken_over = 0
+        for _ in range(ROUNDS):
+            self.assertEqual(zombie.ask(f"new {LEASE_S} 20"), "ok")
+            self.assertEqual(taker.ask(f"new {LONG_LEASE_S} 20"), "ok")
+            began = time.monotonic()
+            self.save(zombie, 1)
+            duration = time.monotonic() - began
+            step, other = self.random.choice([(1, 1), (2, 1), (1, 2), (2, 2), (2, 3)])
+            version = self.next_version()
+            zombie.send(f"save {step} {version}")
+            time.sleep(self.random.random() * 0.8 * duration)
+            os.kill(zombie.process.pid, signal.SIGSTOP)
+            before = dict(self.saved)
+            self.save(taker, other)
+            found = taker.ask(f"load {step}") if step != other else ""
+            os.kill(zombie.process.pid, signal.SIGCONT)
+            answer = zombie.receive()
+            if answer != "saved":
+                self.check_refused(answer)
+                stopped_before += 1
+            if step != other:
+                is_published = answer == "saved" or "is complete" in answer
+                if is_published:
+                    self.saved[step] = version
+                elif found == f"loaded {version}":
+                    self.fail(f"what {answer!r} was said of is there")
+                if step in self.saved:
+                    self.assertEqual(found, f"loaded {self.saved[step]}", f"{before}; {answer}; seed {SEED}")
+            self.check(taker)
+            if answer != "saved":
+                self.check_refused(zombie.ask("save 9 9"))  # for good
+                taken_over += 1
+            self.save(taker, other)
+            self.check(taker)
+        print(f"{ROUNDS} rounds with '{faults}': {stopped_before} stopped in time, {taken_over} refused for good; "
+              f"seed {SEED}", flush=True)
+
+    def test_zombies(self):
+        self.rounds(KINDS["plain"])
+
+    def test_zombies_without_exchange(self):
+        self.rounds(KINDS["no_exchange"])
+
+    def test_zombies_without_locks(self):
+        self.rounds(KINDS["no_locks"])
+
+    def test_zombies_with_neither(self):
+        self.rounds(KINDS["neither"])
+
+    def test_killed_in_the_middle_of_an_overwrite(self):
+        for faults in KINDS.values():
+            taker = self.saver(faults)
+            for _ in range(ROUNDS):
+                victim = self.saver(faults)
+                self.assertEqual(victim.ask("new 30 0"), "ok")
+                began = time.monotonic()
+                self.save(victim, 1)
+                duration = time.monotonic() - began
+                version = self.next_version()
+                victim.send(f"save 1 {version}")
+                time.sleep(self.random.random() * 0.8 * duration)
+                victim.end()
+                began = time.monotonic()
+                self.assertEqual(taker.ask("new 30 0"), "ok")
+                found = taker.ask("load 1")
+                self.assertIn(found, (f"loaded {self.saved[1]}", f"loaded {version}"), f"seed {SEED}")
+                self.saved[1] = int(found.split()[1])
+                self.save(taker, 2)  # proven dead: without waiting for its lease
+                self.assertLess(time.monotonic() - began, 15)
+                self.check(taker)
+            taker.end()
+
+    def test_a_load_while_another_overwrites(self):
+        for faults in KINDS["plain"], KINDS["no_exchange"]:
+            saver, reader = self.saver(faults), self.saver()
+            for each in saver, reader:
+                self.assertEqual(each.ask(f"new {LONG_LEASE_S} 0"), "ok")
+            self.save(saver, 1)
+            for _ in range(5 * ROUNDS):
+                version = self.next_version()
+                saver.send(f"save 1 {version}")
+                self.assertIn(reader.ask("load 1"), (f"loaded {self.saved[1]}", f"loaded {version}"))
+                self.assertEqual(saver.receive(), "saved")
+                self.saved[1] = version
+            saver.end()
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}", flush=True)
+    unittest.main(argv=sys.argv[:1], verbosity=2)

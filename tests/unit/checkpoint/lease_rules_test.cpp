@@ -1,0 +1,306 @@
+// When a lease may be taken, by a made-up clock and made-up holders.
+#include <gtest/gtest.h>
+
+#include "checkpoint/lease_rules.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+using namespace std::chrono_literals;
+using State = LeaseWatch::State;
+
+os::ProcessName process_on(const char* host, std::uint64_t pid) {
+  return {host, std::string("boot-of-") + host, "pid:[1]", pid, 1000 + pid};
+}
+
+LeaseRecord record_of(std::uint64_t sequence, std::uint64_t lease_ms = 60'000) {
+  LeaseRecord record;
+  record.holder = {process_on("n1", 7), "45", 2, "0123456789abcdef", 1'763'819'731};
+  record.lease_ms = lease_ms;
+  record.sequence = sequence;
+  record.is_locked = true;
+  return record;
+}
+
+LeaseSighting sighting(std::uint64_t epoch, const LeaseRecord& record) { return {epoch, encode_lease(record), false}; }
+
+TEST(LeaseRecord, ComesBack) {
+  LeaseRecord record = record_of(17);
+  record.is_released = true;
+  const std::string text = encode_lease(record);
+  EXPECT_EQ(text.size(), kLeaseRecordBytes);
+  const auto read = decode_lease(text);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->holder.process, record.holder.process);
+  EXPECT_EQ(read->holder.job_id, "45");
+  EXPECT_EQ(read->holder.restarts, 2U);
+  EXPECT_EQ(read->holder.nonce, record.holder.nonce);
+  EXPECT_EQ(read->holder.since_s, record.holder.since_s);
+  EXPECT_EQ(read->lease_ms, 60'000U);
+  EXPECT_EQ(read->sequence, 17U);
+  EXPECT_TRUE(read->is_released);
+  EXPECT_TRUE(read->is_locked);
+}
+
+TEST(LeaseRecord, EmptyTextsAndLongOrStrangeNamesComeBackOnOneLine) {
+  LeaseRecord record;
+  EXPECT_TRUE(decode_lease(encode_lease(record)));
+  record.holder.process.host = std::string(5000, 'h');
+  EXPECT_EQ(encode_lease(record).size(), kLeaseRecordBytes);
+  EXPECT_TRUE(decode_lease(encode_lease(record)));
+  record.holder.process.host = "a\nstate released";
+  const auto read = decode_lease(encode_lease(record));
+  ASSERT_TRUE(read);
+  EXPECT_FALSE(read->is_released);
+}
+
+TEST(LeaseRecord, EveryChangedByteAndEveryLengthIsTorn) {
+  const std::string text = encode_lease(record_of(17));
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    std::string torn = text;
+    torn[at] = static_cast<char>(torn[at] ^ 1);
+    EXPECT_FALSE(decode_lease(torn)) << at;
+  }
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, text.size() / 2, text.size() - 1}) {
+    EXPECT_FALSE(decode_lease(text.substr(0, size)));
+  }
+  EXPECT_FALSE(decode_lease(text + " "));
+}
+
+TEST(LeaseRecord, TheHolderIsDescribed) {
+  EXPECT_EQ(describe(record_of(1).holder), "process 7 on n1 (job 45 in its start 3, since 2025-11-22 13:55:31 UTC)");
+  Holder alone = record_of(1).holder;
+  alone.job_id.clear();
+  EXPECT_EQ(describe(alone), "process 7 on n1 (since 2025-11-22 13:55:31 UTC)");
+}
+
+TEST(LeaseWatch, NothingIsKnownBeforeTheFirstLook) { EXPECT_EQ(LeaseWatch(60s).state(1h), State::kUnseen); }
+
+TEST(LeaseWatch, ARootWithoutALeaseIsFree) {
+  LeaseWatch watch(60s);
+  watch.see({}, 5s);
+  EXPECT_EQ(watch.state(5s), State::kFree);
+}
+
+TEST(LeaseWatch, AnUnchangedRecordRunsOutAfterTheTimeThatItStates) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(17, 60'000)), 1000s);
+  EXPECT_EQ(watch.state(1000s), State::kWatching);
+  for (int s = 1; s < 60; ++s) {
+    watch.see(sighting(3, record_of(17, 60'000)), 1000s + s * 1s);
+    EXPECT_EQ(watch.state(1000s + s * 1s), State::kWatching) << s;
+  }
+  EXPECT_EQ(watch.state(1060s - 1ns), State::kWatching);
+  EXPECT_EQ(watch.state(1060s), State::kFree);
+}
+
+TEST(LeaseWatch, OneLookAfterALongTimeIsEnoughWhenNothingChanged) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(17)), 0s);
+  watch.see(sighting(3, record_of(17)), 2h);
+  EXPECT_EQ(watch.state(2h), State::kFree);
+}
+
+TEST(LeaseWatch, ARenewalIsASignOfLifeAndBeginsTheWatchAgain) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(17)), 0s);
+  watch.see(sighting(3, record_of(18)), 59s);
+  EXPECT_EQ(watch.state(60s), State::kHeld);
+  EXPECT_EQ(watch.state(118s), State::kHeld);
+  EXPECT_EQ(watch.state(119s), State::kFree);
+}
+
+TEST(LeaseWatch, AChangeSinceALookOfLongAgoIsNoSignOfLife) {
+  LeaseWatch renewed(1s);
+  renewed.see(sighting(3, record_of(17)), 0s);
+  renewed.see(sighting(3, record_of(18)), 60s);
+  EXPECT_EQ(renewed.state(60s), State::kWatching);
+  EXPECT_EQ(renewed.state(119s), State::kWatching);
+  EXPECT_EQ(renewed.state(120s), State::kFree);
+
+  LeaseWatch taken(1s);
+  LeaseRecord released = record_of(17);
+  released.is_released = true;
+  taken.see(sighting(3, released), 0s);
+  taken.see(sighting(4, record_of(1)), 1h);
+  EXPECT_EQ(taken.state(1h), State::kWatching);
+  taken.see(sighting(4, record_of(2)), 1h + 10s);
+  EXPECT_EQ(taken.state(1h + 10s), State::kHeld);
+}
+
+TEST(LeaseWatch, ATornRecordIsARenewalAndNotAnAbsence) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(17)), 0s);
+  std::string torn = encode_lease(record_of(18));
+  torn.resize(100);
+  watch.see({3, torn, false}, 59s);
+  EXPECT_EQ(watch.state(118s), State::kHeld);  // the lease time is that of the record before
+  EXPECT_EQ(watch.state(119s), State::kFree);  // torn for ever: its writer is gone
+}
+
+TEST(LeaseWatch, ARecordThatCouldNeverBeReadIsWatchedForTheObserversOwnTime) {
+  LeaseWatch watch(30s);
+  watch.see({3, "", false}, 0s);
+  EXPECT_EQ(watch.state(29s), State::kWatching);
+  EXPECT_EQ(watch.state(30s), State::kFree);
+}
+
+TEST(LeaseWatch, AnUnbelievableLeaseTimeIsCut) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(1, ~0ULL)), 0s);
+  EXPECT_EQ(watch.state(59min), State::kWatching);
+  EXPECT_EQ(watch.state(60min), State::kFree);
+}
+
+TEST(LeaseWatch, AReleasedLeaseIsFreeAtOnce) {
+  LeaseWatch watch(1s);
+  LeaseRecord record = record_of(17);
+  record.is_released = true;
+  watch.see(sighting(3, record), 0s);
+  EXPECT_EQ(watch.state(0s), State::kFree);
+
+  LeaseWatch later(1s);
+  later.see(sighting(3, record_of(16)), 0s);
+  later.see(sighting(3, record), 1s);
+  EXPECT_EQ(later.state(1s), State::kFree);
+}
+
+TEST(LeaseWatch, AProvenDeathIsFreeAtOnce) {
+  LeaseWatch watch(1s);
+  LeaseSighting dead = sighting(3, record_of(17));
+  watch.see(dead, 0s);
+  EXPECT_EQ(watch.state(1s), State::kWatching);
+  dead.is_proven_dead = true;
+  watch.see(dead, 1s);  // nothing in the file has changed
+  EXPECT_EQ(watch.state(1s), State::kFree);
+}
+
+TEST(LeaseWatch, ANewHolderThatComesMeanwhileIsAlive) {
+  LeaseWatch watch(5s);
+  LeaseRecord released = record_of(17);
+  released.is_released = true;
+  watch.see(sighting(3, released), 0s);
+  watch.see({4, "", false}, 1s);
+  EXPECT_EQ(watch.state(1s), State::kHeld);
+  EXPECT_FALSE(watch.record());  // not that of the one before
+  watch.see(sighting(4, record_of(1)), 2s);
+  EXPECT_EQ(watch.state(61s), State::kHeld);
+  EXPECT_EQ(watch.state(62s), State::kFree);
+}
+
+TEST(LeaseWatch, AHolderOfTheFirstLookMayBeDead) {
+  LeaseWatch watch(1s);
+  watch.see(sighting(4, record_of(1)), 0s);
+  EXPECT_EQ(watch.state(1s), State::kWatching);
+}
+
+/// The holder of record_of is on n1.
+Surroundings seen_from(const char* host, bool is_local, bool has_lock, os::Life life) {
+  return {process_on(host, 99), is_local, has_lock, life};
+}
+
+TEST(ProvenDead, ALockIsProofOnlyOnThisMachineAndOnlyWhenTheHolderHadOne) {
+  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", true, false, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, true, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", false, true, os::Life::kUnknown)));
+  LeaseRecord without = record_of(1);
+  without.is_locked = false;
+  EXPECT_FALSE(is_proven_dead(without, seen_from("n1", true, true, os::Life::kUnknown)));
+}
+
+TEST(ProvenDead, ADeadProcessIsProofInItsOwnNamespaceOnly) {
+  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kDead)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kAlive)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", false, false, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", false, false, os::Life::kDead)));
+  Surroundings elsewhere = seen_from("n1", false, false, os::Life::kDead);
+  elsewhere.observer.pid_namespace = "pid:[2]";
+  EXPECT_FALSE(is_proven_dead(record_of(1), elsewhere));
+  LeaseRecord untold = record_of(1);
+  untold.holder.process.pid_namespace.clear();
+  elsewhere.observer.pid_namespace.clear();
+  EXPECT_FALSE(is_proven_dead(untold, elsewhere));
+}
+
+TEST(ProvenDead, AnotherBootIsProofWhereOnlyThisMachineSeesTheFiles) {
+  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1-again", true, false, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1-again", false, false, os::Life::kUnknown)));
+  LeaseRecord untold = record_of(1);
+  untold.holder.process.boot_id.clear();
+  EXPECT_FALSE(is_proven_dead(untold, seen_from("n1", true, true, os::Life::kDead)));
+}
+
+/// Watched from 0 s; the record changed at 1 s.
+LeaseWatch held_watch() {
+  LeaseWatch watch(1s);
+  watch.see(sighting(3, record_of(1)), 0s);
+  watch.see(sighting(3, record_of(2)), 1s);
+  return watch;
+}
+
+TEST(LeaseAnswer, AFreeLeaseIsTakenAndAnUnknownOneIsWatched) {
+  LeaseWatch watch(1s);
+  const LeaseWish wish;
+  EXPECT_EQ(answer(watch, wish, 0s, 0s), LeaseAnswer::kLookAgain);
+  watch.see(sighting(3, record_of(1)), 0s);
+  EXPECT_EQ(answer(watch, wish, 0s, 59s), LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
+  EXPECT_EQ(answer(watch, wish, 0s, 60s), LeaseAnswer::kTake);
+}
+
+TEST(LeaseAnswer, AHolderThatLivesIsAnErrorUnlessOneWaits) {
+  const LeaseWatch watch = held_watch();
+  LeaseWish wish;
+  wish.process = process_on("n2", 8);
+  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+  wish.wait = 10s;
+  EXPECT_EQ(answer(watch, wish, 9s, 2s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(answer(watch, wish, 10s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(answer(watch, wish, 10s, 61s), LeaseAnswer::kTake);
+}
+
+TEST(LeaseAnswer, AHolderIsRefusedByNameOnly) {
+  LeaseWatch watch(60s);
+  watch.see({}, 0s);
+  watch.see({1, "", false}, 1s);
+  ASSERT_EQ(watch.state(1s), State::kHeld);
+  EXPECT_EQ(answer(watch, {}, 0s, 1s), LeaseAnswer::kLookAgain);
+  watch.see(sighting(1, record_of(1)), 2s);
+  EXPECT_EQ(answer(watch, {}, 0s, 2s), LeaseAnswer::kRefuse);
+}
+
+TEST(LeaseAnswer, ARequeuedJobWaitsByItself) {
+  const LeaseWatch watch = held_watch();
+  LeaseWish wish;
+  wish.process = process_on("n2", 8);
+  wish.job_id = "45";  // the holder's
+  EXPECT_EQ(answer(watch, wish, 29min, 2s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(answer(watch, wish, 30min, 2s), LeaseAnswer::kRefuse);
+  wish.job_id = "46";
+  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+  wish.restarts = 1;
+  EXPECT_EQ(answer(watch, wish, 29min, 2s), LeaseAnswer::kLookAgain);
+  wish.wait = 0s;  // unless told otherwise
+  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+}
+
+TEST(LeaseAnswer, NobodyWaitsForItself) {
+  const LeaseWatch watch = held_watch();
+  LeaseWish wish;
+  wish.process = record_of(1).holder.process;
+  wish.job_id = "45";
+  wish.restarts = 1;
+  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+}
+
+TEST(LeaseAnswer, TwoJobsWithoutABatchSystemAreNotOne) {
+  LeaseRecord without = record_of(1);
+  without.holder.job_id.clear();
+  LeaseWish wish;
+  wish.process = process_on("n2", 8);
+  EXPECT_EQ(wait_for(wish, without), 0s);
+  EXPECT_EQ(wait_for(wish, std::nullopt), 0s);
+}
+
+}  // namespace
+}  // namespace cairn::checkpoint

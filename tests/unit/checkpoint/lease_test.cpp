@@ -1,0 +1,320 @@
+// The lease of a root as files: taken, renewed, released, lost; with made-up holders that other machines might have left.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <thread>
+
+#include "cairn/error.hpp"
+#include "checkpoint/lease.hpp"
+#include "environment.hpp"
+#include "expect_error.hpp"
+#include "faults.hpp"
+#include "os/process.hpp"
+#include "temp_dir.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Lease;
+using checkpoint::LeaseRecord;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+constexpr double kShort = 0.3;
+
+Lease::Setup setup(double seconds = kShort, std::optional<double> wait_seconds = std::nullopt) {
+  return {seconds, wait_seconds, nullptr};
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+fs::path epoch_file(const TempDir& root, int epoch) { return root / ".cairn" / ("epoch-" + std::to_string(epoch)); }
+
+LeaseRecord record_in(const TempDir& root, int epoch) {
+  const auto record = checkpoint::decode_lease(read_file(epoch_file(root, epoch)));
+  EXPECT_TRUE(record) << epoch;
+  return record.value_or(LeaseRecord{});
+}
+
+/// As another machine on a shared file system would have written it.
+void write_foreign(const TempDir& root, int epoch, std::uint64_t sequence, const std::string& job = "") {
+  LeaseRecord record;
+  record.holder = {
+      {"elsewhere", "11111111-2222-3333-4444-555555555555", "pid:[9]", 4711, 99}, job, 0, "00112233aabbccdd", 0};
+  record.holder.process.boot_id = os::this_process().boot_id;  // or a local file system would prove it dead
+  record.lease_ms = 300;
+  record.sequence = sequence;
+  fs::create_directory(root / ".cairn");
+  write_file(epoch_file(root, epoch), checkpoint::encode_lease(record));
+}
+
+std::string error_of_hold(Lease& lease) {
+  return message_of_error(ErrorKind::kState, [&] { lease.hold(); });
+}
+
+TEST(Lease, NothingIsWrittenBeforeItIsHeld) {
+  const TempDir root;
+  { Lease lease(root.path(), setup()); }
+  EXPECT_TRUE(fs::is_empty(root.path()));
+}
+
+TEST(Lease, IsTakenRenewedAndReleased) {
+  const TempDir root;
+  {
+    Lease lease(root.path(), setup());
+    EXPECT_EQ(lease.epoch(), 0U);
+    lease.hold();
+    EXPECT_EQ(lease.epoch(), 1U);
+    const LeaseRecord first = record_in(root, 1);
+    EXPECT_EQ(first.holder.process, os::this_process());
+    EXPECT_EQ(first.holder.nonce, lease.nonce());
+    EXPECT_EQ(first.lease_ms, 300U);
+    EXPECT_FALSE(first.is_released);
+    std::this_thread::sleep_for(milliseconds(400));
+    EXPECT_GE(record_in(root, 1).sequence, first.sequence + 3);
+    lease.look();
+    const std::uint64_t before = record_in(root, 1).sequence;
+    lease.hold();
+    EXPECT_GT(record_in(root, 1).sequence, before);
+    EXPECT_EQ(lease.epoch(), 1U);
+    EXPECT_EQ(lease.lost(), std::nullopt);
+    EXPECT_TRUE(lease.take_warnings().empty());
+  }
+  EXPECT_TRUE(record_in(root, 1).is_released);
+  Lease next(root.path(), setup());
+  const auto start = std::chrono::steady_clock::now();
+  next.hold();
+  EXPECT_LT(seconds_since(start), kShort);
+  EXPECT_EQ(next.epoch(), 2U);
+}
+
+TEST(Lease, TheEpochIsAboveThoseOfTheManifests) {
+  const TempDir root;
+  Lease lease(root.path(), {kShort, std::nullopt, [] { return std::uint64_t{41}; }});
+  lease.hold();
+  EXPECT_EQ(lease.epoch(), 42U);
+}
+
+TEST(Lease, ALivingSaverIsNamed) {
+  const TempDir root;
+  Lease first(root.path(), setup());
+  first.hold();
+  Lease second(root.path(), setup());
+  const std::string text = error_of_hold(second);
+  EXPECT_THAT(text, HasSubstr(root.path().string()));
+  EXPECT_THAT(text, HasSubstr("process " + std::to_string(::getpid()) + " on " + os::this_process().host));
+  EXPECT_THAT(text, HasSubstr("in this process"));
+  EXPECT_THAT(text, HasSubstr(" UTC"));
+  first.look();
+}
+
+TEST(Lease, WaitsForASaverThatEnds) {
+  const TempDir root;
+  auto first = std::make_unique<Lease>(root.path(), setup());
+  first->hold();
+  Lease second(root.path(), setup(kShort, 20));
+  std::thread end([&] {
+    std::this_thread::sleep_for(milliseconds(500));
+    first.reset();
+  });
+  const auto start = std::chrono::steady_clock::now();
+  second.hold();
+  end.join();
+  EXPECT_GE(seconds_since(start), 0.3);
+  EXPECT_EQ(second.epoch(), 2U);
+}
+
+TEST(Lease, AnExpiryIsWatchedInFullByTheObserversOwnClock) {
+  const TempDir root;
+  write_foreign(root, 7, 5);
+  fs::last_write_time(epoch_file(root, 7), fs::file_time_type::clock::now() - std::chrono::hours(24));
+  const auto start = std::chrono::steady_clock::now();
+  Lease lease(root.path(), setup());
+  lease.hold();
+  EXPECT_GE(seconds_since(start), 0.3);
+  EXPECT_EQ(lease.epoch(), 8U);
+}
+
+TEST(Lease, ObservingBeginsWithTheObject) {
+  const TempDir root;
+  write_foreign(root, 7, 5);
+  Lease lease(root.path(), setup());
+  std::this_thread::sleep_for(milliseconds(400));
+  const auto start = std::chrono::steady_clock::now();
+  lease.hold();
+  EXPECT_LT(seconds_since(start), 0.2);
+}
+
+TEST(Lease, ARenewalFromElsewhereIsRefused) {
+  const TempDir root;
+  write_foreign(root, 7, 5, "812");
+  Lease lease(root.path(), setup());
+  write_foreign(root, 7, 6, "812");
+  const std::string text = error_of_hold(lease);
+  EXPECT_THAT(text, HasSubstr("process 4711 on elsewhere (job 812, since 1970-01-01 00:00:00 UTC)"));
+  EXPECT_FALSE(fs::exists(epoch_file(root, 8)));
+}
+
+TEST(Lease, ADeadProcessOfThisMachineIsFoundAtOnce) {
+  for (const char* rules : {"", "flock:errno=ENOLCK", "flock:errno=ENOTSUP"}) {
+    const TempDir root;
+    const Faults faults(rules);
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      Lease lease(root.path(), setup(600));
+      lease.hold();
+      ::_exit(0);  // as if killed: nothing is released
+    }
+    ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+    EXPECT_FALSE(record_in(root, 1).is_released);
+    EXPECT_EQ(record_in(root, 1).is_locked, std::string(rules).empty());
+    const auto start = std::chrono::steady_clock::now();
+    Lease lease(root.path(), setup());
+    lease.hold();
+    EXPECT_LT(seconds_since(start), 5);
+    EXPECT_EQ(lease.epoch(), 2U);
+  }
+}
+
+TEST(Lease, AChildOfForkDoesNotEndItsParentsLease) {
+  const TempDir root;
+  auto lease = std::make_unique<Lease>(root.path(), setup(600));
+  lease->hold();
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    lease.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(record_in(root, 1).is_released);
+  Lease other(root.path(), setup());
+  std::thread renewal([&] {
+    std::this_thread::sleep_for(milliseconds(200));
+    lease->hold();
+  });
+  EXPECT_THAT(error_of_hold(other), HasSubstr("another saver"));  // the lock is still there
+  renewal.join();
+}
+
+TEST(Lease, AHigherEpochStopsTheHolderForGood) {
+  const TempDir root;
+  Lease lease(root.path(), setup());
+  lease.hold();
+  write_foreign(root, 9, 1, "812");
+  EXPECT_THAT(
+      message_of_error(ErrorKind::kState, [&] { lease.look(); }),
+      HasSubstr("another saver has taken over '" + root.path().string() + "': process 4711 on elsewhere (job 812"));
+  EXPECT_TRUE(lease.lost());
+  fs::remove(epoch_file(root, 9));
+  EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
+}
+
+TEST(Lease, ALeaseThatSomebodyRemovedIsLost) {
+  for (const char* removed : {".cairn/epoch-1", ".cairn"}) {
+    const TempDir root;
+    Lease lease(root.path(), setup());
+    lease.hold();
+    fs::remove_all(root / removed);
+    EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }), HasSubstr("is gone"));
+  }
+}
+
+TEST(Lease, OneThatRanOutIsNotWorkedUnderAndIsTakenAnew) {
+  const TempDir root;
+  Lease lease(root.path(), setup());
+  lease.hold();
+  const Faults faults("lease.renew");
+  std::this_thread::sleep_for(milliseconds(500));
+  EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }),
+              testing::AllOf(HasSubstr("ran out"), HasSubstr("Input/output error"), HasSubstr("save again")));
+  EXPECT_EQ(lease.lost(), std::nullopt);
+  lease.hold();
+  EXPECT_EQ(lease.epoch(), 2U);
+  EXPECT_FALSE(lease.is_root_cleared());
+  lease.look();
+}
+
+TEST(Lease, ARenewalThatFailsIsReported) {
+  const TempDir root;
+  Lease lease(root.path(), setup(3));
+  lease.hold();
+  {
+    const Faults faults("write:path=epoch-1:times=1");
+    std::this_thread::sleep_for(milliseconds(800));
+  }
+  lease.look();
+  const auto warnings = lease.take_warnings();
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("Input/output error"));
+  EXPECT_TRUE(lease.take_warnings().empty());
+  const Faults faults("write:path=epoch-1");
+  EXPECT_THAT(message_of_error(ErrorKind::kIo, [&] { lease.hold(); }), HasSubstr("cannot be renewed"));
+}
+
+TEST(Lease, OneThatCannotBeWrittenIsNotHeldAndLeavesNothing) {
+  for (const char* rule :
+       {"open:path=epoch-1", "write:path=epoch-1:errno=ENOSPC", "close:path=epoch-1", "lease.take"}) {
+    const TempDir root;
+    Lease lease(root.path(), setup());
+    {
+      const Faults faults(rule);
+      message_of_error(ErrorKind::kIo, [&] { lease.hold(); });
+    }
+    EXPECT_FALSE(fs::exists(epoch_file(root, 1))) << rule;
+    lease.hold();
+    EXPECT_EQ(lease.epoch(), 1U) << rule;
+  }
+}
+
+TEST(Lease, OfManyWhoWantItOneGetsIt) {
+  const TempDir root;
+  constexpr int kSavers = 8;
+  std::vector<std::unique_ptr<Lease>> leases;
+  for (int n = 0; n < kSavers; ++n) leases.push_back(std::make_unique<Lease>(root.path(), setup(1)));
+  std::atomic<int> held = 0;
+  std::vector<std::thread> threads;
+  for (const auto& lease : leases) {
+    threads.emplace_back([&held, &lease] {
+      try {
+        lease->hold();
+        ++held;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kState) << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(held, 1);
+}
+
+TEST(Lease, OldEpochsAreForgotten) {
+  const TempDir root;
+  for (int life = 0; life < 20; ++life) {
+    Lease lease(root.path(), setup());
+    lease.hold();
+  }
+  EXPECT_FALSE(fs::exists(epoch_file(root, 3)));
+  EXPECT_TRUE(fs::exists(epoch_file(root, 5)));
+  EXPECT_TRUE(fs::exists(epoch_file(root, 20)));
+}
+
+TEST(Lease, TimesThatMakeNoSenseAreRefused) {
+  const TempDir root;
+  for (const double seconds : {0.0, -1.0, 3601.0, std::nan("")}) {
+    message_of_error(ErrorKind::kUsage, [&] { Lease(root.path(), setup(seconds)); });
+  }
+  message_of_error(ErrorKind::kUsage, [&] { Lease(root.path(), setup(1, -1)); });
+}
+
+}  // namespace
+}  // namespace cairn::test
