@@ -150,13 +150,17 @@ class Checkpointer {
   /// old checkpoint loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
-  /// Collective. Step of the newest complete checkpoint under the root, or nothing.
+  /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people edited
+  /// latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an earlier one are void
+  /// and never the newest (src/format/FORMAT.md).
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
   /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not what
   /// was written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left out; codes and scales
-  /// come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error.
+  /// come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What this object saves later descends from
+  /// the loaded step: steps beyond it become void with the next save. To look at a checkpoint without resuming from it, load it
+  /// with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets);
 
   /// Collective. What travelled with checkpoint-<step>; rank_blobs[r] is the blob of saving rank r, on every rank.

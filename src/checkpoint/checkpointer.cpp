@@ -64,6 +64,16 @@ struct Checkpointer::State {
     lease = std::make_unique<checkpoint::Lease>(
         root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
                                        [this] { return checkpoint::highest_saved_epoch(root); }});
+    life.lease = lease.get();
+  }
+  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new lease.
+  void resume_from(const format::Manifest& opened) {
+    const bool has_saved = life.saves != 0;
+    life = {life.lease, opened.lineage, 0};
+    life.lineage.push_back({opened.epoch, opened.step});
+    if (!has_saved || lease == nullptr) return;
+    lease.reset();  // released before another one is watched
+    watch_lease();
   }
 
   std::unique_ptr<comm::Communicator> communicator;
@@ -72,6 +82,7 @@ struct Checkpointer::State {
   io::WindowStore windows;
   checkpoint::Saver saver;
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
+  checkpoint::RootLife life;
 };
 
 Checkpointer::Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options) {
@@ -91,14 +102,13 @@ Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
   comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
-  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, true,
-                            state_->lease.get());
+  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, &state_->life);
 }
 
 std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
   comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
-    if (const auto step = checkpoint::newest_complete(state_->root)) {
+    if (const auto step = checkpoint::newest_step(state_->root)) {
       found[0] = 1;
       found[1] = *step;
     }
@@ -129,6 +139,9 @@ Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const T
 
   Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
   checkpoint::add_times(*communicator, reader->clock(), whole, report);
+  if (opened.manifest) {
+    comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
+  }
   return report;
 }
 
@@ -146,10 +159,9 @@ Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint
   comm::agree_on_root(*communicator, "read the carried files", 0, [&] {
     base::ByteWriter out;
     for (const std::string& name : opened.carried) {
-      const auto path = opened.directory / name;
-      if (os::file_size(path) > kMaxReturnedBytes) continue;
+      if (os::file_size(opened.directory / name) > kMaxReturnedBytes) continue;
       out.text(name);
-      out.text(os::read_text(path, kMaxReturnedBytes));
+      out.text(checkpoint::read_carried(opened, name, kMaxReturnedBytes));
     }
     texts = out.take();
   });

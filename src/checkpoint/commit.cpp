@@ -9,6 +9,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/root.hpp"
+#include "checkpoint/root_state.hpp"
 #include "checkpoint/takeover.hpp"
 #include "checkpoint/version.hpp"
 #include "comm/agree.hpp"
@@ -238,6 +239,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
       const fs::path temporary = latest_temporary(parent, commit.nonce);
       os::rename(temporary, parent / kLatestFile);
       os::sync_directory(parent);
+      note_latest(parent, content.manifest.step);
     });
   }
   if (communicator.rank() == 0) remove_replaced(commit);

@@ -148,10 +148,11 @@ LeaseTime LeaseWatch::lease_time() const {
 
 void LeaseWatch::see(const LeaseSighting& sighting, LeaseTime now) {
   // What has changed since a look of long ago may have been written by one who is dead by now.
-  const bool was_watched = is_seen_ && now - looked_ < lease_time();
+  const bool is_first = !is_seen_;
+  const bool was_watched = !is_first && now - looked_ < lease_time();
   is_seen_ = true;
   looked_ = now;
-  if (sighting.epoch != epoch_) {
+  if (is_first || sighting.epoch != epoch_) {
     is_renewed_ = was_watched && sighting.epoch > epoch_;  // somebody took it while this one watched
     record_.reset();
     epoch_ = sighting.epoch;

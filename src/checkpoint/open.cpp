@@ -12,6 +12,7 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "comm/agree.hpp"
+#include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
@@ -23,11 +24,37 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t kMaxJsonBytes = 1ULL << 30;
+constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
+constexpr std::uint64_t kMaxBlocksBytes = 1ULL << 30;
 constexpr std::size_t kLfsPrefixBytes = 64;
 constexpr int kOpenAttempts = 8;
 
-interop::Directory read_directory(const fs::path& path) {
+/// Compares the blocks that hold a file's header with their checksums. Files without any are named by who compares the lists.
+void check_header_blocks(const fs::path& path, const format::BlockTable& table) {
+  const auto row = std::ranges::find(table.files, path.filename().string(), &format::FileBlocks::name);
+  const os::File file(path, os::OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  if (row == table.files.end() || row->size_bytes != size) return;
+  base::Bytes block(std::min(table.block_bytes, size));
+  std::uint64_t header_end = std::min<std::uint64_t>(size, 1);
+  for (std::uint64_t at = 0; at < header_end; at += table.block_bytes) {
+    block.resize(std::min(table.block_bytes, size - at));
+    file.read_at(block, at);
+    const std::uint64_t number = at / table.block_bytes;
+    const std::uint32_t found = format::crc32c(block);
+    if (found != row->crcs.at(number)) {
+      throw Error(
+          ErrorKind::kIntegrity,
+          fmt::format("'{}': block {}, which holds its header, has checksum {:08x}, {:08x} was written: the file "
+                      "was damaged or changed since",
+                      base::printable(path.string()), number, found, row->crcs[number]));
+    }
+    if (at == 0) header_end = format::kPrefixBytes + format::header_length(block, size, path.string());
+  }
+}
+
+/// With a block table, no header is parsed before the blocks that hold it have their checksums.
+interop::Directory read_directory(const fs::path& path, const std::optional<format::BlockTable>& blocks) {
   interop::Directory directory;
   directory.path = path.string();
   for (const auto& entry : os::list_directory(path)) {
@@ -36,8 +63,9 @@ interop::Directory read_directory(const fs::path& path) {
     } else if (!entry.is_regular) {
       continue;
     } else if (entry.name.ends_with(".safetensors")) {
+      if (blocks) check_header_blocks(path / entry.name, *blocks);
       directory.safetensors[entry.name] = read_header(path / entry.name);
-    } else if (entry.name.ends_with(".json") && entry.name != kManifestFile && entry.size_bytes <= kMaxJsonBytes) {
+    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
       directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
     } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
       directory.others[entry.name] = entry.size_bytes;
@@ -46,11 +74,30 @@ interop::Directory read_directory(const fs::path& path) {
   return directory;
 }
 
+/// Of what the manifest lists beside data: there, and of its size. Contents are compared where they are read.
+void check_carried(const OpenCheckpoint& checkpoint) {
+  for (const auto& file : checkpoint.manifest->carried_files) {
+    const fs::path path = checkpoint.directory / file.name;
+    const std::string shown = base::printable(path.string());
+    if (!os::exists(path)) {
+      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
+    }
+    const std::uint64_t size = os::file_size(path);
+    if (size == file.size_bytes) continue;
+    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
+  }
+}
+
 OpenedTexts read_texts(const fs::path& path) {
   OpenedTexts texts;
   if (!os::exists(path / kManifestFile)) return texts;
   texts.manifest = os::read_text(path / kManifestFile, kMaxJsonBytes);
   const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
+  if (blocks.size_bytes() > kMaxBlocksBytes) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
+                            blocks.size_bytes(), kMaxBlocksBytes));
+  }
   texts.blocks.resize(blocks.size_bytes());
   blocks.read_at(texts.blocks, 0);
   return texts;
@@ -74,6 +121,11 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
     const auto row = std::find_if(table.begin(), table.end(), [&](const auto& f) { return f.name == file.name; });
     if (row == table.end() || row->size_bytes != file.size_bytes) {
       throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
+    }
+    const std::uint32_t digest = format::file_digest(*row, checkpoint.blocks->block_bytes);
+    if (digest != file.crc32c) {
+      throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
+                             file.crc32c, kBlocksFile, digest));
     }
   }
   for (const auto& file : checkpoint.stored.files) {
@@ -134,14 +186,17 @@ Opened open_once(const fs::path& path) {
   }
   if (is_directory) opened.texts = read_texts(path);
   attach_texts(checkpoint, opened.texts);
-  auto recognised = interop::recognise(is_directory ? read_directory(path) : single_file(path));
+  auto recognised = interop::recognise(is_directory ? read_directory(path, checkpoint.blocks) : single_file(path));
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = std::move(recognised.stored);
   sort_tensors(checkpoint.stored);
   checkpoint.quantised = std::move(recognised.quantised);
   checkpoint.carried = std::move(recognised.carried);
   checkpoint.warnings = std::move(recognised.warnings);
-  if (checkpoint.manifest) check_against_manifest(checkpoint);
+  if (checkpoint.manifest) {
+    check_against_manifest(checkpoint);
+    check_carried(checkpoint);
+  }
   return opened;
 }
 

@@ -98,7 +98,8 @@ base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& tex
   put_quantised(out, checkpoint.quantised);
   put_strings(out, checkpoint.carried);
   put_strings(out, checkpoint.warnings);
-  out.text(texts.manifest);
+  out.u64(texts.manifest ? 1 : 0);
+  out.text(texts.manifest.value_or(""));
   out.blob(texts.blocks);
   return out.take();
 }
@@ -113,17 +114,19 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   checkpoint.carried = get_strings(in);
   checkpoint.warnings = get_strings(in);
   OpenedTexts texts;
-  texts.manifest = in.text();
+  const bool has_manifest = in.u64() != 0;
+  std::string manifest = in.text();
+  if (has_manifest) texts.manifest = std::move(manifest);
   texts.blocks = in.blob();
   attach_texts(checkpoint, texts);
   return checkpoint;
 }
 
 void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
-  if (texts.manifest.empty()) return;
+  if (!texts.manifest) return;
   const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
-  checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(texts.manifest));
-  checkpoint.manifest = format::parse_manifest(texts.manifest, (checkpoint.directory / kManifestFile).string());
+  checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(*texts.manifest));
+  checkpoint.manifest = format::parse_manifest(*texts.manifest, (checkpoint.directory / kManifestFile).string());
   if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {

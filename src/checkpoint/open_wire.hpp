@@ -1,6 +1,7 @@
 // An open checkpoint as bytes for the other ranks.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 
@@ -9,9 +10,9 @@
 
 namespace cairn::checkpoint {
 
-/// `manifest_text` and `blocks` are sent as they stand on disk (empty: none) and parsed again by every rank.
+/// `manifest` and `blocks` are sent as they stand on disk and parsed again by every rank.
 struct OpenedTexts {
-  std::string manifest;
+  std::optional<std::string> manifest;  ///< nothing: there is none; an empty one is a damaged one
   base::Bytes blocks;
 };
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "cairn/error.hpp"
+#include "checkpoint/root_state.hpp"
 #include "format/manifest.hpp"
 #include "os/file.hpp"
 
@@ -16,11 +17,12 @@ namespace cairn::checkpoint {
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::uint64_t kMaxManifestBytes = 1ULL << 30;
+constexpr std::uint64_t kMaxManifestBytes = 256ULL << 20;
 
 constexpr const char* kReplacedSuffix = ".replaced";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 constexpr std::size_t kNonceDigits = 16;
+constexpr int kLooks = 3;
 
 /// Takes ".<nonce>" off the end; empty, and nothing taken, when there is none.
 std::string take_nonce(std::string_view& name) {
@@ -48,11 +50,6 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
   return step;
 }
 
-std::uint64_t number_in(const nlohmann::json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_number_unsigned() ? at->get<std::uint64_t>() : 0;
-}
-
 void check_complete(RootEntry& entry) {
   const auto manifest_path = entry.directory / kManifestFile;
   try {
@@ -76,7 +73,8 @@ void check_complete(RootEntry& entry) {
         }
       }
     }
-    entry.generation = {number_in(manifest.extra, "epoch"), number_in(manifest.extra, "counter")};
+    entry.generation = {manifest.epoch, manifest.counter};
+    entry.lineage = manifest.lineage;
     for (const auto& file : manifest.data_files) entry.bytes += file.size_bytes;
     entry.files = manifest.data_files.size();
     entry.complete = true;
@@ -120,14 +118,21 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   return entries;
 }
 
-/// The checkpoint of the name, or one that waits beside it when that is the newer complete one.
+/// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced meanwhile is
+/// looked at again: it is complete under one of the two names at every moment.
 void check_step(RootEntry& entry) {
-  check_complete(entry);
-  const auto replaced = entry.is_replaced ? replaced_checkpoint(entry.directory) : std::nullopt;
-  if (!replaced) return;
-  RootEntry old = replaced_entry(replaced->parent_path(), replaced->filename());
-  old.step = entry.step;
-  if (!entry.complete || entry.generation < old.generation) entry = std::move(old);
+  const RootEntry unchecked = entry;
+  for (int look = 0; look < kLooks; ++look) {
+    entry = unchecked;
+    check_complete(entry);
+    if (entry.complete && !entry.is_replaced) return;
+    if (const auto replaced = replaced_checkpoint(entry.directory)) {
+      RootEntry old = replaced_entry(replaced->parent_path(), replaced->filename());
+      old.step = entry.step;
+      if (old.complete && (!entry.complete || entry.generation < old.generation)) entry = std::move(old);
+    }
+    if (entry.complete) return;
+  }
 }
 
 }  // namespace
@@ -209,7 +214,37 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
       check_step(entry);
     }
   }
+  const RootEntry* head = head_of(entries);
+  if (head == nullptr) return entries;
+  const Descent descent{head->generation.epoch, head->lineage};
+  for (RootEntry& entry : entries) {
+    if (!entry.complete) continue;
+    const auto reason = why_void(descent, entry.step, entry.generation.epoch);
+    if (!reason) continue;
+    entry.is_void = true;
+    entry.problem = *reason;
+  }
   return entries;
+}
+
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch) {
+  if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
+  const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
+  if (life == descent.lineage.end()) {
+    if (epoch == 0) return std::nullopt;
+    return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
+  }
+  if (step <= life->step) return std::nullopt;
+  return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
+}
+
+const RootEntry* head_of(const std::vector<RootEntry>& entries) {
+  const RootEntry* head = nullptr;
+  const auto place = [](const RootEntry& entry) { return std::pair(entry.generation, entry.step); };
+  for (const RootEntry& entry : entries) {
+    if (entry.complete && (head == nullptr || place(*head) < place(entry))) head = &entry;
+  }
+  return head;
 }
 
 std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root) {
@@ -220,15 +255,17 @@ std::vector<std::filesystem::path> partial_directories(const std::filesystem::pa
   return paths;
 }
 
-std::optional<std::uint64_t> newest_complete(const std::filesystem::path& root) {
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
   if (!os::exists(root)) return std::nullopt;
-  auto entries = entries_of(root);
-  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-    if (entry->partial) continue;
-    check_step(*entry);
-    if (entry->complete) return entry->step;
-  }
-  return std::nullopt;
+  const auto entries = list_root(root);
+  const RootEntry* head = head_of(entries);
+  if (head == nullptr) return std::nullopt;
+  const auto named = read_latest_file(root);
+  if (!named || named == read_root_state(root).latest_written) return head->step;
+  const auto is_named = [&](const RootEntry& entry) {
+    return !entry.partial && entry.complete && !entry.is_void && entry.step == *named;
+  };
+  return std::ranges::any_of(entries, is_named) ? *named : head->step;
 }
 
 }  // namespace cairn::checkpoint

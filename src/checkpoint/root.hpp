@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "format/manifest.hpp"
+
 namespace cairn::checkpoint {
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
@@ -58,17 +60,33 @@ struct RootEntry {
   std::string problem;              ///< why not complete
   std::uint64_t bytes = 0;          ///< of data files
   std::uint64_t files = 0;
-  Generation generation;     ///< of a complete one
-  bool is_replaced = false;  ///< there is a checkpoint of this step under another name, too
+  Generation generation;              ///< of a complete one
+  std::vector<format::Life> lineage;  ///< of a complete one
+  bool is_void = false;               ///< complete, but of a life that was left before this step: `problem` says which
+  bool is_replaced = false;           ///< there is a checkpoint of this step under another name, too
 };
 
-/// Rank-local. Entries by step, partial ones after; an unreadable root throws.
+/// The lives that a checkpoint or a saver is of: its own, and those that it descends from. FORMAT.md has the rules.
+struct Descent {
+  std::uint64_t epoch = 0;
+  std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
+};
+/// Why a complete checkpoint of that step and epoch is void to what descends so; nothing when it is not. What was saved before
+/// there were epochs (0) is void only beyond a step at which epoch 0 was left.
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
+
+/// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
 /// Rank-local. Partial directories of any step under the root, complete or not.
 std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root);
 
-/// Rank-local. Newest complete step.
-std::optional<std::uint64_t> newest_complete(const std::filesystem::path& root);
+/// The complete checkpoint that was saved last: of the highest generation, and of the highest step where manifests have none.
+/// nullptr without any.
+const RootEntry* head_of(const std::vector<RootEntry>& entries);
+
+/// Rank-local. The step to resume from: the head's, unless the file that names the latest was edited to name another complete step
+/// that is not void (root_state.hpp has what Cairn itself wrote there). Writes nothing.
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 
 }  // namespace cairn::checkpoint

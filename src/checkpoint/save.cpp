@@ -18,6 +18,7 @@
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
 #include "format/rebuilt.hpp"
+#include "interop/file_names.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -27,7 +28,7 @@ namespace fs = std::filesystem;
 
 bool is_reserved(const std::string& name, const plan::FileLayout& layout) {
   if (name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors")) return true;
-  return layout.index_files.contains(name);
+  return layout.index_files.contains(name) || interop::set_of_index(name).has_value();
 }
 
 /// Rank 0's files to carry, checked and read before anything is written; indexes of the layout are among them.
@@ -76,6 +77,23 @@ std::vector<Source> with_blob(std::span<const Source> state, std::span<const std
 
 }  // namespace
 
+namespace {
+
+/// A step that is damaged, or void to this life, is no longer worth keeping.
+void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) {
+  manifest.epoch = life.lease->epoch();
+  manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
+  manifest.lineage = life.lineage;
+  if (!life.lineage.empty()) manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
+  target.may_replace = [descent = Descent{manifest.epoch, manifest.lineage},
+                        step = manifest.step](const fs::path& existing) {
+    const auto generation = generation_of(existing);
+    return !generation || why_void(descent, step, generation->epoch).has_value();
+  };
+}
+
+}  // namespace
+
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
     : communicator_(communicator), options_(std::move(options)), store_(store) {
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
@@ -84,8 +102,9 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 Saver::~Saver() = default;
 
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> state, const Extras& extras,
-                   bool update_latest, Lease* lease) {
-  if (update_latest) hold_root(communicator_, lease);
+                   RootLife* root) {
+  Lease* const lease = root == nullptr ? nullptr : root->lease;
+  if (root != nullptr) hold_root(communicator_, lease);
   PhaseClock clock;
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
@@ -129,7 +148,10 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);
   }
-  write({directory, options_.overwrite, update_latest, lease, {}}, content_of(step, extras), memory, clock);
+  CommitContent content = content_of(step, extras);
+  CommitTarget target{directory, options_.overwrite, root != nullptr, lease, {}};
+  if (lease != nullptr) set_life(*root, target, content.manifest);
+  write(std::move(target), std::move(content), memory, clock);
   clock.stop();
   if (lease != nullptr) report.warnings = lease->take_warnings();
   report.directory = directory;

@@ -6,9 +6,11 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
+#include "format/manifest.hpp"
 #include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {
@@ -21,6 +23,13 @@ struct SavePlan;
 class PhaseClock;
 class StateCoder;
 
+/// One life of a root: between taking its lease and leaving it, or resuming anew.
+struct RootLife {
+  Lease* lease = nullptr;             ///< on rank 0
+  std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was
+  std::uint64_t saves = 0;            ///< so far, on rank 0
+};
+
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
 class Saver {
  public:
@@ -28,10 +37,10 @@ class Saver {
   Saver(comm::Communicator& communicator, Options options, io::WindowStore& store);
   ~Saver();
 
-  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `update_latest`
-  /// the parent is a root, and its latest file is replaced afterwards; `lease` is the root's, on rank 0, and is taken.
+  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `root` the
+  /// parent is a root: its lease is taken, and its latest file replaced afterwards.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
-              const Extras& extras, bool update_latest, Lease* lease = nullptr);
+              const Extras& extras, RootLife* root = nullptr);
 
  private:
   /// Collective. What is committed beside the data of the plan.

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxJsonBytes = 1ULL << 30;
+constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
 constexpr std::uint64_t kReadBytes = 16ULL << 20;
 
 /// What rank 0 finds without reading tensor data.

@@ -17,7 +17,9 @@ namespace {
 using checkpoint::RootEntry;
 
 const char* state_of(const RootEntry& entry) {
-  return entry.partial ? "partial" : entry.complete ? "complete" : "incomplete";
+  if (entry.partial) return "partial";
+  if (!entry.complete) return "incomplete";
+  return entry.is_void ? "void" : "complete";
 }
 
 void print_text(Output& output, const ListOptions& options, const std::vector<RootEntry>& entries) {
@@ -30,7 +32,7 @@ void print_text(Output& output, const ListOptions& options, const std::vector<Ro
                {"problem"}});
   std::size_t complete = 0;
   for (const RootEntry& entry : entries) {
-    complete += entry.complete ? 1 : 0;
+    complete += entry.complete && !entry.is_void ? 1 : 0;
     table.add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
                std::to_string(entry.files), base::printable(entry.directory.filename().string()),
                one_line(entry.problem)});
@@ -45,12 +47,8 @@ void print_document(Output& output, const ListOptions& options, const std::vecto
   document["root"] = options.root.string();
   document["newest_complete_step"] = nullptr;
   base::Json rows = base::Json::array();
-  std::uint64_t newest = 0;
+  if (const auto newest = checkpoint::newest_step(options.root)) document["newest_complete_step"] = *newest;
   for (const RootEntry& entry : entries) {
-    if (entry.complete && entry.step >= newest) {
-      newest = entry.step;
-      document["newest_complete_step"] = newest;
-    }
     rows.push_back({{"step", entry.step},
                     {"state", state_of(entry)},
                     {"size_bytes", entry.bytes},

@@ -21,10 +21,8 @@ struct Launcher {
 };
 
 constexpr Launcher kLaunchers[] = {
-    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr},
-    {"PMI_SIZE", "PMI_RANK", nullptr},
-    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},
-    {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", nullptr}, {"PMI_SIZE", "PMI_RANK", nullptr},
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", nullptr},   {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", nullptr},
     {"SLURM_NTASKS", "SLURM_PROCID", "SLURM_STEP_ID"},
 };
 /// Launchers of PMIx tell the number of a process by this, and how many there are by PMIx itself only.

@@ -15,6 +15,8 @@
 namespace cairn::format {
 
 inline constexpr std::uint64_t kDefaultBlockBytes = 4ULL << 20;
+/// A reader holds one block in memory.
+inline constexpr std::uint64_t kMaxBlockBytes = 1ULL << 30;
 
 struct FileBlocks {
   std::string name;

@@ -77,6 +77,9 @@ class BlocksReader {
       fail(fmt::format("flags {:#x} are not known to this build and must be; use a newer Cairn", required_flags));
     }
     if (table_.block_bytes == 0) fail("the block size is 0");
+    if (table_.block_bytes > kMaxBlockBytes) {
+      fail(fmt::format("the block size is {} bytes; at most {} are read", table_.block_bytes, kMaxBlockBytes));
+    }
     const std::size_t body_bytes = all_.size() - layout::kTrailerBytes;
     if (header_bytes < layout::kHeaderBytes || header_bytes % layout::kUnit != 0 || header_bytes > body_bytes) {
       fail(fmt::format("header length {} is not possible", header_bytes));

@@ -39,12 +39,12 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string parent;  ///< directory name of the checkpoint that this one continues, or empty
+  std::string parent;         ///< directory name of the checkpoint that this one continues, or empty
   std::uint64_t epoch = 0;    ///< of the life that saved it; 0: of version 1, or saved outside of a root
   std::uint64_t counter = 0;  ///< counts the saves of that life from 1
   std::vector<Life> lineage;  ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
   std::string kind = kWholeKind;
-  std::string base;  ///< directory name of what an adapter or a part stands on, or empty
+  std::string base;    ///< directory name of what an adapter or a part stands on, or empty
   std::string layout;  ///< of the ranks that saved it, short form or JSON text; informative
   std::uint64_t ranks = 0;
   std::uint64_t block_bytes = 0;

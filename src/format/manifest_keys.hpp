@@ -31,8 +31,9 @@ inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// Everything else at the top level belongs to Manifest::extra.
 inline constexpr std::array<std::string_view, 20> kAll = {
-    kBase,    kBlockBytes, kBlocksCrc,   kCarriedFiles, kCounter,      kDataFiles, kEpoch, kFormat, kFormatVersion, kKind,
-    kLayout,  kLineage,    kManifestCrc, kParent,       kQuantisation, kRanks,     kRunId, kStep,   kTool,          kUserMetadata};
+    kBase,         kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,
+    kFormat,       kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kParent,
+    kQuantisation, kRanks,         kRunId,     kStep,         kTool,    kUserMetadata};
 
 // Of one life in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";

@@ -178,6 +178,10 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.counter = fields.number_or_zero(keys::kCounter);
   manifest.lineage = read_lineage(fields, path);
   if (fields.find(keys::kKind) != nullptr) manifest.kind = fields.text(keys::kKind);
+  if (manifest.kind != kWholeKind && manifest.kind != kAdapterKind && manifest.kind != kPartKind) {
+    fail_format(path, fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn",
+                                  keys::kKind, base::printable(manifest.kind, 40)));
+  }
   manifest.base = fields.text_or_empty(keys::kBase);
   if (!manifest.base.empty()) check_relative_path(manifest.base, fmt::format("{}: {}", path, keys::kBase));
   manifest.layout = fields.text_or_empty(keys::kLayout);

@@ -95,12 +95,24 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
-    descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC, kFileMode);
+    // A FIFO without a writer would make the open wait for ever.
+    descriptor_ =
+        ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0), kFileMode);
     return descriptor_;
   });
   if (error != 0)
     throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
                        Missing::kIsNotFound);
+  if (mode == OpenMode::kRead) check_regular();
+}
+
+void File::check_regular() {
+  struct stat status {};
+  const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
+  if (error == 0 && S_ISREG(status.st_mode)) return;
+  ::close(std::exchange(descriptor_, -1));
+  if (error != 0) throw_system_error("stat of", path_, error);
+  throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", base::printable(path_.string(), 1000)));
 }
 
 std::optional<File> create_exclusively(const std::filesystem::path& path) {

@@ -40,6 +40,7 @@ std::optional<File> create_exclusively(const std::filesystem::path& path);
 class File {
  public:
   File() = default;
+  /// To be read it must be a regular file: FIFOs and devices are refused (kIo).
   File(const std::filesystem::path& path, OpenMode mode);
   ~File();
   File(File&& other) noexcept;
@@ -73,6 +74,7 @@ class File {
   void close();
 
  private:
+  void check_regular();
   friend std::optional<File> create_exclusively(const std::filesystem::path& path);
   FileLock lock(int flags);
 

@@ -173,6 +173,7 @@ class TwoSavers(unittest.TestCase):
         for faults in KINDS.values():
             taker = self.saver(faults)
             for _ in range(ROUNDS):
+                self.assertEqual(taker.ask("new 30 0"), "ok")  # the lease of the round before is released
                 victim = self.saver(faults)
                 self.assertEqual(victim.ask("new 30 0"), "ok")
                 began = time.monotonic()

@@ -36,7 +36,7 @@ void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visib
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   EXPECT_EQ(fs::exists(root / "checkpoint-2"), may_be_visible);
   if (may_be_visible) expect_loads(root / "checkpoint-2", 2, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::newest_complete(root.path()), may_be_visible ? 2 : 1);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), may_be_visible ? 2 : 1);
 
   Options options = small_options();
   options.overwrite = true;
@@ -97,7 +97,7 @@ TEST(CommitFault, LeftOversOfACrashAreRemovedAndNeverRead) {
   fs::copy(root / "checkpoint-1", root / "checkpoint-7.partial");
   fs::create_directory(root / "checkpoint-8.partial");
   fs::create_directory(root / "someone-elses.partial");
-  EXPECT_EQ(checkpoint::newest_complete(root.path()), 1);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1);
   try {
     checkpoint::open_here(root / "checkpoint-7.partial");
     ADD_FAILURE() << "a partial directory was opened";
@@ -208,7 +208,7 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
       }
     }
     EXPECT_EQ(has_failed, rules.find("unlink") == std::string::npos);
-    EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+    EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
     expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
     save_simulated(root.path(), 3, Cut::kMixed, kRanks);
     expect_loads(root / "checkpoint-1", version, Cut::kRows, 3);
@@ -231,12 +231,12 @@ TEST(CommitFault, AReplacedCheckpointIsReadWhereItWaits) {
   EXPECT_EQ(entries[0].step, 1U);
   EXPECT_TRUE(entries[0].complete);
   fs::remove_all(root / "checkpoint-2");
-  EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
   // A directory of the name that is not complete does not hide it.
   fs::create_directory(root / "checkpoint-1");
   write_file(root / "checkpoint-1" / "cairn.json", "{");
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
-  EXPECT_EQ(checkpoint::newest_complete(root.path()), 1U);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
   fs::remove_all(root / "checkpoint-1");
   save_simulated(root.path(), 3, Cut::kMixed, kRanks);
   EXPECT_FALSE(fs::exists(container));

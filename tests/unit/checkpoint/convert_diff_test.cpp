@@ -1,6 +1,8 @@
 // Converting keeps every byte, for every dtype, and files do not depend on who wrote them; diff sees what differs.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <thread>
 
 #include "cairn/error.hpp"
@@ -86,7 +88,7 @@ TEST(Convert, ADestinationThatComesIntoBeingMeanwhileIsNotReplaced) {
   save_simulated(root.path(), 1, Cut::kMixed, 3);
   const TempDir signals;
   const fs::path go = signals / "go";
-  os::set_faults("commit.rename:rank=0:times=1:pause=" + go.string());
+  os::set_faults("commit.rename:times=1:pause=" + go.string());
   std::thread converting(
       [&] { EXPECT_THROW(convert_simulated(root / "checkpoint-1", root / "out", 2, nullptr), Error); });
   while (!fs::exists(go.string() + ".reached")) std::this_thread::yield();

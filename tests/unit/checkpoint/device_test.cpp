@@ -95,7 +95,7 @@ Report save(const std::filesystem::path& directory, const Options& options, cons
   Report report;
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     io::WindowStore store;
-    report = checkpoint::Saver(communicator, options, store).save(directory, 1, sources, {}, false);
+    report = checkpoint::Saver(communicator, options, store).save(directory, 1, sources, {});
   });
   return report;
 }

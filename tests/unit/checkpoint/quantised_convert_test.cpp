@@ -20,7 +20,7 @@ void save_moments(const std::filesystem::path& root) {
     state.fill(1);
     io::WindowStore store;
     checkpoint::Saver saver(communicator, small_options(), store);
-    saver.save(root / "checkpoint-1", 1, state.sources(), {}, false);
+    saver.save(root / "checkpoint-1", 1, state.sources(), {});
   });
 }
 
@@ -97,7 +97,7 @@ TEST_P(QuantisedConvert, ReportsTheErrorsThatASaveReports) {
     save_options.quantisation.codecs["optimizer"] = GetParam();
     save_options.quantisation.report = true;
     io::WindowStore store;
-    saved = checkpoint::Saver(communicator, save_options, store).save(root / "saved", 1, state.sources(), {}, false);
+    saved = checkpoint::Saver(communicator, save_options, store).save(root / "saved", 1, state.sources(), {});
   });
   ASSERT_EQ(by_three.report.coding_errors.size(), saved.coding_errors.size());
   for (std::size_t i = 0; i < saved.coding_errors.size(); ++i) {

@@ -40,7 +40,7 @@ Saved save_with(const std::filesystem::path& root, const Options& options, Cut c
     io::WindowStore store;
     checkpoint::Saver saver(communicator, options, store);
     try {
-      Report report = saver.save(root / "checkpoint-1", 1, sources, {}, false);
+      Report report = saver.save(root / "checkpoint-1", 1, sources, {});
       const std::lock_guard lock(mutex);
       if (communicator.rank() == 0) saved.reports.push_back(std::move(report));
     } catch (const Error& error) {
@@ -89,7 +89,7 @@ TEST_P(QuantisedSave, AnUnchangedStateReusesItsPlan) {
       state.fill(version);
       const auto sources = state.sources();
       const auto step = static_cast<std::uint64_t>(4 - version);
-      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, false);
+      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {});
       EXPECT_EQ(report.plan_reused, version < 3);
     }
   });
@@ -239,7 +239,7 @@ std::uint64_t bytes_on_disk(const Quantisation& quantisation) {
     }
     RankState state(tensors, Cut::kRows, communicator.rank(), 2);  // zeros
     io::WindowStore store;
-    checkpoint::Saver(communicator, options, store).save(root / "checkpoint-1", 1, state.sources(), {}, false);
+    checkpoint::Saver(communicator, options, store).save(root / "checkpoint-1", 1, state.sources(), {});
   });
   std::uint64_t bytes = 0;
   for (const auto& entry : std::filesystem::directory_iterator(root / "checkpoint-1")) bytes += entry.file_size();

@@ -28,8 +28,8 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   EXPECT_FALSE(entries[2].complete);
   EXPECT_NE(entries[2].problem.find("cairn.json"), std::string::npos);
   EXPECT_TRUE(entries[3].partial);
-  EXPECT_EQ(checkpoint::newest_complete(root.path()), 10U);
-  EXPECT_EQ(checkpoint::newest_complete(root / "nowhere"), std::nullopt);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 10U);
+  EXPECT_EQ(checkpoint::newest_step(root / "nowhere"), std::nullopt);
 }
 
 TEST(Root, CarriedFilesAndMetadataAreKept) {
@@ -46,7 +46,7 @@ TEST(Root, CarriedFilesAndMetadataAreKept) {
     const auto sources = state.sources();
     io::WindowStore store;
     checkpoint::Saver saver(communicator, small_options(), store);
-    saver.save(root / "out", 1, sources, extras, false);
+    saver.save(root / "out", 1, sources, extras);
   });
   EXPECT_EQ(read_file(root / "out" / "tokenizer.json"), "{\"a\": 1}");
   const auto opened = checkpoint::open_here(root / "out");
@@ -68,7 +68,7 @@ TEST(Root, WhatCannotBeCarriedIsRefusedBeforeAnythingIsWritten) {
                                        const auto sources = state.sources();
                                        io::WindowStore store;
                                        checkpoint::Saver saver(communicator, small_options(), store);
-                                       saver.save(root / "out", 1, sources, extras, false);
+                                       saver.save(root / "out", 1, sources, extras);
                                      }),
                  Error)
         << name;

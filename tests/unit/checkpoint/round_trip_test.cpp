@@ -54,7 +54,7 @@ std::uint64_t exchanged_bytes(const std::filesystem::path& directory, const Opti
     io::WindowStore store;
     checkpoint::Saver saver(communicator, options, store);
     const auto sources = state.sources();
-    const Report report = saver.save(directory, 1, sources, {}, false);
+    const Report report = saver.save(directory, 1, sources, {});
     if (communicator.rank() != 0) return;
     for (const Phase& phase : report.phases) bytes += phase.name == "exchange" ? phase.bytes : 0;
   });
@@ -78,7 +78,7 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
   const TempDir root;
   const auto held = lease_of(root.path(), small_options());
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
-    checkpoint::Lease* const lease = communicator.rank() == 0 ? held.get() : nullptr;
+    checkpoint::RootLife life{communicator.rank() == 0 ? held.get() : nullptr, {}, 0};
     io::WindowStore store;
     checkpoint::Saver saver(communicator, small_options(), store);
     RankState state(small_state(), Cut::kMixed, communicator.rank(), 3);
@@ -86,15 +86,14 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
       state.fill(version);
       const auto step = static_cast<std::uint64_t>(version);
       const auto sources = state.sources();
-      const Report report =
-          saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, true, lease);
+      const Report report = saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, &life);
       EXPECT_EQ(report.plan_reused, version > 1);
       EXPECT_EQ(report.tensors, small_state().size());
     }
     RankState other(small_state(), Cut::kRows, communicator.rank(), 3);
     other.fill(4);
     const auto sources = other.sources();
-    EXPECT_FALSE(saver.save(checkpoint::checkpoint_directory(root.path(), 4), 4, sources, {}, true, lease).plan_reused);
+    EXPECT_FALSE(saver.save(checkpoint::checkpoint_directory(root.path(), 4), 4, sources, {}, &life).plan_reused);
   });
   for (int version = 1; version <= 4; ++version) {
     expect_loads(root / ("checkpoint-" + std::to_string(version)), version, Cut::kColumns, 2);
@@ -122,7 +121,7 @@ std::string message_when(const std::filesystem::path& root, Spoil spoil) {
     io::WindowStore store;
     checkpoint::Saver saver(communicator, small_options(), store);
     try {
-      saver.save(root / "checkpoint-1", 1, sources, {}, false);
+      saver.save(root / "checkpoint-1", 1, sources, {});
     } catch (const Error& error) {
       const std::lock_guard lock(mutex);
       messages[communicator.rank()] = error.what();
@@ -131,7 +130,7 @@ std::string message_when(const std::filesystem::path& root, Spoil spoil) {
   EXPECT_EQ(messages.size(), 4U);
   for (const auto& [rank, message] : messages) EXPECT_EQ(message, messages[0]);
   EXPECT_FALSE(std::filesystem::exists(root / "checkpoint-1"));
-  EXPECT_EQ(names_beginning_with(root.path(), "checkpoint-"), std::vector<std::string>{});
+  EXPECT_EQ(names_beginning_with(root, "checkpoint-"), std::vector<std::string>{});
   return messages[0];
 }
 

@@ -40,7 +40,7 @@ inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& 
 
 /// By the saver that has `lease`, which may save again.
 inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
-                              int version) {
+                              int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0) {
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     os::set_fault_rank(communicator.rank());
     RankState state(small_state(), cut, communicator.rank(), ranks);
@@ -48,8 +48,8 @@ inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut 
     io::WindowStore store;
     checkpoint::Saver saver(communicator, options, store);
     const auto sources = state.sources();
-    saver.save(checkpoint::checkpoint_directory(lease.root(), step), step, sources, {}, true,
-               communicator.rank() == 0 ? &lease : nullptr);
+    checkpoint::RootLife life{communicator.rank() == 0 ? &lease : nullptr, lineage, saves};
+    saver.save(checkpoint::checkpoint_directory(lease.root(), step), step, sources, {}, &life);
   });
 }
 

@@ -135,7 +135,9 @@ class Zombie : public testing::TestWithParam<std::pair<bool, bool>> {
     steps.insert({checkpoint::kLatestFile, ".cairn"});
     EXPECT_EQ(names_in(root.path()), steps);
     EXPECT_EQ(read_file(root / checkpoint::kLatestFile), latest);
-    for (const std::string& name : names_in(root / ".cairn")) EXPECT_THAT(name, testing::StartsWith("epoch-"));
+    for (const std::string& name : names_in(root / ".cairn")) {
+      EXPECT_THAT(name, testing::AnyOf(testing::StartsWith("epoch-"), "state.json"));
+    }
   }
 };
 
@@ -280,13 +282,9 @@ TEST_P(Zombie, ThatWasClearingTheRootClearsNothingOfTheOtherOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(OnFileSystems, Zombie,
-                         testing::Values(std::pair(true, true), std::pair(false, true), std::pair(true, false),
-                                         std::pair(false, false)),
-                         [](const auto& how) {
-                           return std::string(how.param.first ? "Exchange" : "NoExchange") +
-                                  (how.param.second ? "Locks" : "NoLocks");
-                         });
+// An exchange of names and locks have nothing to do with each other: both, or neither.
+INSTANTIATE_TEST_SUITE_P(OnFileSystems, Zombie, testing::Values(std::pair(true, true), std::pair(false, false)),
+                         [](const auto& how) { return std::string(how.param.first ? "WithBoth" : "WithNeither"); });
 
 TEST(Overwriting, ALoadFindsTheOldOrTheNewOneAtEveryMoment) {
   for (const bool can_exchange : {true, false}) {
@@ -297,16 +295,20 @@ TEST(Overwriting, ALoadFindsTheOldOrTheNewOneAtEveryMoment) {
     std::thread saver([&] {
       const auto lease = lease_of(root.path(), options_with(true));
       for (int n = 0; n < 20; ++n) {
-        save_simulated_by(*lease, 5, Cut::kMixed, kRanks, options_with(true), kOld);
+        save_simulated_by(*lease, 5, Cut::kMixed, kRanks, options_with(true), n + 1);
       }
       is_done = true;
     });
     int loads = 0;
     while (!is_done) {
-      const auto opened = checkpoint::open_here(root / "checkpoint-5");
-      EXPECT_TRUE(opened.manifest);
-      EXPECT_EQ(checkpoint::newest_complete(root.path()), 5U);
-      ++loads;
+      try {
+        const auto opened = checkpoint::open_here(root / "checkpoint-5");
+        EXPECT_TRUE(opened.manifest);
+        EXPECT_EQ(checkpoint::newest_step(root.path()), 5U);
+        ++loads;
+      } catch (const Error& error) {
+        ADD_FAILURE() << error.what();
+      }
     }
     saver.join();
     EXPECT_GT(loads, 0);

@@ -159,6 +159,8 @@ TEST(Manifest, RefusesBadValues) {
     refused("blocks_crc32c", crc, "8 lower-case hexadecimal digits");
   }
   refused("parent", "../other", "'.' or '..'");
+  refused("base", "../other", "'.' or '..'");
+  refused("kind", "later", "use a newer Cairn");
   json file = smallest()["data_files"][0];
   refused("carried_files", json::array({file}), "the file 'a' is listed twice");
   file["name"] = "../../etc/passwd";

@@ -291,7 +291,7 @@ TEST(File, ExclusiveCreationIsOfOne) {
   EXPECT_EQ(first->path(), directory / "f");
   first->write_at(some_bytes(3), 0);
   EXPECT_FALSE(create_exclusively(directory / "f"));
-  EXPECT_EQ(file_size(directory / "f"), 3U);
+  EXPECT_EQ(os::file_size(directory / "f"), 3U);
   const Faults faults("open:path=g:errno=EACCES");
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { create_exclusively(directory / "g"); }),
               HasSubstr("creation of '" + (directory / "g").string() + "' failed: Permission denied"));

@@ -1,0 +1,227 @@
+// Which checkpoint of a root is the newest, which are void, and what may be saved again.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "cairn/error.hpp"
+#include "checkpoint/lease_folder.hpp"
+#include "checkpoint/root.hpp"
+#include "checkpoint/root_state.hpp"
+#include "checkpoint/tensor_reader.hpp"
+#include "format/blocks.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::Descent;
+using checkpoint::why_void;
+using format::Life;
+using testing::HasSubstr;
+
+/// Saves `steps` in one life that resumed from `lineage`, and leaves it.
+void live(const fs::path& root, const std::vector<Life>& lineage, const std::vector<std::uint64_t>& steps) {
+  const auto lease = lease_of(root, small_options());
+  std::uint64_t saves = 0;
+  for (const std::uint64_t step : steps) {
+    save_simulated_by(*lease, step, Cut::kRows, 2, small_options(), static_cast<int>(step), lineage, saves++);
+  }
+}
+
+std::map<std::uint64_t, std::string> problems(const fs::path& root) {
+  std::map<std::uint64_t, std::string> out;
+  for (const auto& entry : checkpoint::list_root(root)) {
+    EXPECT_EQ(entry.is_void, !entry.problem.empty());
+    if (entry.is_void) out[entry.step] = entry.problem;
+  }
+  return out;
+}
+
+TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
+  const Descent descent{4, {{1, 500}, {3, 900}}};
+  EXPECT_EQ(why_void(descent, 5000, 4), std::nullopt);
+  EXPECT_EQ(why_void(descent, 500, 1), std::nullopt);
+  EXPECT_THAT(why_void(descent, 501, 1).value(), HasSubstr("epoch 1 was left at step 500"));
+  EXPECT_THAT(why_void(descent, 1, 2).value(), HasSubstr("saved in epoch 2"));
+  EXPECT_EQ(why_void(descent, 900, 3), std::nullopt);
+  EXPECT_TRUE(why_void(descent, 901, 3));
+  EXPECT_EQ(why_void(descent, 7000, 0), std::nullopt);  // saved outside of a root, or before there were epochs
+  EXPECT_TRUE(why_void({4, {{0, 500}}}, 501, 0));
+  EXPECT_EQ(why_void({4, {}}, 7000, 3), std::nullopt);  // nothing was resumed: nothing is known to be left
+}
+
+TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
+  const TempDir root;
+  live(root.path(), {}, {300, 500, 700, 1000});
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);
+  live(root.path(), {{1, 500}}, {600});
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 600U);
+  const auto voids = problems(root.path());
+  ASSERT_EQ(voids.size(), 2U);
+  EXPECT_THAT(voids.at(700), HasSubstr("epoch 1 was left at step 500 by what is now epoch 2"));
+  EXPECT_THAT(voids.at(1000), HasSubstr("void"));
+  // The head is lost: the next one down its lineage, and not the void 1000.
+  fs::remove(root / "checkpoint-600" / "cairn.blocks");
+  fs::remove(root / "checkpoint-600" / "cairn.json");
+  fs::remove_all(root / "checkpoint-1000");
+  fs::remove_all(root / "checkpoint-700");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 500U);
+}
+
+TEST(Newest, VoidAndDamagedStepsAreSavedAgainWithoutOverwrite) {
+  const TempDir root;
+  live(root.path(), {}, {500, 700, 1000});
+  fs::resize_file(root / "checkpoint-1000" / "cairn.blocks", 10);
+  live(root.path(), {{1, 500}}, {700});
+  expect_loads(root / "checkpoint-700", 700, Cut::kRows, 3);
+  fs::resize_file(root / "checkpoint-700" / "cairn.json", 10);
+  live(root.path(), {{1, 500}}, {700});
+  EXPECT_THROW(live(root.path(), {{1, 500}}, {500}), Error);  // an ancestor
+  EXPECT_THROW(live(root.path(), {}, {700}), Error);          // of a life that resumed nothing, all others are alive
+  expect_loads(root / "checkpoint-500", 500, Cut::kRows, 3);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 700U);
+}
+
+TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
+  const TempDir root;
+  live(root.path(), {}, {100, 200, 300});
+  EXPECT_EQ(checkpoint::read_root_state(root.path()).latest_written, 300U);
+  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "300\n");
+  write_file(root / checkpoint::kLatestFile, "200");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  for (const char* useless : {"150", "release", "", "-1", "200x", "99999999999999999999"}) {
+    write_file(root / checkpoint::kLatestFile, useless);
+    EXPECT_EQ(checkpoint::newest_step(root.path()), 300U) << useless;
+  }
+  live(root.path(), {{1, 200}}, {250});
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
+  write_file(root / checkpoint::kLatestFile, "300");  // void
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
+  // Cut off between rename and pointer: the file still names what Cairn wrote there, and the head counts.
+  write_file(root / checkpoint::kLatestFile, "100");
+  write_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile,
+             R"({"latest_written": 100, "later": [1]})");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 250U);
+  live(root.path(), {{1, 200}, {2, 250}}, {260});
+  EXPECT_THAT(read_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile), HasSubstr("\"later\": ["));
+}
+
+TEST(Newest, ManifestsNameEpochCounterAndLineage) {
+  const TempDir root;
+  live(root.path(), {}, {1, 2});
+  live(root.path(), {{1, 2}}, {3});
+  const auto second = checkpoint::open_here(root / "checkpoint-2");
+  EXPECT_EQ(second.manifest->epoch, 1U);
+  EXPECT_EQ(second.manifest->counter, 2U);
+  EXPECT_TRUE(second.manifest->lineage.empty());
+  const auto third = checkpoint::open_here(root / "checkpoint-3");
+  EXPECT_EQ(third.manifest->epoch, 2U);
+  EXPECT_EQ(third.manifest->counter, 1U);
+  EXPECT_EQ(third.manifest->lineage, (std::vector<Life>{{1, 2}}));
+  EXPECT_EQ(third.manifest->parent, "checkpoint-2");
+}
+
+// Damage is damage everywhere, and foreign is only what has no cairn.json.
+class Damage : public testing::Test {
+ protected:
+  Damage() {
+    comm::run_simulated(2, [&](comm::Communicator& communicator) {
+      RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
+      state.fill(1);
+      const auto sources = state.sources();
+      io::WindowStore store;
+      Extras extras;
+      extras.carry_texts = {{"config.json", "{}"}};
+      checkpoint::Saver(communicator, small_options(), store).save(directory(), 1, sources, extras);
+    });
+  }
+  [[nodiscard]] fs::path directory() const { return root_ / "checkpoint-1"; }
+  void expect_refused(ErrorKind kind, std::string_view part) const {
+    try {
+      (void)checkpoint::open_here(directory());
+      ADD_FAILURE() << "opened; expected: " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      EXPECT_THAT(error.what(), HasSubstr(std::string(part)));
+    }
+  }
+  void flip(const char* file, std::uint64_t at) const {
+    std::string text = read_file(directory() / file);
+    text.at(at) = static_cast<char>(text.at(at) ^ 1);
+    write_file(directory() / file, text);
+  }
+
+ private:
+  TempDir root_;
+};
+
+TEST_F(Damage, AnEmptyManifestIsNotAForeignCheckpoint) {
+  write_file(directory() / "cairn.json", "");
+  expect_refused(ErrorKind::kFormat, "not valid JSON");
+}
+
+TEST_F(Damage, OfAHeaderIsFoundBeforeItIsParsed) {
+  flip(checkpoint::open_here(directory()).stored.files.at(0).name.c_str(), 12);
+  expect_refused(ErrorKind::kIntegrity, "block 0, which holds its header");
+}
+
+TEST_F(Damage, OfACarriedFileIsFoundWhereItIsRead) {
+  flip("config.json", 0);
+  const auto opened = checkpoint::open_here(directory());
+  EXPECT_THROW((void)checkpoint::read_carried(opened, "config.json", 100), Error);
+  fs::remove(directory() / "config.json");
+  expect_refused(ErrorKind::kIntegrity, "config.json' is missing");
+}
+
+TEST_F(Damage, AFifoIsRefusedAtOnce) {
+  fs::remove(directory() / "cairn.json");
+  ASSERT_EQ(mkfifo((directory() / "cairn.json").c_str(), 0600), 0);
+  expect_refused(ErrorKind::kIo, "is not a regular file");
+  EXPECT_FALSE(checkpoint::list_root(directory().parent_path()).at(0).complete);
+}
+
+TEST_F(Damage, ABlockSizeThatNoMemoryHoldsIsRefused) {
+  base::Bytes blocks = format::encode_blocks({format::kMaxBlockBytes * 2, {}});
+  EXPECT_THROW((void)format::decode_blocks(blocks, "cairn.blocks"), Error);
+  blocks = format::encode_blocks({format::kMaxBlockBytes, {}});
+  EXPECT_EQ(format::decode_blocks(blocks, "cairn.blocks").block_bytes, format::kMaxBlockBytes);
+}
+
+TEST(Sections, OfOnesOwnComeBack) {
+  const TempDir root;
+  const std::vector<float> value(100, 1.5F);
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    Source source;
+    source.section = "ema";
+    source.name = "w";
+    source.shape = {100};
+    source.boxes = {{{0}, {100}}};
+    source.data = value.data();
+    io::WindowStore store;
+    checkpoint::Saver(communicator, small_options(), store).save(root / "one", 1, {&source, 1}, {});
+  });
+  const auto opened = checkpoint::open_here(root / "one");
+  EXPECT_EQ(opened.stored.tensors.at(0).section, "ema");
+}
+
+TEST(Carried, AnIndexOfTensorsIsRefused) {
+  const TempDir root;
+  Extras extras;
+  extras.carry_texts = {{"model.safetensors.index.json", "{}"}};
+  EXPECT_THROW(
+      comm::run_simulated(1,
+                          [&](comm::Communicator& communicator) {
+                            RankState state(small_state(), Cut::kRows, 0, 1);
+                            const auto sources = state.sources();
+                            Options options = small_options();
+                            options.max_file_bytes = 1ULL << 30;
+                            io::WindowStore store;
+                            checkpoint::Saver(communicator, options, store).save(root / "x", 1, sources, extras);
+                          }),
+      Error);
+  EXPECT_TRUE(fs::is_empty(root.path()));
+}
+
+}  // namespace
+}  // namespace cairn::test
