@@ -89,6 +89,9 @@ std::optional<int> parse(CLI::App& app, int argc, char** argv, cairn::cli::Outpu
   }
 }
 
+/// A command whose ranks make no progress for so long ends.
+constexpr double kSilenceSeconds = 1800;
+
 int run(Context& context, const Arguments& arguments) {
   CLI::App app("Parallel checkpoints of large training jobs, in plain safetensors files", "cairn");
   cairn::app::Command chosen;
@@ -124,7 +127,8 @@ int main(int argc, char** argv) {
     const char* mpi_io = std::getenv("OMPI_MCA_io");
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
     const cairn::comm::MpiSession session(argc, argv);
-    const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD);
+    const auto communicator =
+        cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kSilenceSeconds, cairn::OnSilence::kEndProcess, {}});
     cairn::os::set_fault_rank(communicator->rank());
     cairn::cli::Output output(communicator->rank() == 0);
     Context context{*communicator, output};

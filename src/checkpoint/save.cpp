@@ -88,13 +88,14 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
   std::vector<Source> more;
-  if (communicator_.max(extras.rank_blob.size()) != 0) {
-    more = with_blob(state, extras.rank_blob, communicator_.rank());
-    state = more;
-  }
+  const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
   base::Bytes description;
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
+    if (has_blobs) {
+      more = with_blob(state, extras.rank_blob, communicator_.rank());
+      state = more;
+    }
     check_shards(state);
     description = describe(state, options_);
     changed = plan_ && plan_->description == description ? 0 : 1;
@@ -164,8 +165,10 @@ void Saver::write(const CommitTarget& target, CommitContent content, std::span<c
                   PhaseClock& clock) {
   clock.begin("commit");
   begin_commit(communicator_, target);
+  std::unique_ptr<io::Engine> engine;
   try {
-    const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
+    comm::agree(communicator_, "make an engine",
+                [&] { engine = io::make_engine(choice_->name, communicator_, {options_.hints}); });
     const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
                        *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
                        memory};
@@ -175,6 +178,10 @@ void Saver::write(const CommitTarget& target, CommitContent content, std::span<c
     choice_->hints = engine->hints();
     clock.begin("commit");
     finish_commit(communicator_, target, std::move(content));
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine.get());
+    if (communicator_.rank() == 0) abandon(target);
+    throw;
   } catch (...) {
     if (communicator_.rank() == 0) abandon(target);
     throw;

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "cairn/error.hpp"
@@ -84,6 +85,10 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
     case FaultAction::kStop: std::raise(SIGSTOP); break;
   }
   return std::nullopt;
+}
+
+void fault_memory(std::string_view place) {
+  if (check_fault(place, {})) throw std::bad_alloc();
 }
 
 void fault_point(std::string_view step, const std::filesystem::path& path) {

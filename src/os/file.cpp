@@ -62,6 +62,7 @@ std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::fi
     if (error != 0) return {error, done};
     if (moved == 0) break;
     done += static_cast<std::uint64_t>(moved);
+    work_moved();
   }
   return {0, done};
 }
@@ -147,17 +148,18 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
                                           base::printable(path_.native(), 1000)));
 }
 
-FileLock File::lock(int flags) {
-  while (::flock(descriptor_, LOCK_EX | flags) != 0) {
-    if (errno == EINTR) continue;
+FileLock File::lock(const std::function<bool()>& go_on) {
+  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EINTR || (errno == EWOULDBLOCK && go_on())) continue;
     if (errno == EWOULDBLOCK || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENOLCK) return {};
     throw_system_error("lock of", path_, errno);
   }
   return FileLock(descriptor_);
 }
 
-FileLock File::lock() { return lock(0); }
-FileLock File::try_lock() { return lock(LOCK_NB); }
+FileLock File::try_lock() {
+  return lock([] { return false; });
+}
 
 void File::set_size(std::uint64_t bytes) {
   const off_t size = to_offset(bytes);
