@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -115,42 +116,59 @@ class Group {
 
 constexpr std::uint64_t kScratchBytes = 64ULL << 10;
 
-/// An exception of this rank, as one that all ranks can throw.
-[[noreturn]] void throw_as_error(const std::exception_ptr& failure, const char* step) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const Error&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
-  } catch (const std::exception& error) {
-    throw Error(ErrorKind::kInternal, fmt::format("{}: {}", step, error.what()));
+/// What one rank tells the others of its failure.
+struct Told {
+  int kind = static_cast<int>(ErrorKind::kInternal);
+  std::array<char, 400> text{};
+
+  void set(ErrorKind error_kind, const std::string& message) {
+    kind = static_cast<int>(error_kind);
+    message.copy(text.data(), text.size() - 1);
   }
-}
+  void set(const std::exception_ptr& failure, const char* step) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      set(error.kind(), error.what());
+    } catch (const std::bad_alloc&) {
+      set(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
+    } catch (const std::exception& error) {
+      set(ErrorKind::kInternal, fmt::format("{}: {}", step, error.what()));
+    }
+  }
+};
 
 /// Collective over `created`: makes the object around it on all ranks or on none. Before there is an object there is nothing
-/// to agree with but a bare reduction.
+/// to agree with but bare calls.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
+  int rank = 0;
+  int size = 1;
   std::unique_ptr<MpiCommunicator> made;
   std::exception_ptr failure;
+  static thread_local int lowest;  // these outlive a wait that is given up
+  static thread_local Told told;
+  told = {};
   try {
+    check_mpi(MPI_Comm_rank(created, &rank), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(created, &size), "MPI_Comm_size");
     check_mpi(MPI_Comm_set_errhandler(created, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     os::fault_memory("memory.communicator");
     made = make(created);
   } catch (...) {
+    told.set(std::current_exception(), step);
     failure = std::current_exception();
   }
-  static thread_local int failed;  // outlives a wait that is given up
-  failed = failure ? 1 : 0;
+  lowest = failure ? rank : size;
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, created, &request), "MPI_Iallreduce");
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, created, &request), "MPI_Iallreduce");
   finish(made ? made->liveness().get() : watch, request, step);
-  if (failed == 0) return made;
+  if (lowest == size) return made;
+  check_mpi(MPI_Ibcast(&told, static_cast<int>(sizeof told), MPI_BYTE, lowest, created, &request), "MPI_Ibcast");
+  finish(made ? made->liveness().get() : watch, request, step);
   if (made) made->give_back();
   MPI_Comm_free(&created);
-  if (failure) throw_as_error(failure, step);
-  throw Error(ErrorKind::kInternal, fmt::format("{}: another rank could not", step));
+  throw Error(static_cast<ErrorKind>(told.kind), fmt::format("{} (rank {})", told.text.data(), lowest));
 }
 
 }  // namespace

@@ -21,6 +21,8 @@ constexpr std::size_t kReasonBytes = 400;
 constexpr std::size_t kNamedRanks = 8;
 /// From then on a wait looks for messages of ranks that gave up; so does one that begins so long after the last.
 constexpr auto kPatience = 50ms;
+/// MPI hands out messages that wait one by one.
+constexpr int kLooksWhenLate = 20;
 /// How long a rank that gives up tries to tell its neighbours, and closing waits for the others.
 constexpr auto kFarewell = 200ms;
 constexpr auto kClosing = 10s;
@@ -89,7 +91,8 @@ void MpiLiveness::arrive() {
   check();
   if (!is_watching() || size_ == 1) return;
   const auto now = Clock::now();
-  if (now - last_arrival_ > kPatience) receive();
+  const int looks = now - last_arrival_ > kPatience ? kLooksWhenLate : 0;
+  for (int look = 0; look < looks; ++look) receive();
   last_arrival_ = now;
 }
 
