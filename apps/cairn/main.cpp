@@ -63,6 +63,9 @@ int refuse(const cairn::app::CommandLine::Refusal& refusal, cairn::cli::Output& 
   return cairn::cli::kExitGood;
 }
 
+/// A command whose ranks make no progress for so long ends.
+constexpr double kSilenceSeconds = 1800;
+
 int run(Context& context, const Arguments& arguments) {
   cairn::app::CommandLine command_line("cairn",
                                        "Parallel checkpoints of large training jobs, in plain safetensors files");
@@ -98,7 +101,8 @@ int main(int argc, char** argv) {
     const char* mpi_io = std::getenv("OMPI_MCA_io");
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
     const cairn::comm::MpiSession session(argc, argv);
-    const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD);
+    const auto communicator =
+        cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kSilenceSeconds, cairn::OnSilence::kEndProcess, {}});
     cairn::os::set_fault_rank(communicator->rank());
     cairn::cli::Output output(communicator->rank() == 0);
     Context context{*communicator, output};

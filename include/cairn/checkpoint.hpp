@@ -21,6 +21,7 @@
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
+#include "cairn/waiting.hpp"
 
 namespace cairn {
 
@@ -85,6 +86,7 @@ struct Options {
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
   LeaseOptions lease;
+  Waiting waiting;         ///< how long calls wait for ranks that make no progress, and what happens then
 };
 
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
@@ -134,10 +136,15 @@ struct Report {
 };
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
-/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize.
+/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks.
+///
+/// Every call waits for the other ranks as long as any of them makes progress, and no longer than Options::waiting without.
+/// What it throws then, what stays with MPI, and that the object is dead afterwards, says waiting.hpp. Options, root and
+/// step must be the same on all ranks: else kUsage, naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. The root is created when missing.
+  /// Collective. The root is created when missing. Without a limit on `options.waiting` a rank that does not come here is
+  /// waited for for ever; with one it cannot be named.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;

@@ -37,7 +37,9 @@ void prepare_memory(const Bench& bench, comm::Communicator& group) {
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place) {
   if (place) return std::move(place);
-  return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), bench.options.checkpointer);
+  Options options = bench.options.checkpointer;
+  options.waiting.then = OnSilence::kEndProcess;  // a run is of no use without a rank
+  return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }
 
 void describe(const Report& report, Operation& operation) {

@@ -1,21 +1,20 @@
 // The public Checkpointer on top of Saver and Loader.
-#include <fmt/core.h>
-
 #include <map>
+#include <string>
 
-#include "base/log.hpp"
-#include "base/units.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/device_memory.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/lease.hpp"
+#include "checkpoint/given_alike.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
+#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
@@ -34,11 +33,8 @@ constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
 }  // namespace
 
 struct Checkpointer::State {
-  State(MPI_Comm given, std::filesystem::path root_path, Options given_options)
-      : communicator(comm::duplicate_mpi(given)),
-        root(std::move(root_path)),
-        options(std::move(given_options)),
-        saver(*communicator, options, windows) {}
+  State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
+      : root(std::move(root_path)), options(std::move(given_options)), saver(ours, options, windows) {}
 
   [[nodiscard]] checkpoint::ReadOptions read_options() const {
     return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
@@ -51,7 +47,7 @@ struct Checkpointer::State {
           checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
       try {
         return read(opened);
-      } catch (const Error& error) {
+      } catch (const comm::AgreedError& error) {
         if (attempt == checkpoint::kLoadAttempts || !checkpoint::was_replaced(*communicator, opened, error)) throw;
       }
     }
@@ -75,6 +71,11 @@ struct Checkpointer::State {
     lease.reset();  // released before another one is watched
     watch_lease();
   }
+  void agree_on_step(std::uint64_t step) {
+    comm::agree_on_values(*communicator, "argument", [&] {
+      return std::vector<comm::NamedValue>{{"step", std::to_string(step)}};
+    });
+  }
 
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
@@ -85,15 +86,18 @@ struct Checkpointer::State {
   checkpoint::RootLife life;
 };
 
-Checkpointer::Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options) {
-  comm::prefer_romio();
-  state_ = std::make_unique<State>(communicator, std::move(root), std::move(options));
-  os::set_fault_rank(state_->communicator->rank());
-  base::set_log_rank(state_->communicator->rank(), state_->communicator->size());
-  comm::agree_on_root(*state_->communicator, "create the root directory", 0, [&] {
-    os::make_directory(state_->root);
-    state_->watch_lease();
+Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
+  auto communicator = checkpoint::watched_communicator(given, options);
+  checkpoint::run_call(*communicator, "open the root", [&] {
+    checkpoint::agree_on_options(*communicator, options, root);
+    comm::agree(*communicator, "open the root",
+                [&] { state_ = std::make_unique<State>(*communicator, std::move(root), std::move(options)); });
+    comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
+      os::make_directory(state_->root);
+      state_->watch_lease();
+    });
   });
+  state_->communicator = std::move(communicator);
 }
 
 Checkpointer::~Checkpointer() = default;
@@ -101,28 +105,43 @@ Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
-  comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
-  return state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, &state_->life);
+  Report report;
+  checkpoint::run_call(*state_->communicator, "save", [&] {
+    comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
+    state_->agree_on_step(step);
+    report = state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras,
+                                &state_->life);
+  });
+  return report;
 }
 
 std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
-  comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
-    if (const auto step = checkpoint::newest_step(state_->root)) {
-      found[0] = 1;
-      found[1] = *step;
-    }
+  checkpoint::run_call(*state_->communicator, "latest", [&] {
+    comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
+      if (const auto step = checkpoint::newest_step(state_->root)) {
+        found[0] = 1;
+        found[1] = *step;
+      }
+    });
+    state_->communicator->broadcast(std::as_writable_bytes(std::span(found)), 0);
   });
-  state_->communicator->broadcast(std::as_writable_bytes(std::span(found)), 0);
   if (found[0] == 0) return std::nullopt;
   return found[1];
 }
 
 Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   const checkpoint::PhaseClock whole;
-  return state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load(opened, targets, whole); });
+  Report report;
+  checkpoint::run_call(*state_->communicator, "open", [&] {
+    state_->agree_on_step(step);
+    report =
+        state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load(opened, targets, whole); });
+  });
+  return report;
 }
 
+/// Collective.
 Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const Target> targets,
                                  const checkpoint::PhaseClock& whole) {
   checkpoint::View view;
@@ -146,15 +165,16 @@ Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const T
 }
 
 Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
-  return state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });
+  LoadedExtras extras;
+  checkpoint::run_call(*state_->communicator, "open", [&] {
+    state_->agree_on_step(step);
+    extras = state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });
+  });
+  return extras;
 }
 
+/// Collective.
 Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint& opened) {
-  LoadedExtras extras;
-  if (opened.manifest) {
-    extras.metadata = opened.manifest->user_metadata;
-    extras.layout = opened.manifest->layout;
-  }
   base::Bytes texts;
   comm::agree_on_root(*communicator, "read the carried files", 0, [&] {
     base::ByteWriter out;
@@ -166,24 +186,31 @@ Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint
     texts = out.take();
   });
   communicator->share(texts, 0);
-  base::ByteReader in(texts);
-  while (!in.done()) {
-    std::string name = in.text();
-    extras.carried[std::move(name)] = in.text();
-  }
-
+  LoadedExtras extras;
   std::vector<checkpoint::WantedBox> wanted;
-  const auto numbers = plan::numbers_by_name(opened.stored.tensors);
-  for (int rank = 0;; ++rank) {
-    const auto at = numbers.find({checkpoint::kRankSection, checkpoint::rank_blob_name(rank)});
-    if (at == numbers.end()) break;
-    extras.rank_blobs.emplace_back(opened.stored.tensors[at->second].shape.at(0));
-  }
-  for (std::size_t rank = 0; rank < extras.rank_blobs.size(); ++rank) {
-    const auto name = checkpoint::rank_blob_name(static_cast<int>(rank));
-    const std::uint32_t number = numbers.at({checkpoint::kRankSection, name});
-    wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
-  }
+  comm::agree(*communicator, "find the extras", [&] {
+    os::fault_memory("memory.extras");
+    if (opened.manifest) {
+      extras.metadata = opened.manifest->user_metadata;
+      extras.layout = opened.manifest->layout;
+    }
+    base::ByteReader in(texts);
+    while (!in.done()) {
+      std::string name = in.text();
+      extras.carried[std::move(name)] = in.text();
+    }
+    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
+    for (int rank = 0;; ++rank) {
+      const auto at = numbers.find({checkpoint::kRankSection, checkpoint::rank_blob_name(rank)});
+      if (at == numbers.end()) break;
+      extras.rank_blobs.emplace_back(opened.stored.tensors[at->second].shape.at(0));
+    }
+    for (std::size_t rank = 0; rank < extras.rank_blobs.size(); ++rank) {
+      const auto name = checkpoint::rank_blob_name(static_cast<int>(rank));
+      const std::uint32_t number = numbers.at({checkpoint::kRankSection, name});
+      wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
+    }
+  });
   checkpoint::Loader(*communicator, opened, read_options(), windows).load(wanted);
   return extras;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "cairn/error.hpp"
@@ -11,6 +12,7 @@
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "io/straight_io.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -58,11 +60,16 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
                               const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
                               PhaseClock& clock) {
   clock.begin("open");
-  const std::vector<io::EngineFile> files = engine_files(directory, job.layout.stored);
+  std::vector<io::EngineFile> files;
+  std::optional<format::BlockAccumulator> table_of_sums;
+  comm::agree(communicator, "make room for checksums", [&] {
+    os::fault_memory("memory.checksums");
+    files = engine_files(directory, job.layout.stored);
+    table_of_sums.emplace(file_sizes(job.layout.stored), job.extents.grain_bytes());
+  });
+  format::BlockAccumulator& checksums = *table_of_sums;
   engine.open_for_write(files, job.extents);
 
-  const std::vector<std::uint64_t> sizes = file_sizes(job.layout.stored);
-  format::BlockAccumulator checksums(sizes, job.extents.grain_bytes());
   const auto add = [&](const std::vector<io::WriteOp>& ops) {
     for (const io::WriteOp& op : ops) {
       checksums.add(op.file, op.offset, op.data);
@@ -119,9 +126,12 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
 
   clock.begin("checksum");
   communicator.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
-  std::vector<std::string> names;
-  for (const auto& file : job.layout.files) names.push_back(file.name);
-  format::BlockTable table = checksums.finish(names);
+  format::BlockTable table;
+  comm::agree(communicator, "finish the checksums", [&] {
+    std::vector<std::string> names;
+    for (const auto& file : job.layout.files) names.push_back(file.name);
+    table = checksums.finish(names);
+  });
   clock.stop();
   return table;
 }

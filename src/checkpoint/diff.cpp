@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
@@ -15,6 +16,7 @@
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/values.hpp"
 #include "comm/agree.hpp"
+#include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
 
@@ -180,46 +182,55 @@ class PieceComparer {
     const View& view;
     TensorReader& reader;
   };
-  PieceComparer(Input a, Input b, const Tolerance& tolerance) : a_(a), b_(b), tolerance_(tolerance) {}
+  PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
+      : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
 
   std::uint64_t compare(std::span<const Piece> pieces, Tally& tally) {
     const auto bytes_a = load(pieces, a_, &Pair::a);
     const auto bytes_b = load(pieces, b_, &Pair::b);
     std::uint64_t compared = 0;
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const Pair& pair = *pieces[i].pair;
-      const Elements elements{a_.view.at(pair.a).dtype, b_.view.at(pair.b).dtype, bytes_a[i], bytes_b[i], pair.row};
-      compared += bytes_a[i].size();
-      if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
-      if (has_values(elements.dtype_a)) {
-        compare_values(elements, tolerance_, tally);
-      } else {
-        compare_groups(elements, tally);
+    comm::agree(communicator_, "compare the elements", [&] {
+      os::fault_memory("memory.compare");
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Pair& pair = *pieces[i].pair;
+        const Elements elements{a_.view.at(pair.a).dtype, b_.view.at(pair.b).dtype, bytes_a[i], bytes_b[i], pair.row};
+        compared += bytes_a[i].size();
+        if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
+        if (has_values(elements.dtype_a)) {
+          compare_values(elements, tolerance_, tally);
+        } else {
+          compare_groups(elements, tally);
+        }
       }
-    }
+    });
     return compared;
   }
 
  private:
-  static std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
-                                                  std::uint32_t Pair::*number) {
-    std::vector<std::vector<std::byte>> memory(pieces.size());
+  std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
+                                           std::uint32_t Pair::*number) {
+    std::vector<std::vector<std::byte>> memory;
     std::vector<WantedBox> wanted;
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const std::uint32_t tensor_number = pieces[i].pair->*number;
-      const ViewTensor& tensor = input.view.at(tensor_number);
-      memory[i].resize((pieces[i].end - pieces[i].begin) * bits_of(tensor.dtype) / 8);
-      std::uint64_t at = 0;
-      for (Box& box : shard::boxes_of_flat_range(tensor.shape, pieces[i].begin, pieces[i].end)) {
-        const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
-        wanted.push_back({tensor_number, std::move(box), std::span(memory[i]).subspan(at, bytes)});
-        at += bytes;
+    comm::agree(communicator_, "make room for elements", [&] {
+      os::fault_memory("memory.elements");
+      memory.resize(pieces.size());
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::uint32_t tensor_number = pieces[i].pair->*number;
+        const ViewTensor& tensor = input.view.at(tensor_number);
+        memory[i].resize((pieces[i].end - pieces[i].begin) * bits_of(tensor.dtype) / 8);
+        std::uint64_t at = 0;
+        for (Box& box : shard::boxes_of_flat_range(tensor.shape, pieces[i].begin, pieces[i].end)) {
+          const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
+          wanted.push_back({tensor_number, std::move(box), std::span(memory[i]).subspan(at, bytes)});
+          at += bytes;
+        }
       }
-    }
+    });
     input.reader.load(wanted);
     return memory;
   }
 
+  comm::Communicator& communicator_;
   Input a_;
   Input b_;
   Tolerance tolerance_;
@@ -272,12 +283,18 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
   });
   const auto load_a = make_view_reader(communicator, a.opened, a.view, options.read);
   const auto load_b = make_view_reader(communicator, b.opened, b.view, options.read);
-  PieceComparer comparer({a.view, *load_a}, {b.view, *load_b}, options.tolerance);
+  PieceComparer comparer(communicator, {a.view, *load_a}, {b.view, *load_b}, options.tolerance);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
   const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
-  const std::vector<Piece> pieces = share_of(pairs, communicator, round_elements);
-  Tally tally(result.tensors.size());
+  std::vector<Piece> pieces;
+  std::optional<Tally> room;
+  comm::agree(communicator, "share the elements", [&] {
+    os::fault_memory("memory.diff");
+    pieces = share_of(pairs, communicator, round_elements);
+    room.emplace(result.tensors.size());
+  });
+  Tally& tally = *room;
   std::uint64_t compared = 0;
   for (std::size_t at = 0; communicator.max(at < pieces.size() ? 1 : 0) != 0;) {
     std::size_t end = at;

@@ -1,6 +1,7 @@
 #include "checkpoint/load.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
@@ -12,6 +13,7 @@
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "io/straight_io.hpp"
+#include "os/fault.hpp"
 #include "plan/extents.hpp"
 #include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
@@ -88,6 +90,13 @@ struct Loader::StraightPart {
   std::span<const std::span<std::byte>> memory;
 };
 
+/// Who reads what.
+struct Loader::ReadPlan {
+  const plan::ExtentMap& extents;
+  const MemorySplit& budget;
+  bool is_straight;
+};
+
 /// Windows of this rank's extents that are being read.
 struct Loader::ReadJob {
   const WrittenBlocks& written;
@@ -140,8 +149,12 @@ void Loader::load(std::span<const WantedBox> wanted) {
   });
   communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
   if (cells.count() == 0) return clock_.stop();
-  const WrittenBlocks written(checkpoint_);
-  StraightPart straight{written, {}, plan::CellSet(grid), memory};
+  std::optional<WrittenBlocks> written;
+  comm::agree(communicator_, "plan the load", [&] {
+    os::fault_memory("memory.load");
+    written.emplace(checkpoint_);
+  });
+  StraightPart straight{*written, {}, plan::CellSet(grid), memory};
   const bool is_straight = engine_.straight && cells.count() >= grid.cells() / kStraightParts;
   if (is_straight) {
     comm::agree(communicator_, "plan the load", [&] {
@@ -162,30 +175,45 @@ void Loader::load(std::span<const WantedBox> wanted) {
   io::EngineOptions engine_options;
   engine_options.hints = options_.hints;
   engine_options.staging = buffers->staging();
-  const auto engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
-  engine->open_for_read(engine_files(checkpoint_.directory, checkpoint_.stored), extents);
-  engine_.hints = engine->hints();
-  if (is_straight) read_straight(grid, straight);
-  const ReadJob job{written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
+  std::unique_ptr<io::Engine> engine;
+  try {
+    std::vector<io::EngineFile> files;
+    comm::agree(communicator_, "make an engine", [&] {
+      files = engine_files(checkpoint_.directory, checkpoint_.stored);
+      engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
+    });
+    engine->open_for_read(std::move(files), extents);
+    engine_.hints = engine->hints();
+    if (is_straight) read_straight(grid, straight);
+    const ReadJob job{*written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
+    read_extents(job, parts, memory, {extents, budget, is_straight});
+    clock_.begin("open");
+    engine->close();
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine.get());
+    throw;
+  }
+  clock_.stop();
+}
+
+void Loader::read_extents(const ReadJob& job, const std::vector<plan::MemoryPart>& parts,
+                          std::span<const std::span<std::byte>> memory, const ReadPlan& plan) {
   clock_.begin("read");
-  for (std::uint64_t round = 0; round < std::min<std::uint64_t>(rounds, io::WindowPool::kAhead); ++round) {
+  for (std::uint64_t round = 0; round < std::min<std::uint64_t>(job.rounds, io::WindowPool::kAhead); ++round) {
     job.begin(round);
     // The disk of a node first gets all windows of this round: no rank can go on without the others'.
-    buffers->barrier();
+    job.buffers.barrier();
   }
 
   clock_.begin("plan");  // while the first windows are read
   std::vector<plan::Transfer> transfers;
   comm::agree(communicator_, "plan the load", [&] {
-    const auto outside = is_straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, extents, outside);
+    const auto outside = plan.is_straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, plan.extents, outside);
   });
-  io::Exchange exchange(communicator_, checkpoint_.stored, extents, budget.window_bytes, *buffers, std::move(transfers),
-                        {budget.exchange_bytes});
+  io::Exchange exchange(communicator_, checkpoint_.stored, plan.extents, plan.budget.window_bytes, job.buffers,
+                        std::move(transfers), {plan.budget.exchange_bytes});
   read_windows(job, exchange, memory);
-  clock_.begin("open");
-  engine->close();
-  clock_.stop();
 }
 
 void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part) {

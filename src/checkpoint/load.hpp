@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/open.hpp"
@@ -17,6 +18,7 @@
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/cells.hpp"
+#include "plan/transfer.hpp"
 
 namespace cairn::checkpoint {
 
@@ -44,9 +46,13 @@ class Loader {
 
  private:
   struct ReadJob;
+  struct ReadPlan;
   struct StraightPart;
   /// Collective: reads and checks the cells that long runs of wanted boxes tile.
   void read_straight(const plan::CellGrid& grid, const StraightPart& part);
+  /// Collective: reads, checks and scatters what goes through windows.
+  void read_extents(const ReadJob& job, const std::vector<plan::MemoryPart>& parts,
+                    std::span<const std::span<std::byte>> memory, const ReadPlan& plan);
   /// Collective: waits for each window, checks and scatters it, and begins to read another one into its buffer.
   void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory);
 

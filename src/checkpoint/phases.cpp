@@ -9,7 +9,7 @@ PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(
 
 void PhaseClock::begin(const std::string& name) {
   stop();
-  if (watchdog_ != nullptr) watchdog_->progress(name);
+  if (liveness_) liveness_->progress(name, {});
   current_ = 0;
   while (current_ < rows_.size() && rows_[current_].name != name) ++current_;
   if (current_ == rows_.size()) rows_.push_back({name, 0, 0});

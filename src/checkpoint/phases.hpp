@@ -3,12 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
-#include "comm/watchdog.hpp"
 
 namespace cairn::checkpoint {
 
@@ -21,8 +22,8 @@ class PhaseClock {
   void begin(const std::string& name);
   void add_bytes(std::uint64_t bytes);
   void stop();
-  /// Each begin() is a beat of this watchdog from now on; null ends that.
-  void watch(comm::Watchdog* watchdog) { watchdog_ = watchdog; }
+  /// Each begin() is progress of this rank from now on; null ends that.
+  void watch(std::shared_ptr<comm::Liveness> liveness) { liveness_ = std::move(liveness); }
   [[nodiscard]] double seconds() const;  ///< since construction
 
   /// Collective: the largest of seconds().
@@ -41,7 +42,7 @@ class PhaseClock {
   Clock::time_point phase_start_;
   std::vector<Row> rows_;
   std::size_t current_;
-  comm::Watchdog* watchdog_ = nullptr;
+  std::shared_ptr<comm::Liveness> liveness_;
 };
 
 }  // namespace cairn::checkpoint

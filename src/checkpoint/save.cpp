@@ -109,13 +109,14 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   const WatchedCall watched(communicator_, clock);
   clock.begin("plan");
   std::vector<Source> more;
-  if (communicator_.max(extras.rank_blob.size()) != 0) {
-    more = with_blob(state, extras.rank_blob, communicator_.rank());
-    state = more;
-  }
+  const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
   base::Bytes description;
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
+    if (has_blobs) {
+      more = with_blob(state, extras.rank_blob, communicator_.rank());
+      state = more;
+    }
     check_shards(state);
     description = describe(state, options_);
     changed = plan_ && plan_->description == description ? 0 : 1;
@@ -189,8 +190,10 @@ void Saver::write(CommitTarget target, CommitContent content, std::span<const st
                   PhaseClock& clock) {
   clock.begin("commit");
   Commit commit = begin_commit(communicator_, std::move(target));
+  std::unique_ptr<io::Engine> engine;
   try {
-    const auto engine = io::make_engine(choice_->name, communicator_, {options_.hints});
+    comm::agree(communicator_, "make an engine",
+                [&] { engine = io::make_engine(choice_->name, communicator_, {options_.hints}); });
     const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
                        *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
                        memory};
@@ -200,7 +203,8 @@ void Saver::write(CommitTarget target, CommitContent content, std::span<const st
     choice_->hints = engine->hints();
     clock.begin("commit");
     finish_commit(communicator_, commit, std::move(content));
-  } catch (const Error& error) {
+  } catch (const comm::AgreedError& error) {
+    io::close_after_error(engine.get());
     if (communicator_.rank() == 0) abandon(commit);
     name_new_holder(communicator_, commit, error);
     throw;

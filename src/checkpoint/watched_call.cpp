@@ -1,24 +1,37 @@
 #include "checkpoint/watched_call.hpp"
 
-#include <fmt/core.h>
+#include <exception>
+#include <new>
+#include <string>
 
-#include "comm/mpi.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-double seconds_for(comm::Communicator& communicator) {
-  const bool is_mpi = comm::native_handle(communicator) != MPI_COMM_NULL;
-  return is_mpi ? comm::Watchdog::seconds_from_environment(kWatchdogSeconds) : 0;
+constexpr std::size_t kForeignTextBytes = 300;
+
+[[noreturn]] void fail_alone(comm::Communicator& communicator, const std::string& why) {
+  if (const auto liveness = communicator.liveness()) throw Error(ErrorKind::kState, liveness->fail(why));
+  throw Error(ErrorKind::kInternal, why);
 }
 
 }  // namespace
 
-WatchedCall::WatchedCall(comm::Communicator& communicator, PhaseClock& clock)
-    : clock_(clock),
-      watchdog_(seconds_for(communicator),
-                [text = fmt::format("rank {} of {}", communicator.rank(), communicator.size())] { return text; }) {
-  clock_.watch(&watchdog_);
+void run_call(comm::Communicator& communicator, const char* phase, const std::function<void()>& work) {
+  if (const auto liveness = communicator.liveness()) liveness->check();
+  const WatchedCall watched(communicator);
+  communicator.progress(phase);
+  try {
+    work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail_alone(communicator, "out of memory (std::bad_alloc)");
+  } catch (const std::exception& error) {
+    fail_alone(communicator, base::printable(error.what(), kForeignTextBytes));
+  }
 }
 
 }  // namespace cairn::checkpoint

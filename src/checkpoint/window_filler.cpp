@@ -6,6 +6,7 @@
 #include "base/checked.hpp"
 #include "checkpoint/box_pieces.hpp"
 #include "comm/agree.hpp"
+#include "os/fault.hpp"
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
 #include "quant/statistics.hpp"
@@ -74,7 +75,8 @@ void WindowFiller::find_scales() {
   if (scales_.empty()) return;
   run(mine);
   for (auto& [pair, statistics] : scales_) {
-    std::vector<std::uint64_t> keys = quant::reduction_keys(statistics);
+    std::vector<std::uint64_t> keys;
+    comm::agree(communicator_, "reduce the scales", [&] { keys = quant::reduction_keys(statistics); });
     communicator_.all_reduce(keys, comm::ReduceOp::kMax);
     quant::take_reduction_keys(keys, statistics);
   }
@@ -144,35 +146,40 @@ void WindowFiller::copy_scales(const WindowRegion& region, const TensorOrigin& o
 /// Collective: reads the moments of the items in batches, and codes them. Items without memory are measured.
 void WindowFiller::run(std::vector<CodingItem>& items) {
   std::vector<std::size_t> ends;
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < items.size(); ++i) {
-    const std::uint64_t more = moment_bytes(items[i].box);
-    if (bytes != 0 && bytes + more > work_.batch_bytes) {
-      ends.push_back(i);
-      bytes = 0;
+  comm::agree(communicator_, "share the moments", [&] {
+    std::uint64_t bytes = 0;
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const std::uint64_t more = moment_bytes(items[i].box);
+      if (bytes != 0 && bytes + more > work_.batch_bytes) {
+        ends.push_back(i);
+        bytes = 0;
+      }
+      bytes += more;
     }
-    bytes += more;
-  }
-  if (!items.empty()) ends.push_back(items.size());
+    if (!items.empty()) ends.push_back(items.size());
+  });
   const std::uint64_t batches = communicator_.max(ends.size());
   std::size_t begin = 0;
   for (std::uint64_t batch = 0; batch < batches; ++batch) {
     const std::size_t end = batch < ends.size() ? ends[batch] : items.size();
     std::vector<std::vector<float>> values;
     std::vector<WantedBox> wanted;
-    for (std::size_t i = begin; i < end; ++i) {
-      const PairToCode& pair = work_.content.pairs[items[i].part.pair];
-      const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
-      for (const std::uint32_t moment : {pair.first, pair.second}) {
-        values.emplace_back(shard::elements_of(items[i].box));
-        std::span<std::byte> memory = std::as_writable_bytes(std::span(values.back()));
-        for (const Box& box : boxes) {
-          const std::uint64_t size = shard::elements_of(box) * sizeof(float);
-          wanted.push_back({moment, box, memory.first(size)});
-          memory = memory.subspan(size);
+    comm::agree(communicator_, "make room for moments", [&] {
+      os::fault_memory("memory.moments");
+      for (std::size_t i = begin; i < end; ++i) {
+        const PairToCode& pair = work_.content.pairs[items[i].part.pair];
+        const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
+        for (const std::uint32_t moment : {pair.first, pair.second}) {
+          values.emplace_back(shard::elements_of(items[i].box));
+          std::span<std::byte> memory = std::as_writable_bytes(std::span(values.back()));
+          for (const Box& box : boxes) {
+            const std::uint64_t size = shard::elements_of(box) * sizeof(float);
+            wanted.push_back({moment, box, memory.first(size)});
+            memory = memory.subspan(size);
+          }
         }
       }
-    }
+    });
     work_.reader.load(wanted);
     comm::agree(communicator_, "code the moments", [&] {
       for (std::size_t i = begin; i < end; ++i) code(items[i], {values[2 * (i - begin)], values[2 * (i - begin) + 1]});

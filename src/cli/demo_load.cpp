@@ -94,6 +94,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   const std::string layout = demo_layout(context.communicator, options.layout);
   check_root(context, options.directory);
   Options checkpointer_options = options.checkpointer;
+  checkpointer_options.waiting.then = OnSilence::kEndProcess;
   checkpointer_options.hints = parse_hints(options.hints);
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);

@@ -37,6 +37,7 @@ Extras extras_of(const Context& context, const DemoOptions& options, const DemoS
 Report save(Context& context, const DemoOptions& options, std::span<const Source> sources, const Extras& extras) {
   const ProgressLine progress(context.output);
   Options checkpointer_options = options.checkpointer;
+  checkpointer_options.waiting.then = OnSilence::kEndProcess;
   checkpointer_options.hints = parse_hints(options.hints);
   checkpointer_options.run_id = "demo";
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);

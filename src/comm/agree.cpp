@@ -9,6 +9,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/mix.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 
@@ -45,7 +46,7 @@ std::string name_ranks(const std::vector<base::Bytes>& failed) {
 }
 
 /// Collective: the Error of rank `lowest` on all ranks, with the names of all failing ranks.
-Error common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
+AgreedError common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
   const bool is_mine = communicator.rank() == lowest;
   std::uint64_t kind = is_mine ? static_cast<std::uint64_t>(mine->kind()) : 0;
   std::string text = is_mine ? mine->what() : "";
@@ -63,9 +64,44 @@ Error common_error(Communicator& communicator, const std::optional<Error>& mine,
 }  // namespace
 
 void agree(Communicator& communicator, const std::string& step, const std::function<void()>& work) {
+  if (const auto liveness = communicator.liveness()) liveness->step(step);
   const std::optional<Error> mine = outcome_of(step, work);
   const std::optional<int> lowest = communicator.lowest_rank_where(mine.has_value());
   if (lowest) throw common_error(communicator, mine, *lowest);
+}
+
+namespace {
+
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = text.size();
+  for (const char c : text) hash = base::mix64(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+}  // namespace
+
+void agree_on_values(Communicator& communicator, const std::string& what,
+                     const std::function<std::vector<NamedValue>()>& values) {
+  std::vector<NamedValue> mine;
+  std::vector<std::uint64_t> least;  // of the hashes, then of their complements
+  agree(communicator, "compare what the ranks were given", [&] {
+    mine = values();
+    for (const NamedValue& value : mine) least.push_back(hash_of(value.value));
+    for (std::size_t i = 0; i < mine.size(); ++i) least.push_back(~least[i]);
+  });
+  communicator.all_reduce(least, ReduceOp::kMin);
+  for (std::size_t i = 0; i < mine.size(); ++i) {
+    if (least[i] == ~least[mine.size() + i]) continue;
+    std::string first = mine[i].value;
+    communicator.share(first, 0);
+    const std::optional<int> other = communicator.lowest_rank_where(mine[i].value != first);
+    std::string second = mine[i].value;
+    communicator.share(second, *other);
+    throw AgreedError(ErrorKind::kUsage,
+                      fmt::format("{} '{}' differs between the ranks: '{}' on rank 0, '{}' on rank {}; give all ranks "
+                                  "the same",
+                                  what, mine[i].name, base::printable(first), base::printable(second), *other));
+  }
 }
 
 void agree_on_root(Communicator& communicator, const std::string& step, int root, const std::function<void()>& work) {

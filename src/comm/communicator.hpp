@@ -3,6 +3,9 @@
 // Every collective must be called by all ranks of the group in the same order. Sizes are 64-bit; what exceeds MPI's int
 // counts is chunked inside. Failures throw Error(kIo); since a communication failure cannot be agreed on, they are
 // fatal for the job in practice. Not thread-safe: one thread per communicator at a time.
+//
+// Nothing blocks inside MPI: every call waits in a loop (wait.hpp) that ends when no rank makes progress (liveness.hpp).
+// Memory of the caller is not touched after a collective that threw; that of messages may be, once is_dead().
 #pragma once
 
 #include <cstddef>
@@ -14,18 +17,20 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "comm/liveness.hpp"
 
 namespace cairn::comm {
 
 enum class ReduceOp { kSum, kMin, kMax, kXor, kOr };
 
-/// Tags of point-to-point messages are 0 to kMaxTag: what every MPI has, less one that the collectives use.
-constexpr int kMaxTag = 32766;
+/// Tags of point-to-point messages are 0 to kMaxTag: what every MPI has, less those of the collectives and the beats.
+constexpr int kMaxTag = 32765;
 /// Largest point-to-point message.
 constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
 /// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort): MPI would
-/// go on using the buffer. The communicator must outlive it.
+/// go on using the buffer. So it does when the communicator is dead; then the buffer must stay. The communicator must
+/// outlive it.
 class Request {
  public:
   virtual ~Request() = default;
@@ -68,6 +73,18 @@ class Communicator {
 
   /// Collective: a communicator of the ranks that run on this rank's node, in the order of their ranks here.
   virtual std::unique_ptr<Communicator> node() = 0;
+
+  /// What watches over waits here; null where nothing does (simulated ranks notice by themselves).
+  [[nodiscard]] virtual std::shared_ptr<Liveness> liveness() { return nullptr; }
+  /// The ranks gave each other up, here or on a communicator that this one was derived from: calls throw Error(kState).
+  [[nodiscard]] bool is_dead() {
+    const auto here = liveness();
+    return here && here->is_dead();
+  }
+  /// Rank-local: something moved, in work that may take long between two collectives; others may wait for it.
+  void progress(std::string_view phase, const std::filesystem::path& file = {}) {
+    if (const auto here = liveness()) here->progress(phase, file);
+  }
 
   // Conveniences on top of the above. Collective.
   std::uint64_t sum(std::uint64_t value);

@@ -11,8 +11,13 @@
 namespace cairn::comm {
 
 /// A communicator of our own, duplicated from `parent` (collective over it), with MPI_ERRORS_RETURN; freed with the
-/// object if MPI is still up.
+/// object, on all ranks, if MPI is still up. Its calls wait for other ranks for ever.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
+
+/// As above, and `waiting`, where CAIRN_WATCHDOG_S may replace the limit, says how long this call and those on the
+/// communicator wait. Throws Error(kState) when some ranks do not come here, and Error(kUsage) on all ranks for a limit
+/// that is no number of seconds.
+std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
 /// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.
 MPI_Comm native_handle(Communicator& communicator);
@@ -41,8 +46,9 @@ class MpiSession {
 /// First line of MPI_Get_library_version; may be called before MPI_Init.
 std::string mpi_library();
 
-/// Sets, where unset, the environment that makes Open MPI's MPI-IO use ROMIO, before or after MPI_Init. Takes effect until
-/// the first MPI file is opened in the process; mpi_io_implementation() tells whether it did. Not thread-safe (setenv).
+/// Makes Open MPI's MPI-IO use ROMIO, where the user chose nothing: before MPI_Init by the environment (setenv: no other
+/// threads yet), later by MPI's control variable, which costs 0.2 s once (MPI_T loads all of MPI's components). Takes effect
+/// until the first MPI file is opened in the process; mpi_io_implementation() tells whether it did.
 void prefer_romio();
 
 /// What MPI-IO implementation this process will use, as far as can be told, for warnings and `cairn doctor`. May cost

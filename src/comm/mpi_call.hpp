@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/communicator.hpp"
+
 namespace cairn::comm::internal {
 
 /// Throws Error(kIo) with MPI's own text unless `code` is MPI_SUCCESS.
@@ -23,6 +25,10 @@ std::uint64_t chunk_bytes();
 
 /// For tests: lowers the limit (on all ranks alike) so that small messages take the way of large ones. 0 restores it.
 void set_chunk_bytes(std::uint64_t bytes);
+
+/// Tags of messages inside collectives, and of beats.
+constexpr int kCollectiveTag = kMaxTag + 1;
+constexpr int kBeatTag = kMaxTag + 2;
 
 /// True between MPI_Init and MPI_Finalize.
 bool mpi_is_up();

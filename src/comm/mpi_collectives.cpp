@@ -1,29 +1,33 @@
 // The collectives of the MPI communicator, and how each stays correct beyond MPI's int counts.
 //
-// all_to_all has two ways. Flat: one MPI_Alltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise: one
-// message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Alltoallv would send
+// all_to_all has two ways. Flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise: one
+// message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Ialltoallv would send
 // empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <new>
 #include <numeric>
-#include <stdexcept>
 
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/mpi_communicator.hpp"
+#include "comm/wait.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::comm::internal {
 namespace {
 
-constexpr int kCollectiveTag = kMaxTag + 1;
-/// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Alltoallv gains.
+/// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Ialltoallv gains.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
 constexpr std::uint64_t kTopBit = 1ULL << 63;
 /// Peers that the pairwise way serves at a time.
 constexpr int kPeersInFlight = 16;
+/// What broadcasts and reductions carry at a time.
+constexpr std::uint64_t kLargestScratchBytes = 4ULL << 20;
+constexpr std::size_t kMostValues = 3;
 
 std::uint64_t flat_limit() { return std::min(kFlatBytes, chunk_bytes()); }
 
@@ -38,244 +42,360 @@ MPI_Op mpi_op(ReduceOp op) {
   throw Error(ErrorKind::kInternal, "unknown reduction");
 }
 
-template <class T>
-void reduce_in_chunks(std::span<T> values, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  const std::uint64_t step = std::max<std::uint64_t>(1, chunk_bytes() / sizeof(T));
-  while (!values.empty()) {
-    const auto part = values.first(std::min<std::uint64_t>(step, values.size()));
-    check_mpi(MPI_Allreduce(MPI_IN_PLACE, part.data(), to_count(part.size()), type, op, comm), "MPI_Allreduce");
-    values = values.subspan(part.size());
-  }
-}
-
 std::uint64_t total_of(std::span<const std::uint64_t> sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
 }
 
-/// int counts and displacements of parts that lie end to end in a flat buffer.
-struct FlatLayout {
-  explicit FlatLayout(const std::vector<base::Bytes>& parts) {
+std::uint64_t chunks_of(std::uint64_t bytes) { return bytes / chunk_bytes() + (bytes % chunk_bytes() != 0 ? 1 : 0); }
+
+void copy_bytes(std::span<const std::byte> from, std::byte* into) {
+  if (!from.empty()) std::memcpy(into, from.data(), from.size());
+}
+
+/// Parts that lie end to end in a flat buffer, with int counts and displacements.
+struct Flat {
+  void make(const std::vector<base::Bytes>& parts) {
     std::uint64_t offset = 0;
     for (const base::Bytes& part : parts) {
       counts.push_back(to_count(part.size()));
       offsets.push_back(to_count(offset));
       offset += part.size();
     }
+    bytes.resize(offset);
+  }
+  void pack(const std::vector<base::Bytes>& parts) {
+    std::byte* at = bytes.data();
+    for (const base::Bytes& part : parts) {
+      copy_bytes(part, at);
+      at += part.size();
+    }
+  }
+  void unpack(std::vector<base::Bytes>& parts) const {
+    std::span<const std::byte> rest = bytes;
+    for (base::Bytes& part : parts) {
+      copy_bytes(rest.first(part.size()), part.data());
+      rest = rest.subspan(part.size());
+    }
   }
   std::vector<int> counts;
   std::vector<int> offsets;
-};
-
-void copy_from_flat(std::span<const std::byte> flat, std::vector<base::Bytes>& parts) {
-  for (base::Bytes& part : parts) {
-    if (!part.empty()) std::memcpy(part.data(), flat.data(), part.size());
-    flat = flat.subspan(part.size());
-  }
-}
-
-/// The messages of one window of peers; chunk by chunk in order, so that both ends cut alike.
-class Transfers {
- public:
-  explicit Transfers(MPI_Comm comm) : comm_(comm) {}
-  void send(std::span<const std::byte> data, int to) {
-    while (!data.empty()) {
-      const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
-      requests_.push_back(MPI_REQUEST_NULL);
-      check_mpi(MPI_Isend(part.data(), to_count(part.size()), MPI_BYTE, to, kCollectiveTag, comm_, &requests_.back()),
-                "MPI_Isend");
-      data = data.subspan(part.size());
-    }
-  }
-  void receive(std::span<std::byte> data, int from) {
-    while (!data.empty()) {
-      const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
-      requests_.push_back(MPI_REQUEST_NULL);
-      check_mpi(MPI_Irecv(part.data(), to_count(part.size()), MPI_BYTE, from, kCollectiveTag, comm_, &requests_.back()),
-                "MPI_Irecv");
-      data = data.subspan(part.size());
-    }
-  }
-  void wait_all() {
-    check_mpi(MPI_Waitall(to_count(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE), "MPI_Waitall");
-    requests_.clear();
-  }
-
- private:
-  MPI_Comm comm_;
-  std::vector<MPI_Request> requests_;
+  base::Bytes bytes;
 };
 
 }  // namespace
 
-template <class Allocate>
-void MpiCommunicator::agree_on_memory(std::span<std::uint64_t> values, Allocate allocate) {
-  std::vector<std::uint64_t> agreed(values.begin(), values.end());
-  agreed.push_back(0);
-  try {
-    allocate();
-  } catch (const std::bad_alloc&) {
-    agreed.back() = 1;
-  } catch (const std::length_error&) {
-    agreed.back() = 1;
+/// What an exchange of parts of any size needs. MPI may use it as long as a wait for it was not completed: then it stays.
+struct MpiCommunicator::Parts {
+  std::vector<base::Bytes> outgoing;
+  std::vector<base::Bytes> incoming;
+  std::vector<std::uint64_t> out_sizes;
+  std::vector<std::uint64_t> in_sizes;
+  Flat out;
+  Flat in;
+  std::vector<MPI_Request> requests;
+
+  /// Chunk by chunk in order, so that both ends cut alike. Requires: room in `requests`.
+  void send(std::span<const std::byte> data, int to, MPI_Comm comm) {
+    while (!data.empty()) {
+      const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
+      requests.push_back(MPI_REQUEST_NULL);
+      check_mpi(MPI_Isend(part.data(), to_count(part.size()), MPI_BYTE, to, kCollectiveTag, comm, &requests.back()),
+                "MPI_Isend");
+      data = data.subspan(part.size());
+    }
   }
-  all_reduce(std::span(agreed), ReduceOp::kMax);
-  if (agreed.back() != 0) throw Error(ErrorKind::kInternal, "a rank has no memory for a collective's messages");
-  std::copy(agreed.begin(), agreed.end() - 1, values.begin());
+  void receive(std::span<std::byte> data, int from, MPI_Comm comm) {
+    while (!data.empty()) {
+      const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
+      requests.push_back(MPI_REQUEST_NULL);
+      check_mpi(MPI_Irecv(part.data(), to_count(part.size()), MPI_BYTE, from, kCollectiveTag, comm, &requests.back()),
+                "MPI_Irecv");
+      data = data.subspan(part.size());
+    }
+  }
+  void reserve_requests() {
+    std::uint64_t most = 0;
+    for (const std::uint64_t bytes : out_sizes) most += chunks_of(bytes);
+    for (const std::uint64_t bytes : in_sizes) most += chunks_of(bytes);
+    requests.reserve(most);
+  }
+};
+
+namespace {
+
+/// Owns an object that MPI uses during some calls. When one of those throws, MPI may go on: the object stays for ever.
+template <class T>
+class KeptOnError {
+ public:
+  KeptOnError() = default;
+  ~KeptOnError() {
+    if (in_use_) static_cast<void>(object_.release());
+  }
+  KeptOnError(const KeptOnError&) = delete;
+  KeptOnError& operator=(const KeptOnError&) = delete;
+  void make() { object_ = std::make_unique<T>(); }
+  T* operator->() const { return object_.get(); }
+  template <class Work>
+  void use(Work work) {
+    in_use_ = true;
+    work(*object_);
+    in_use_ = false;
+  }
+
+ private:
+  std::unique_ptr<T> object_;
+  bool in_use_ = false;
+};
+
+}  // namespace
+
+void finish(Liveness* liveness, std::span<MPI_Request> requests, const char* call) {
+  const int count = to_count(requests.size());
+  const auto is_done = [&] {
+    int done = 0;
+    check_mpi(MPI_Testall(count, requests.data(), &done, MPI_STATUSES_IGNORE), call);
+    return done != 0;
+  };
+  Wait wait(liveness, call);
+  while (!is_done()) wait.pause();
 }
 
-void MpiCommunicator::barrier() { check_mpi(MPI_Barrier(comm_), "MPI_Barrier"); }
+template <class Allocate>
+void MpiCommunicator::agree_on_memory(std::span<std::uint64_t> values, Allocate allocate) {
+  std::array<std::uint64_t, kMostValues + 1> agreed{};
+  std::uint64_t& failed = agreed[values.size()];
+  try {
+    os::fault_memory("memory.collective");
+    allocate();
+  } catch (...) {
+    failed = 1;
+  }
+  std::copy(values.begin(), values.end(), agreed.begin());
+  all_reduce(std::span(agreed.data(), values.size() + 1), ReduceOp::kMax);
+  if (failed != 0) throw Error(ErrorKind::kInternal, "a rank has no memory for a collective's messages");
+  std::copy_n(agreed.begin(), values.size(), values.begin());
+}
+
+std::uint64_t MpiCommunicator::scratch_for(std::uint64_t bytes) {
+  const std::uint64_t wanted = std::min(bytes, kLargestScratchBytes);
+  if (wanted > scratch_bytes_) {
+    std::unique_ptr<std::byte[]> larger(new (std::nothrow) std::byte[kLargestScratchBytes]);
+    std::uint64_t works = larger != nullptr ? 1 : 0;
+    all_reduce(std::span(&works, 1), ReduceOp::kMin);
+    if (works != 0) {
+      scratch_ = std::move(larger);
+      scratch_bytes_ = kLargestScratchBytes;
+    }
+  }
+  return std::min(scratch_bytes_, chunk_bytes());
+}
+
+template <class T>
+void MpiCommunicator::reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) {
+  liveness_->arrive();
+  if (values.empty()) return;
+  const std::uint64_t step = std::max<std::uint64_t>(1, scratch_for(values.size_bytes()) / sizeof(T));
+  while (!values.empty()) {
+    const auto part = values.first(std::min<std::uint64_t>(step, values.size()));
+    std::memcpy(scratch_.get(), part.data(), part.size_bytes());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Iallreduce(MPI_IN_PLACE, scratch_.get(), to_count(part.size()), type, op, comm_, &request),
+              "MPI_Iallreduce");
+    finish(liveness_.get(), request, "all_reduce");
+    std::memcpy(part.data(), scratch_.get(), part.size_bytes());
+    values = values.subspan(part.size());
+  }
+}
+
+void MpiCommunicator::barrier() {
+  liveness_->arrive();
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+  finish(liveness_.get(), request, "barrier");
+}
 
 void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {
   check_root(root);
+  liveness_->arrive();
+  if (data.empty()) return;
+  const std::uint64_t step = scratch_for(data.size());
   while (!data.empty()) {
-    const auto part = data.first(std::min<std::uint64_t>(chunk_bytes(), data.size()));
-    check_mpi(MPI_Bcast(part.data(), to_count(part.size()), MPI_BYTE, root, comm_), "MPI_Bcast");
+    const auto part = data.first(std::min<std::uint64_t>(step, data.size()));
+    if (rank_ == root) copy_bytes(part, scratch_.get());
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(MPI_Ibcast(scratch_.get(), to_count(part.size()), MPI_BYTE, root, comm_, &request), "MPI_Ibcast");
+    finish(liveness_.get(), request, "broadcast");
+    if (rank_ != root) copy_bytes({scratch_.get(), part.size()}, part.data());
     data = data.subspan(part.size());
   }
 }
 
 void MpiCommunicator::all_reduce(std::span<std::uint64_t> values, ReduceOp op) {
-  if (op != ReduceOp::kMin && op != ReduceOp::kMax) return reduce_in_chunks(values, MPI_UINT64_T, mpi_op(op), comm_);
+  if (op != ReduceOp::kMin && op != ReduceOp::kMax) return reduce(values, MPI_UINT64_T, mpi_op(op));
   // MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bit flipped, the order of signed
   // numbers is that of the unsigned ones, on every MPI.
   for (std::uint64_t& value : values) value ^= kTopBit;
-  reduce_in_chunks(values, MPI_INT64_T, mpi_op(op), comm_);
+  reduce(values, MPI_INT64_T, mpi_op(op));
   for (std::uint64_t& value : values) value ^= kTopBit;
 }
 
 void MpiCommunicator::all_reduce(std::span<double> values, ReduceOp op) {
   check_real_reduction(op);
-  reduce_in_chunks(values, MPI_DOUBLE, mpi_op(op), comm_);
+  reduce(values, MPI_DOUBLE, mpi_op(op));
 }
 
 std::vector<base::Bytes> MpiCommunicator::all_to_all(std::vector<base::Bytes> outgoing) {
   check_outgoing(outgoing.size());
-  std::vector<std::uint64_t> out_sizes;
-  for (const base::Bytes& part : outgoing) out_sizes.push_back(part.size());
-  std::vector<std::uint64_t> in_sizes(outgoing.size());
-  check_mpi(MPI_Alltoall(out_sizes.data(), 1, MPI_UINT64_T, in_sizes.data(), 1, MPI_UINT64_T, comm_), "MPI_Alltoall");
-
-  const std::uint64_t most_bytes = std::max(total_of(out_sizes), total_of(in_sizes));
-  const auto partners =
-      std::count_if(out_sizes.begin(), out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
-  std::uint64_t shape[] = {most_bytes, static_cast<std::uint64_t>(partners)};
-  std::vector<base::Bytes> incoming(outgoing.size());
-  base::Bytes send_buffer;
-  base::Bytes receive_buffer;
-  agree_on_memory(shape, [&] {
-    for (std::size_t from = 0; from < incoming.size(); ++from) incoming[from].resize(in_sizes[from]);
-    if (most_bytes > flat_limit()) return;
-    send_buffer.resize(total_of(out_sizes));
-    receive_buffer.resize(total_of(in_sizes));
+  liveness_->arrive();
+  KeptOnError<Parts> parts;
+  agree_on_memory({}, [&] {
+    parts.make();
+    for (const base::Bytes& part : outgoing) parts->out_sizes.push_back(part.size());
+    parts->in_sizes.resize(outgoing.size());
+    parts->incoming.resize(outgoing.size());
+    parts->outgoing = std::move(outgoing);
   });
-  const bool is_dense = shape[1] * 2 > outgoing.size();
-  if (shape[0] <= flat_limit() && is_dense) {
-    all_to_all_flat(outgoing, incoming, send_buffer, receive_buffer);
-  } else {
-    all_to_all_pairwise(outgoing, incoming);
-  }
-  return incoming;
+  parts.use([&](Parts& all) {
+    MPI_Request request = MPI_REQUEST_NULL;
+    check_mpi(
+        MPI_Ialltoall(all.out_sizes.data(), 1, MPI_UINT64_T, all.in_sizes.data(), 1, MPI_UINT64_T, comm_, &request),
+        "MPI_Ialltoall");
+    finish(liveness_.get(), request, "all_to_all");
+  });
+
+  const std::uint64_t most_bytes = std::max(total_of(parts->out_sizes), total_of(parts->in_sizes));
+  const auto partners =
+      std::count_if(parts->out_sizes.begin(), parts->out_sizes.end(), [](std::uint64_t bytes) { return bytes != 0; });
+  std::uint64_t shape[] = {most_bytes, static_cast<std::uint64_t>(partners)};
+  agree_on_memory(shape, [&] {
+    for (std::size_t from = 0; from < parts->incoming.size(); ++from)
+      parts->incoming[from].resize(parts->in_sizes[from]);
+    parts->reserve_requests();
+    if (most_bytes > flat_limit()) return;
+    parts->out.make(parts->outgoing);
+    parts->in.make(parts->incoming);
+  });
+  const bool is_dense = shape[1] * 2 > parts->incoming.size();
+  const bool is_flat = shape[0] <= flat_limit() && is_dense;
+  parts.use([&](Parts& all) { is_flat ? all_to_all_flat(all) : all_to_all_pairwise(all); });
+  return std::move(parts->incoming);
 }
 
-void MpiCommunicator::all_to_all_flat(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming,
-                                      std::span<std::byte> send_buffer, std::span<std::byte> receive_buffer) {
-  auto rest = send_buffer;
-  for (const base::Bytes& part : outgoing) {
-    if (!part.empty()) std::memcpy(rest.data(), part.data(), part.size());
-    rest = rest.subspan(part.size());
-  }
-  const FlatLayout out(outgoing);
-  const FlatLayout in(incoming);
-  check_mpi(MPI_Alltoallv(send_buffer.data(), out.counts.data(), out.offsets.data(), MPI_BYTE, receive_buffer.data(),
-                          in.counts.data(), in.offsets.data(), MPI_BYTE, comm_),
-            "MPI_Alltoallv");
-  copy_from_flat(receive_buffer, incoming);
+void MpiCommunicator::all_to_all_flat(Parts& parts) {
+  parts.out.pack(parts.outgoing);
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(
+      MPI_Ialltoallv(parts.out.bytes.data(), parts.out.counts.data(), parts.out.offsets.data(), MPI_BYTE,
+                     parts.in.bytes.data(), parts.in.counts.data(), parts.in.offsets.data(), MPI_BYTE, comm_, &request),
+      "MPI_Ialltoallv");
+  finish(liveness_.get(), request, "all_to_all");
+  parts.in.unpack(parts.incoming);
 }
 
-void MpiCommunicator::all_to_all_pairwise(const std::vector<base::Bytes>& outgoing,
-                                          std::vector<base::Bytes>& incoming) {
+void MpiCommunicator::all_to_all_pairwise(Parts& parts) {
   const auto me = static_cast<std::size_t>(rank_);
-  if (!outgoing[me].empty()) std::memcpy(incoming[me].data(), outgoing[me].data(), outgoing[me].size());
+  copy_bytes(parts.outgoing[me], parts.incoming[me].data());
   // A message belongs to the same window on both ends, so a rank waits only for ranks that come to this window too.
-  Transfers transfers(comm_);
   for (int first = 1; first < size_; first += kPeersInFlight) {
+    parts.requests.clear();
     for (int distance = first; distance < std::min(size_, first + kPeersInFlight); ++distance) {
       const int from = (rank_ + size_ - distance) % size_;
       const int to = (rank_ + distance) % size_;
-      transfers.receive(incoming[static_cast<std::size_t>(from)], from);
-      transfers.send(outgoing[static_cast<std::size_t>(to)], to);
+      parts.receive(parts.incoming[static_cast<std::size_t>(from)], from, comm_);
+      parts.send(parts.outgoing[static_cast<std::size_t>(to)], to, comm_);
     }
-    transfers.wait_all();
+    finish(liveness_.get(), parts.requests, "all_to_all");
   }
 }
 
 std::vector<base::Bytes> MpiCommunicator::all_gather(std::span<const std::byte> mine) {
-  const std::uint64_t my_size = mine.size();
-  std::vector<base::Bytes> parts(static_cast<std::size_t>(size_));
-  std::vector<std::uint64_t> sizes(parts.size());
-  check_mpi(MPI_Allgather(&my_size, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, comm_), "MPI_Allgather");
-  const std::uint64_t total = total_of(sizes);
-  const bool is_flat = total <= flat_limit();
-  base::Bytes flat;
+  liveness_->arrive();
+  const auto me = static_cast<std::size_t>(rank_);
+  KeptOnError<Parts> parts;
   agree_on_memory({}, [&] {
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) parts[rank].resize(sizes[rank]);
-    if (is_flat) flat.resize(total);
+    parts.make();
+    parts->outgoing.emplace_back(mine.begin(), mine.end());
+    parts->out_sizes = {mine.size()};
+    parts->in_sizes.resize(static_cast<std::size_t>(size_));
+    parts->incoming.resize(parts->in_sizes.size());
+  });
+  MPI_Request request = MPI_REQUEST_NULL;
+  parts.use([&](Parts& all) {
+    check_mpi(
+        MPI_Iallgather(all.out_sizes.data(), 1, MPI_UINT64_T, all.in_sizes.data(), 1, MPI_UINT64_T, comm_, &request),
+        "MPI_Iallgather");
+    finish(liveness_.get(), request, "all_gather");
+  });
+  const bool is_flat = total_of(parts->in_sizes) <= flat_limit();
+  agree_on_memory({}, [&] {
+    for (std::size_t rank = 0; rank < parts->incoming.size(); ++rank)
+      parts->incoming[rank].resize(parts->in_sizes[rank]);
+    if (is_flat) parts->in.make(parts->incoming);
   });
   if (is_flat) {
-    const FlatLayout layout(parts);
-    check_mpi(MPI_Allgatherv(mine.data(), to_count(mine.size()), MPI_BYTE, flat.data(), layout.counts.data(),
-                             layout.offsets.data(), MPI_BYTE, comm_),
-              "MPI_Allgatherv");
-    copy_from_flat(flat, parts);
-    return parts;
+    parts.use([&](Parts& all) {
+      check_mpi(MPI_Iallgatherv(all.outgoing[0].data(), to_count(mine.size()), MPI_BYTE, all.in.bytes.data(),
+                                all.in.counts.data(), all.in.offsets.data(), MPI_BYTE, comm_, &request),
+                "MPI_Iallgatherv");
+      finish(liveness_.get(), request, "all_gather");
+    });
+    parts->in.unpack(parts->incoming);
+  } else {
+    copy_bytes(mine, parts->incoming[me].data());
+    for (int root = 0; root < size_; ++root) broadcast(parts->incoming[static_cast<std::size_t>(root)], root);
   }
-  if (!mine.empty()) std::memcpy(parts[static_cast<std::size_t>(rank_)].data(), mine.data(), mine.size());
-  for (int root = 0; root < size_; ++root) broadcast(parts[static_cast<std::size_t>(root)], root);
-  return parts;
+  return std::move(parts->incoming);
 }
 
 std::vector<base::Bytes> MpiCommunicator::gather(std::span<const std::byte> mine, int root) {
   check_root(root);
-  const std::uint64_t my_size = mine.size();
+  liveness_->arrive();
   const bool is_root = rank_ == root;
-  std::vector<base::Bytes> parts(is_root ? static_cast<std::size_t>(size_) : 0);
-  std::vector<std::uint64_t> sizes(parts.size());
-  check_mpi(MPI_Gather(&my_size, 1, MPI_UINT64_T, sizes.data(), 1, MPI_UINT64_T, root, comm_), "MPI_Gather");
-  std::uint64_t shape[] = {total_of(sizes)};
-  base::Bytes flat;
-  agree_on_memory(shape, [&] {
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) parts[rank].resize(sizes[rank]);
-    if (is_root && shape[0] <= flat_limit()) flat.resize(shape[0]);
+  KeptOnError<Parts> parts;
+  agree_on_memory({}, [&] {
+    parts.make();
+    parts->outgoing.emplace_back(mine.begin(), mine.end());
+    parts->out_sizes = {mine.size()};
+    parts->in_sizes.resize(is_root ? static_cast<std::size_t>(size_) : 0);
+    parts->incoming.resize(parts->in_sizes.size());
   });
-  if (shape[0] <= flat_limit()) {
-    gather_flat(mine, root, parts, flat);
-  } else {
-    gather_in_chunks(mine, root, parts);
-  }
-  return parts;
+  MPI_Request request = MPI_REQUEST_NULL;
+  parts.use([&](Parts& all) {
+    check_mpi(
+        MPI_Igather(all.out_sizes.data(), 1, MPI_UINT64_T, all.in_sizes.data(), 1, MPI_UINT64_T, root, comm_, &request),
+        "MPI_Igather");
+    finish(liveness_.get(), request, "gather");
+  });
+  const std::uint64_t my_total = total_of(parts->in_sizes);
+  std::uint64_t shape[] = {my_total};
+  agree_on_memory(shape, [&] {
+    for (std::size_t rank = 0; rank < parts->incoming.size(); ++rank)
+      parts->incoming[rank].resize(parts->in_sizes[rank]);
+    parts->reserve_requests();
+    if (my_total <= flat_limit()) parts->in.make(parts->incoming);
+  });
+  parts.use([&](Parts& all) {
+    if (shape[0] > flat_limit()) return gather_in_chunks(all, root);
+    check_mpi(MPI_Igatherv(all.outgoing[0].data(), to_count(mine.size()), MPI_BYTE, all.in.bytes.data(),
+                           all.in.counts.data(), all.in.offsets.data(), MPI_BYTE, root, comm_, &request),
+              "MPI_Igatherv");
+    finish(liveness_.get(), request, "gather");
+    all.in.unpack(all.incoming);
+  });
+  return std::move(parts->incoming);
 }
 
-void MpiCommunicator::gather_flat(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts,
-                                  std::span<std::byte> flat) {
-  const FlatLayout layout(parts);
-  check_mpi(MPI_Gatherv(mine.data(), to_count(mine.size()), MPI_BYTE, flat.data(), layout.counts.data(),
-                        layout.offsets.data(), MPI_BYTE, root, comm_),
-            "MPI_Gatherv");
-  copy_from_flat(flat, parts);
-}
-
-void MpiCommunicator::gather_in_chunks(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts) {
-  Transfers transfers(comm_);
+void MpiCommunicator::gather_in_chunks(Parts& parts, int root) {
   if (rank_ != root) {
-    transfers.send(mine, root);
-    transfers.wait_all();
-    return;
+    parts.send(parts.outgoing[0], root, comm_);
+    return finish(liveness_.get(), parts.requests, "gather");
   }
-  if (!mine.empty()) std::memcpy(parts[static_cast<std::size_t>(root)].data(), mine.data(), mine.size());
+  copy_bytes(parts.outgoing[0], parts.incoming[static_cast<std::size_t>(root)].data());
   for (int from = 0; from < size_; ++from) {
     if (from == root) continue;
-    transfers.receive(parts[static_cast<std::size_t>(from)], from);
-    transfers.wait_all();
+    parts.requests.clear();
+    parts.receive(parts.incoming[static_cast<std::size_t>(from)], from, comm_);
+    finish(liveness_.get(), parts.requests, "gather");
   }
 }
 

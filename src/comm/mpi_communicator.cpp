@@ -2,27 +2,43 @@
 
 #include <fmt/core.h>
 
+#include <array>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <functional>
+#include <new>
+#include <utility>
 
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
+#include "comm/wait.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::comm {
 namespace internal {
 namespace {
 
+/// What a message is, for texts.
+struct Route {
+  bool is_receive = false;
+  std::uint64_t bytes = 0;
+  int rank = 0;
+  int peer = 0;
+  int tag = 0;
+};
+
 class MpiRequest final : public Request {
  public:
-  /// `expected_bytes` is checked on receives only: a send has no count in its status.
-  MpiRequest(std::string what, bool is_receive, std::uint64_t expected_bytes)
-      : what_(std::move(what)), is_receive_(is_receive), expected_bytes_(expected_bytes) {}
+  MpiRequest(std::shared_ptr<MpiLiveness> liveness, const Route& route)
+      : liveness_(std::move(liveness)), route_(route) {}
 
   ~MpiRequest() override {
-    if (request_ == MPI_REQUEST_NULL) return;
-    fmt::print(stderr, "cairn: error: {} was abandoned before it was complete{}\n", what_,
+    if (request_ == MPI_REQUEST_NULL || liveness_->is_dead()) return;
+    fmt::print(stderr, "cairn: error: {} was abandoned before it was complete{}\n", what(),
                std::uncaught_exceptions() > 0 ? ", by an exception" : "");
     std::fflush(stderr);
     std::abort();
@@ -34,43 +50,50 @@ class MpiRequest final : public Request {
     if (request_ == MPI_REQUEST_NULL) return true;
     int complete = 0;
     MPI_Status status;
-    finish(MPI_Test(&request_, &complete, &status), "MPI_Test", complete != 0, status);
+    const int code = MPI_Test(&request_, &complete, &status);
+    if (code != MPI_SUCCESS) fail(code);
+    if (complete != 0 && route_.is_receive) check_size(status);
     return complete != 0;
   }
 
   void wait() override {
-    if (request_ == MPI_REQUEST_NULL) return;
-    MPI_Status status;
-    finish(MPI_Wait(&request_, &status), "MPI_Wait", true, status);
+    Wait wait(liveness_.get(), route_.is_receive ? "receive" : "send");
+    while (!test()) wait.pause();
   }
 
   MPI_Request* handle() { return &request_; }
 
  private:
-  void finish(int code, const char* call, bool complete, const MPI_Status& status) {
+  [[nodiscard]] std::string what() const {
+    if (route_.is_receive) {
+      return fmt::format("receive of {} bytes on rank {} from rank {} with tag {}", route_.bytes, route_.rank,
+                         route_.peer, route_.tag);
+    }
+    return fmt::format("send of {} bytes from rank {} to rank {} with tag {}", route_.bytes, route_.rank, route_.peer,
+                       route_.tag);
+  }
+
+  [[noreturn]] void fail(int code) {
     int error_class = MPI_SUCCESS;
-    if (code != MPI_SUCCESS) {
-      MPI_Error_class(code, &error_class);
-      request_ = MPI_REQUEST_NULL;  // MPI says nothing of a request after an error; it is not ours any more
-    }
+    MPI_Error_class(code, &error_class);
+    request_ = MPI_REQUEST_NULL;  // MPI says nothing of a request after an error; it is not ours any more
     if (error_class == MPI_ERR_TRUNCATE) {
-      throw Error(ErrorKind::kInternal, fmt::format("{}: the message is larger than the buffer", what_));
+      throw Error(ErrorKind::kInternal, fmt::format("{}: the message is larger than the buffer", what()));
     }
-    if (code != MPI_SUCCESS) {
-      throw Error(ErrorKind::kIo, fmt::format("{}: {} failed: {}", what_, call, mpi_error_text(code)));
-    }
-    if (!complete || !is_receive_) return;
+    throw Error(ErrorKind::kIo, fmt::format("{}: MPI_Test failed: {}", what(), mpi_error_text(code)));
+  }
+
+  void check_size(const MPI_Status& status) const {
     int count = 0;
     check_mpi(MPI_Get_count(&status, MPI_BYTE, &count), "MPI_Get_count");
-    if (count < 0 || static_cast<std::uint64_t>(count) != expected_bytes_) {
-      throw Error(ErrorKind::kInternal, fmt::format("{}: the message has {} bytes", what_, count));
+    if (count < 0 || static_cast<std::uint64_t>(count) != route_.bytes) {
+      throw Error(ErrorKind::kInternal, fmt::format("{}: the message has {} bytes", what(), count));
     }
   }
 
+  std::shared_ptr<MpiLiveness> liveness_;
   MPI_Request request_ = MPI_REQUEST_NULL;
-  std::string what_;
-  bool is_receive_;
-  std::uint64_t expected_bytes_;
+  Route route_;
 };
 
 class Group {
@@ -91,64 +114,236 @@ class Group {
   MPI_Group group_ = MPI_GROUP_NULL;
 };
 
-std::unique_ptr<Communicator> own(MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm); }
+constexpr std::uint64_t kScratchBytes = 64ULL << 10;
+
+/// What one rank tells the others of its failure.
+struct Told {
+  int kind = static_cast<int>(ErrorKind::kInternal);
+  std::array<char, 400> text{};
+
+  void set(ErrorKind error_kind, const std::string& message) {
+    kind = static_cast<int>(error_kind);
+    message.copy(text.data(), text.size() - 1);
+  }
+  void set(const std::exception_ptr& failure, const char* step) {
+    try {
+      std::rethrow_exception(failure);
+    } catch (const Error& error) {
+      set(error.kind(), error.what());
+    } catch (const std::bad_alloc&) {
+      set(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
+    } catch (const std::exception& error) {
+      set(ErrorKind::kInternal, fmt::format("{}: {}", step, error.what()));
+    }
+  }
+};
+
+/// Collective over `created`: makes the object around it on all ranks or on none. Before there is an object there is nothing
+/// to agree with but bare calls.
+std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
+                                     const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
+  int rank = 0;
+  int size = 1;
+  std::unique_ptr<MpiCommunicator> made;
+  std::exception_ptr failure;
+  static thread_local int lowest;  // these outlive a wait that is given up
+  static thread_local Told told;
+  told = {};
+  try {
+    check_mpi(MPI_Comm_rank(created, &rank), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(created, &size), "MPI_Comm_size");
+    check_mpi(MPI_Comm_set_errhandler(created, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    os::fault_memory("memory.communicator");
+    made = make(created);
+  } catch (...) {
+    told.set(std::current_exception(), step);
+    failure = std::current_exception();
+  }
+  lowest = failure ? rank : size;
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &lowest, 1, MPI_INT, MPI_MIN, created, &request), "MPI_Iallreduce");
+  finish(made ? made->liveness().get() : watch, request, step);
+  if (lowest == size) return made;
+  check_mpi(MPI_Ibcast(&told, static_cast<int>(sizeof told), MPI_BYTE, lowest, created, &request), "MPI_Ibcast");
+  finish(made ? made->liveness().get() : watch, request, step);
+  if (made) made->give_back();
+  MPI_Comm_free(&created);
+  throw Error(static_cast<ErrorKind>(told.kind), fmt::format("{} (rank {})", told.text.data(), lowest));
+}
 
 }  // namespace
 
-MpiCommunicator::MpiCommunicator(MPI_Comm comm) : comm_(comm) {
-  check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm_, &size_), "MPI_Comm_size");
+MpiCommunicator::MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness)
+    : comm_(MPI_COMM_NULL),
+      liveness_(std::move(liveness)),
+      owns_liveness_(owns_liveness),
+      scratch_(std::make_unique<std::byte[]>(kScratchBytes)),
+      scratch_bytes_(kScratchBytes) {
+  check_mpi(MPI_Comm_rank(comm, &rank_), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(comm, &size_), "MPI_Comm_size");
+  comm_ = comm;
+}
+
+void MpiCommunicator::give_back() {
+  comm_ = MPI_COMM_NULL;
+  owns_liveness_ = false;
 }
 
 MpiCommunicator::~MpiCommunicator() {
-  if (comm_ != MPI_COMM_NULL && mpi_is_up()) MPI_Comm_free(&comm_);
+  if (comm_ == MPI_COMM_NULL) return;
+  const bool is_quiet = mpi_is_up() && (owns_liveness_ ? liveness_->close() : !liveness_->is_dead());
+  if (is_quiet) {
+    MPI_Comm_free(&comm_);
+  } else if (liveness_->is_dead()) {
+    static_cast<void>(scratch_.release());  // MPI may still use it
+  }
 }
 
 std::unique_ptr<Request> MpiCommunicator::send(std::span<const std::byte> data, int to, int tag) {
   check_message(data.size(), to, tag);
-  auto request = std::make_unique<MpiRequest>(
-      fmt::format("send of {} bytes from rank {} to rank {} with tag {}", data.size(), rank_, to, tag), false,
-      data.size());
+  liveness_->check();
+  auto request = std::make_unique<MpiRequest>(liveness_, Route{false, data.size(), rank_, to, tag});
   check_mpi(MPI_Isend(data.data(), to_count(data.size()), MPI_BYTE, to, tag, comm_, request->handle()), "MPI_Isend");
   return request;
 }
 
 std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int from, int tag) {
   check_message(data.size(), from, tag);
-  auto request = std::make_unique<MpiRequest>(
-      fmt::format("receive of {} bytes on rank {} from rank {} with tag {}", data.size(), rank_, from, tag), true,
-      data.size());
+  liveness_->check();
+  auto request = std::make_unique<MpiRequest>(liveness_, Route{true, data.size(), rank_, from, tag});
   check_mpi(MPI_Irecv(data.data(), to_count(data.size()), MPI_BYTE, from, tag, comm_, request->handle()), "MPI_Irecv");
   return request;
 }
 
-std::unique_ptr<Communicator> MpiCommunicator::duplicate() { return duplicate_mpi(comm_); }
+/// Before a call that blocks in MPI: all ranks are on their way into it. Those that gave up before this one came are not.
+void MpiCommunicator::meet() {
+  barrier();
+  liveness_->hear();
+}
+
+std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
+  meet();
+  MPI_Comm created = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_dup(comm_, &created), "MPI_Comm_dup");
+  return own(created, liveness_.get(), "duplicate a communicator", [&](MPI_Comm comm) {
+    return std::make_unique<MpiCommunicator>(comm, std::make_shared<MpiLiveness>(comm, liveness_->waiting()), true);
+  });
+}
+
+/// As above, of the ranks [first, last]: in round r each tells the rank 2^r further on.
+void MpiCommunicator::meet(int first, int last) {
+  const int members = last - first + 1;
+  static thread_local std::byte nothing[2];  // outlives a wait that is given up
+  for (int distance = 1; distance < members; distance *= 2) {
+    const int to = first + (rank_ - first + distance) % members;
+    const int from = first + (rank_ - first + members - distance) % members;
+    MPI_Request requests[] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    check_mpi(MPI_Irecv(&nothing[0], 1, MPI_BYTE, from, kCollectiveTag, comm_, &requests[0]), "MPI_Irecv");
+    check_mpi(MPI_Isend(&nothing[1], 1, MPI_BYTE, to, kCollectiveTag, comm_, &requests[1]), "MPI_Isend");
+    finish(liveness_.get(), requests, "make a communicator");
+  }
+  liveness_->hear();
+}
 
 std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int tag) {
   check_subgroup(first, last, tag);
+  liveness_->check();
+  meet(first, last);
   const Group all(comm_);
   const Group members(all, first, last);
   MPI_Comm created = MPI_COMM_NULL;
   check_mpi(MPI_Comm_create_group(comm_, members.get(), tag, &created), "MPI_Comm_create_group");
-  return own(created);
+  return own(created, liveness_.get(), "make a communicator",
+             [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::node() {
+  meet();
   MPI_Comm created = MPI_COMM_NULL;
   check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &created), "MPI_Comm_split_type");
-  return own(created);
+  return own(created, liveness_.get(), "make a communicator of the node",
+             [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
+namespace {
+
+/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of ours
+/// may travel on it, so nothing tells who is missing.
+void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
+  const auto start = std::chrono::steady_clock::now();
+  Wait wait(nullptr, "duplicate a communicator");
+  for (;;) {
+    int done = 0;
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return;
+    wait.pause();
+    const auto waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
+    if (waiting.limit_s <= 0 || waited.count() <= waiting.limit_s) continue;
+    const std::string text = fmt::format(
+        "some ranks of the communicator did not come to this call within {:g} s, and all of them have to make it; look "
+        "for stopped processes, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
+        waiting.limit_s);
+    carry_out(waiting, text);
+    throw Error(ErrorKind::kState, text);
+  }
+}
+
+/// A rank that comes when the others have given up finds them in the barrier, but not in what follows: that has to end, too.
+MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(parent, &request), "MPI_Ibarrier");
+  finish_on_parent(request, waiting);
+  auto created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
+  try {
+    finish_on_parent(request, waiting);
+  } catch (...) {
+    static_cast<void>(created.release());  // MPI may still write there
+    throw;
+  }
+  return *created;
+}
+
+}  // namespace
 }  // namespace internal
 
-std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent) {
+namespace {
+
+/// Collective. `check` runs where all ranks learn what it throws.
+std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
+                                              const std::function<void()>& check) {
   if (!internal::mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
   }
-  MPI_Comm created = MPI_COMM_NULL;
-  internal::check_mpi(MPI_Comm_dup(parent, &created), "MPI_Comm_dup");
-  return internal::own(created);
+  const MPI_Comm created = internal::duplicate_parent(parent, waiting);
+  return internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
+    check();
+    return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),
+                                                       true);
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent) {
+  return duplicate_after(parent, {0, OnSilence::kError, {}}, [] {});
+}
+
+std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting) {
+  std::exception_ptr refused;
+  try {
+    waiting.limit_s = Watchdog::seconds_from_environment(waiting.limit_s);
+    if (!std::isfinite(waiting.limit_s) || waiting.limit_s < 0) {
+      throw Error(ErrorKind::kUsage, fmt::format("Options::waiting: a limit of {} s; give 0 or a positive number of "
+                                                 "seconds",
+                                                 std::exchange(waiting.limit_s, 0)));
+    }
+  } catch (const Error&) {
+    refused = std::current_exception();
+  }
+  return duplicate_after(parent, waiting, [&] {
+    if (refused) std::rethrow_exception(refused);
+  });
 }
 
 MPI_Comm native_handle(Communicator& communicator) {

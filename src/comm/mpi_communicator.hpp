@@ -1,23 +1,33 @@
 // A communicator on MPI. Owns its MPI_Comm; errors return; every size is 64-bit and cut into chunks of at most
 // internal::chunk_bytes(). Collectives that allocate agree on the success of that before data moves, so that a rank
 // without memory does not leave the others alone.
+//
+// Every call is nonblocking MPI and a wait for it. What MPI reads and writes in a collective is the communicator's own
+// memory: a wait that is given up leaves it behind, and MPI may go on using it.
 #pragma once
 
 #include <mpi.h>
 
+#include <memory>
+
 #include "comm/communicator.hpp"
+#include "comm/mpi_liveness.hpp"
 
 namespace cairn::comm::internal {
 
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes the ownership of `comm`.
-  explicit MpiCommunicator(MPI_Comm comm);
+  /// Rank-local. Takes the ownership of `comm` when it returns.
+  MpiCommunicator(MPI_Comm comm, std::shared_ptr<MpiLiveness> liveness, bool owns_liveness);
   ~MpiCommunicator() override;
+
+  /// Rank-local: gives up the ownership of the MPI_Comm, on which nothing was sent yet.
+  void give_back();
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] MPI_Comm handle() const { return comm_; }
+  [[nodiscard]] std::shared_ptr<Liveness> liveness() override { return liveness_; }
 
   void barrier() override;
   void broadcast(std::span<std::byte> data, int root) override;
@@ -33,21 +43,35 @@ class MpiCommunicator final : public Communicator {
   std::unique_ptr<Communicator> node() override;
 
  private:
-  /// Collective: allocates by `allocate` on this rank; throws on all ranks when it failed on any. The largest of each of
-  /// `values` over the ranks is put back.
+  struct Parts;
+  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. The largest of each
+  /// of `values` over the ranks is put back.
   template <class Allocate>
   void agree_on_memory(std::span<std::uint64_t> values, Allocate allocate);
+  /// Collective: room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.
+  std::uint64_t scratch_for(std::uint64_t bytes);
+  template <class T>
+  void reduce(std::span<T> values, MPI_Datatype type, MPI_Op op);
 
-  void all_to_all_flat(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming,
-                       std::span<std::byte> send_buffer, std::span<std::byte> receive_buffer);
-  void all_to_all_pairwise(const std::vector<base::Bytes>& outgoing, std::vector<base::Bytes>& incoming);
-  void gather_flat(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts,
-                   std::span<std::byte> flat);
-  void gather_in_chunks(std::span<const std::byte> mine, int root, std::vector<base::Bytes>& parts);
+  void meet();
+  void meet(int first, int last);
+  void all_to_all_flat(Parts& parts);
+  void all_to_all_pairwise(Parts& parts);
+  void gather_in_chunks(Parts& parts, int root);
 
   MPI_Comm comm_;
   int rank_ = 0;
   int size_ = 0;
+  std::shared_ptr<MpiLiveness> liveness_;
+  bool owns_liveness_;
+  std::unique_ptr<std::byte[]> scratch_;
+  std::uint64_t scratch_bytes_;
 };
+
+/// Waits until the requests are complete; `call` names them in messages. Rank-local.
+void finish(Liveness* liveness, std::span<MPI_Request> requests, const char* call);
+inline void finish(Liveness* liveness, MPI_Request& request, const char* call) {
+  finish(liveness, std::span(&request, 1), call);
+}
 
 }  // namespace cairn::comm::internal

@@ -13,6 +13,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,9 +27,6 @@ namespace {
 
 constexpr const char* kIoVariable = "OMPI_MCA_io";
 constexpr const char* kSharedPointerVariable = "OMPI_MCA_sharedfp";
-
-/// Whether prefer_romio set the variable when MPI was up: only then a file may have been opened before.
-bool set_late = false;
 
 /// 4 of "Open MPI v4.1.4, ..."; 0 for another library.
 int open_mpi_major(std::string_view library) {
@@ -100,11 +98,23 @@ class IoControlVariable {
   std::size_t value_chars_ = 0;
 };
 
+/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T: a
+/// control variable is forgotten with the last holder.
+void ask_for(const char* component) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    int granted = 0;
+    if (MPI_T_init_thread(MPI_THREAD_SERIALIZED, &granted) != MPI_SUCCESS) return;
+    IoControlVariable variable;
+    if (variable.read() == std::string()) variable.write(component);
+  });
+}
+
 /// What "io" is set to in Open MPI, "" for its default.
 std::string chosen_component() {
   const char* environment = std::getenv(kIoVariable);
   const bool tool_is_up = tool_interface_is_up();
-  if (!tool_is_up && environment != nullptr && !set_late) return environment;
+  if (!tool_is_up && environment != nullptr) return environment;
   int granted = 0;
   if (!tool_is_up && MPI_T_init_thread(MPI_THREAD_SINGLE, &granted) != MPI_SUCCESS) {
     return environment != nullptr ? environment : "";
@@ -127,13 +137,14 @@ std::string mpi_library() {
 
 void prefer_romio() {
   const char* component = romio_component(open_mpi_major(mpi_library()));
+  if (internal::mpi_is_up()) {
+    if (component != nullptr && std::getenv(kIoVariable) == nullptr) ask_for(component);
+    return;
+  }
   setenv(kSharedPointerVariable, "individual", 0);  // OMPIO, if it is used after all: no semaphores, no lock files
   if (component == nullptr || std::getenv(kIoVariable) != nullptr) return;
   setenv(kIoVariable, component, 0);
-  set_late = internal::mpi_is_up();
-  if (!tool_interface_is_up()) return;
-  IoControlVariable variable;
-  if (variable.read() == std::string()) variable.write(component);
+  if (tool_interface_is_up()) ask_for(component);
 }
 
 MpiIoImplementation mpi_io_implementation() {

@@ -2,14 +2,19 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
+#include <limits>
 #include <new>
 #include <random>
 #include <utility>
@@ -18,12 +23,15 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "comm/wait.hpp"
 #include "os/huge_pages.hpp"
 
 namespace cairn::comm {
 namespace {
 
 constexpr std::uint64_t kPageBytes = 4096;
+/// Who waits for the others of the node sleeps until they wake it, but looks after its messages now and then.
+constexpr double kFirstSleepS = 200e-6;
 
 class Descriptor {
  public:
@@ -57,9 +65,34 @@ using Cookie = std::array<std::uint64_t, 2>;
 /// Places in that page.
 constexpr std::uint64_t kBarrierOffset = 1024;
 constexpr std::uint64_t kNotesOffset = kPageBytes - SharedMemory::kNoteBytes;
-static_assert(kBarrierOffset + sizeof(pthread_barrier_t) <= kNotesOffset);
+
+/// A futex(2) on memory that processes share; std::atomic::wait would use one that they do not.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t value, double seconds) {
+  timespec time{};
+  time.tv_nsec = static_cast<long>(seconds * 1e9);
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0);
+}
+
+void wake_all(const std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
 
 }  // namespace
+
+/// In zeroed memory that processes share.
+struct SharedMemory::Barrier {
+  std::atomic<std::uint32_t> arrived;
+  std::atomic<std::uint32_t> round;
+
+  /// True for the last of so many processes, who wakes the others; they wait for the round to change.
+  bool arrive(std::uint32_t processes) {
+    if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 < processes) return false;
+    arrived.store(0, std::memory_order_relaxed);
+    round.fetch_add(1, std::memory_order_release);
+    wake_all(round);
+    return true;
+  }
+};
 
 /// What a rank tells the others of its node.
 struct SharedMemory::Card {
@@ -109,16 +142,11 @@ class SharedMemory::Segment {
     reserve(made_, end - made_);
     made_ = end;
   }
-  /// Makes a barrier for so many processes.
-  pthread_barrier_t* make_barrier(int processes) {
-    auto* const barrier = new (data_ + room_ - kPageBytes + kBarrierOffset) pthread_barrier_t;
-    pthread_barrierattr_t attributes;
-    pthread_barrierattr_init(&attributes);
-    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    const int error = pthread_barrier_init(barrier, &attributes, static_cast<unsigned>(processes));
-    pthread_barrierattr_destroy(&attributes);
-    if (error == 0) return barrier;
-    throw Error(ErrorKind::kIo, fmt::format("no barrier for {} processes: {}", processes, std::strerror(error)));
+  /// The barrier in this part.
+  [[nodiscard]] Barrier* barrier() const {
+    static_assert(std::atomic<std::uint32_t>::is_always_lock_free, "a barrier is shared between processes");
+    static_assert(kBarrierOffset + sizeof(Barrier) <= kNotesOffset);
+    return new (data_ + room_ - kPageBytes + kBarrierOffset) Barrier();
   }
   [[nodiscard]] Card card(int rank) const {
     return {static_cast<std::uint64_t>(rank),
@@ -147,7 +175,7 @@ class SharedMemory::Segment {
 };
 
 SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach, std::uint64_t made_bytes)
-    : parts_(static_cast<std::size_t>(communicator.size())) {
+    : parts_(static_cast<std::size_t>(communicator.size())), liveness_(communicator.liveness()) {
   const int rank = communicator.rank();
   agree(communicator, "share memory", [&] { own_ = std::make_shared<Segment>(bytes, made_bytes); });
   parts_[static_cast<std::size_t>(rank)] = {own_->bytes(), true, false, nullptr};
@@ -156,9 +184,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   Card mine = own_->card(rank);
   mine.own = reinterpret_cast<std::uintptr_t>(&own_);
   const bool threads = native_handle(communicator) == MPI_COMM_NULL;
-  agree(*node_, "share memory", [&] {
-    if (!threads && node_->rank() == 0) sleeping_ = own_->make_barrier(node_->size());
-  });
+  if (!threads && node_->rank() == 0) barrier_ = own_->barrier();
   const auto cards = node_->all_gather(std::as_bytes(std::span(&mine, 1)));
   try {
     for (const base::Bytes& bytes_of_card : cards) {
@@ -175,7 +201,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
         // Cards come in the order of the node's ranks: the first is that of its rank 0.
         if (&bytes_of_card == &cards.front()) {
           std::byte* const page = part.bytes.data() + pages(card.bytes);
-          sleeping_ = std::launder(reinterpret_cast<pthread_barrier_t*>(page + kBarrierOffset));
+          barrier_ = std::launder(reinterpret_cast<Barrier*>(page + kBarrierOffset));
         }
       }
     }
@@ -186,7 +212,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
   if (node_->max(problem_.empty() ? 0 : 1) != 0) {
     if (problem_.empty()) problem_ = "another rank of the node cannot reach the others";
     forget_others(rank);
-    sleeping_ = nullptr;
+    barrier_ = nullptr;
     node_.reset();
   }
 }
@@ -225,6 +251,10 @@ void SharedMemory::forget_others(int rank) {
 }
 
 SharedMemory::~SharedMemory() {
+  if (liveness_ && liveness_->is_dead()) {
+    // Messages into or out of this rank's part may be under way for ever.
+    static_cast<void>(new std::shared_ptr<Segment>(own_));
+  }
   for (Part& part : parts_) unmap(part);
 }
 
@@ -237,10 +267,16 @@ std::byte* SharedMemory::notes(int rank) const {
 
 void SharedMemory::barrier() {
   if (!node_ || node_->size() == 1) return;
-  if (sleeping_ != nullptr) {
-    pthread_barrier_wait(sleeping_);
-  } else {
-    node_->barrier();
+  if (barrier_ == nullptr) return node_->barrier();
+  Wait wait(liveness_.get(), "the ranks of the node");
+  const std::uint32_t round = barrier_->round.load(std::memory_order_acquire);
+  if (barrier_->arrive(static_cast<std::uint32_t>(node_->size()))) return;
+  double sleep_s = kFirstSleepS;
+  while (barrier_->round.load(std::memory_order_acquire) == round) {
+    sleep_while(barrier_->round, round, sleep_s);
+    if (barrier_->round.load(std::memory_order_acquire) != round) return;
+    sleep_s = std::max(wait.look_again(), kFirstSleepS);
+    if (liveness_) liveness_->move_messages();
   }
 }
 

@@ -6,8 +6,6 @@
 // `problem()` says why: callers then send messages.
 #pragma once
 
-#include <pthread.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -49,7 +47,8 @@ class SharedMemory {
   void make(std::uint64_t bytes);
 
   /// Collective over the ranks that this one reaches. Processes sleep in it: ranks may outnumber cores, and cores have
-  /// input and output to serve meanwhile.
+  /// input and output to serve meanwhile. They wake to move messages, for which ranks of other nodes may wait; like every
+  /// wait it ends when no rank makes progress.
   void barrier();
 
   /// Why the other ranks of the node cannot be reached; empty when they can, and on a node of one rank.
@@ -57,6 +56,7 @@ class SharedMemory {
 
  private:
   class Segment;
+  struct Barrier;
   struct Part {
     std::span<std::byte> bytes;
     bool reachable = false;
@@ -69,9 +69,10 @@ class SharedMemory {
   void forget_others(int rank);
 
   std::vector<Part> parts_;
+  std::shared_ptr<Liveness> liveness_;
   std::unique_ptr<Communicator> node_;
   std::shared_ptr<Segment> own_;
-  pthread_barrier_t* sleeping_ = nullptr;  ///< between processes; in the segment of the node's first rank
+  Barrier* barrier_ = nullptr;  ///< between processes; in the segment of the node's first rank
   std::string problem_;
 };
 

@@ -8,22 +8,44 @@
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <system_error>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::comm {
 namespace {
 
 /// MPI_Abort may itself wait for a lock that the stuck thread holds.
 constexpr unsigned kAbortGraceSeconds = 10;
+/// A rank that waits gives up by itself at the limit; one that does not is stuck inside MPI.
+constexpr double kStuckWait = 1.5;
+
+void write_line(const std::string& message) {
+  const std::string line = "cairn: error: " + message + "\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
+}
 
 }  // namespace
 
-Watchdog::Watchdog(double seconds, std::function<std::string()> describe)
-    : seconds_(seconds), describe_(std::move(describe)) {
-  if (seconds_ > 0) thread_ = std::thread([this] { watch(); });
+void carry_out(const Waiting& waiting, const std::string& message) {
+  if (waiting.then == OnSilence::kCallback && waiting.callback) waiting.callback(message);
+  if (waiting.then != OnSilence::kEndProcess) return;
+  write_line(message);
+  std::signal(SIGALRM, SIG_DFL);
+  ::alarm(kAbortGraceSeconds);
+  abort_job(kWatchdogExitCode);
+}
+
+Watchdog::Watchdog(Waiting waiting, std::string rank_text)
+    : waiting_(std::move(waiting)), rank_text_(std::move(rank_text)) {
+  if (waiting_.limit_s <= 0) return;
+  if (os::check_fault("thread.watchdog", {})) {
+    throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "no thread to watch with");
+  }
+  thread_ = std::thread([this] { watch(); });
 }
 
 Watchdog::~Watchdog() {
@@ -36,38 +58,98 @@ Watchdog::~Watchdog() {
   thread_.join();
 }
 
-void Watchdog::progress(std::string_view phase, const std::filesystem::path& file) {
+void Watchdog::begin_call() {
+  if (!thread_.joinable()) return;
+  bool wakes = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wakes = calls_++ == 0 && waits_ == 0;
+    if (wakes) silent_s_ = 0;
+  }
+  progress();
+  if (wakes) wake_.notify_all();
+}
+
+void Watchdog::end_call() {
   if (!thread_.joinable()) return;
   const std::lock_guard lock(mutex_);
-  silent_s_ = 0;
+  --calls_;
+}
+
+void Watchdog::begin_wait() {
+  if (!thread_.joinable()) return;
+  bool wakes = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wakes = waits_++ == 0 && calls_ == 0;
+    if (wakes) silent_s_ = 0;
+  }
+  if (wakes) wake_.notify_all();
+}
+
+void Watchdog::end_wait() {
+  if (!thread_.joinable()) return;
+  const std::lock_guard lock(mutex_);
+  --waits_;
+}
+
+void Watchdog::progress(std::string_view phase, const std::filesystem::path& file) {
+  if (!thread_.joinable()) return;
+  progress();
+  const std::lock_guard lock(mutex_);
+  if (phase_ != phase) step_.clear();
   phase_ = phase;
   file_ = file.native();
 }
 
+void Watchdog::step(std::string_view name) {
+  if (!thread_.joinable()) return;
+  const std::lock_guard lock(mutex_);
+  step_ = name;
+}
+
+std::string Watchdog::where() {
+  const std::lock_guard lock(mutex_);
+  return where_locked();
+}
+
+std::string Watchdog::where_locked() const {
+  const std::string step = step_.empty() ? "" : fmt::format(", step '{}'", base::printable(step_));
+  const std::string file = file_.empty() ? "" : fmt::format(", file '{}'", base::printable(file_));
+  return fmt::format("in phase '{}'{}{}", base::printable(phase_), step, file);
+}
+
 void Watchdog::watch() {
   using Clock = std::chrono::steady_clock;
-  const double tick_s = std::min(1.0, seconds_ / 10);
+  const double tick_s = std::min(1.0, waiting_.limit_s / 10);
   const auto tick =
       std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(tick_s));
   std::unique_lock lock(mutex_);
   auto last = Clock::now();
   while (!done_) {
+    if (calls_ == 0 && waits_ == 0) {
+      wake_.wait(lock, [&] { return done_ || calls_ + waits_ != 0; });
+      last = Clock::now();
+      continue;
+    }
     // A system-clock wait: GCC 12's thread sanitizer does not know the other kind. Time is measured by the steady clock.
     wake_.wait_until(lock, std::chrono::system_clock::now() + tick);
     const auto now = Clock::now();
     // A much longer tick means that this process was stopped, and so was its work.
-    silent_s_ += std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);
+    const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);
     last = now;
-    if (done_ || silent_s_ < seconds_) continue;
-    const std::string file = file_.empty() ? "" : fmt::format(", file '{}'", base::printable(file_));
-    const std::string line = fmt::format(
-        "cairn: error: no progress for {:g} s in phase '{}'{} on {}: the job is ended; look for a stopped rank "
-        "or storage that does not answer, or raise CAIRN_WATCHDOG_S\n",
-        seconds_, base::printable(phase_), file, describe_());
-    [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-    std::signal(SIGALRM, SIG_DFL);
-    ::alarm(kAbortGraceSeconds);
-    abort_job(kWatchdogExitCode);
+    const double silent = moved_.exchange(false, std::memory_order_relaxed) ? 0 : silent_s_.load() + more;
+    silent_s_ = silent;
+    if (done_ || silent < waiting_.limit_s * (waits_ != 0 ? kStuckWait : 1)) continue;
+    silent_s_ = 0;
+    const std::string message = fmt::format(
+        "no progress for {:g} s {} on {}, inside a call that cannot be left; look for a stopped rank or storage that "
+        "does not answer, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
+        waiting_.limit_s, where_locked(), rank_text_);
+    lock.unlock();
+    if (waiting_.then != OnSilence::kEndProcess) write_line(message);
+    carry_out(waiting_, message);
+    lock.lock();
   }
 }
 

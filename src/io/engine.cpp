@@ -1,6 +1,10 @@
 // Engines by name.
 #include "io/engine.hpp"
 
+#include <exception>
+#include <string>
+
+#include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "io/direct_engine.hpp"
@@ -19,6 +23,14 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
   throw Error(ErrorKind::kUsage,
               "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix', 'hdf5' and 'memory'");
+}
+
+void close_after_error(Engine* engine) noexcept {
+  try {
+    if (engine != nullptr) engine->close();
+  } catch (const std::exception& error) {
+    base::log_debug(std::string("closing after an error: ") + error.what());
+  }
 }
 
 }  // namespace cairn::io

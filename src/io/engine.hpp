@@ -101,4 +101,8 @@ struct EngineOptions {
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
+/// Collective, after an Error that all ranks threw (comm::AgreedError), whoever met it: closes the files, and swallows what
+/// goes wrong then. `engine` may be null, on all ranks alike, and may have closed them before.
+void close_after_error(Engine* engine) noexcept;
+
 }  // namespace cairn::io

@@ -144,7 +144,9 @@ Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpo
   });
 }
 
-Exchange::~Exchange() = default;
+Exchange::~Exchange() {
+  if (communicator_.is_dead()) static_cast<void>(state_.release());  // messages may use its slots for ever
+}
 
 template <class Buffer>
 void Exchange::State::check_memory(std::span<const Buffer> memory) const {
@@ -176,7 +178,7 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<co
   Lane<std::byte*> incoming(communicator_, to_window, state.extent_slots, state.slot_bytes);
   LocalCopy local(LocalCopy::Direction::kToWindows, state.local.routes(), state.local.items(round), local_bases,
                   windows);
-  run_messages(outgoing, incoming, local);
+  run_messages(communicator_, outgoing, incoming, local);
   for (const Item& item : state.local.items(round)) {
     pool_.add_arrived(state.local.routes()[item.route].peer, round, item.bytes);
   }
@@ -198,7 +200,7 @@ std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const std::span<s
   Lane<const std::byte*> outgoing(communicator_, from_window, state.extent_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_memory, state.memory_slots, state.slot_bytes);
   LocalCopy local(LocalCopy::Direction::kToMemory, state.local.routes(), state.local.items(round), bases, windows);
-  run_messages(outgoing, incoming, local);
+  run_messages(communicator_, outgoing, incoming, local);
   pool_.barrier();  // nobody reads this rank's window any more
   const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();
   require(arrived == state.memory_side.bytes(round) + state.local.bytes(round), "bytes are missing after a scatter");

@@ -2,11 +2,10 @@
 #include "io/exchange_messages.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 #include <type_traits>
 
 #include "cairn/error.hpp"
+#include "comm/wait.hpp"
 #include "io/copy_runs.hpp"
 
 namespace cairn::io {
@@ -19,8 +18,6 @@ constexpr std::size_t kInFlightPerLane = 64;
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
-constexpr int kIdlePolls = 50;
-constexpr std::chrono::microseconds kIdleSleep{20};
 
 /// Where a batch of an item lies on this side.
 template <class Pointer>
@@ -211,18 +208,20 @@ void LocalCopy::copy_some() {
   }
 }
 
-void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, LocalCopy& local) {
-  int idle_polls = 0;
+void run_messages(comm::Communicator& communicator, Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming,
+                  LocalCopy& local) {
+  const auto liveness = communicator.liveness();
+  comm::Wait wait(liveness.get(), "the messages of the exchange");
   while (!(incoming.all_posted() && outgoing.all_posted() && local.done())) {
     const bool received = incoming.poll();
     const bool sent = outgoing.poll();
     if (received || sent) {
-      idle_polls = 0;
+      wait.moved();
     } else if (!local.done()) {
       local.copy_some();
-    } else if (++idle_polls > kIdlePolls) {
-      std::this_thread::sleep_for(
-          kIdleSleep);  // ranks may outnumber cores; a sleeper is woken sooner than one that yields
+      wait.moved();
+    } else {
+      wait.pause();
     }
   }
   incoming.finish();

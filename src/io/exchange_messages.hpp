@@ -130,6 +130,7 @@ class LocalCopy {
 };
 
 /// Runs a round to its end.
-void run_messages(Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming, LocalCopy& local);
+void run_messages(comm::Communicator& communicator, Lane<const std::byte*>& outgoing, Lane<std::byte*>& incoming,
+                  LocalCopy& local);
 
 }  // namespace cairn::io

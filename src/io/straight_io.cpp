@@ -6,6 +6,7 @@
 
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
+#include "comm/wait.hpp"
 #include "os/file.hpp"
 
 namespace cairn::io {
@@ -47,6 +48,7 @@ void write_turn(Writing& writing, std::span<const std::span<const std::byte>> me
 
 void write_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
                     std::span<const std::span<const std::byte>> memory, const PieceSeen& seen) {
+  const auto liveness = communicator.liveness();
   comm::agree(communicator, "write data files", [&] {
     std::vector<Writing> all;
     for (const StraightRuns::Walk& walk : runs.walks()) {
@@ -63,7 +65,12 @@ void write_straight(comm::Communicator& communicator, std::span<const EngineFile
       }
       if (!lock) {
         at = static_cast<std::size_t>(std::find_if(all.begin(), all.end(), is_left) - all.begin());
-        lock = all[at].file.lock();
+        // Who has it may have been stopped: this wait ends as all do.
+        comm::Wait wait(liveness.get(), "the lock of a file");
+        lock = all[at].file.lock([&] {
+          wait.pause();
+          return true;
+        });
       }
       write_turn(all[at], memory, seen);
     }

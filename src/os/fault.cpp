@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -96,6 +97,10 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
     case FaultAction::kPause: pause_at(rule.pause_path); break;
   }
   return std::nullopt;
+}
+
+void fault_memory(std::string_view place) {
+  if (check_fault(place, {})) throw std::bad_alloc();
 }
 
 void fault_point(std::string_view step, const std::filesystem::path& path) {

@@ -2,8 +2,10 @@
 //
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
 //   op      open write read fsync close rename exchange mkdir unlink truncate flock (file operations; exchange swaps two
-//           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...; src/checkpoint/commit.hpp lists them), "windows.make"
-//           (io/window_pool.hpp), "os.io_uring" (io_queue.hpp), or one of the benchmark ("bench.saved", "bench.load",
+//           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
+//           src/checkpoint/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "os.io_uring" (io_queue.hpp),
+//           "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" (a thread that cannot be
+//           started), or one of the benchmark ("bench.saved", "bench.load",
 //           "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES, EINTR,
@@ -40,6 +42,9 @@ struct Fault {
 
 /// Asks whether the operation must fail now; nothing means go on.
 std::optional<Fault> check_fault(std::string_view operation, const std::filesystem::path& path);
+
+/// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule says so.
+void fault_memory(std::string_view place);
 
 /// For named steps: throws Error(kIo) when a rule says so.
 void fault_point(std::string_view step, const std::filesystem::path& path);

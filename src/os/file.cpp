@@ -62,6 +62,7 @@ std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::fi
     if (error != 0) return {error, done};
     if (moved == 0) break;
     done += static_cast<std::uint64_t>(moved);
+    work_moved();
   }
   return {0, done};
 }
@@ -171,15 +172,20 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
                                           base::printable(path_.native(), 1000)));
 }
 
-FileLock File::lock(int flags) {
-  const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor_, LOCK_EX | flags); });
-  if (error == EWOULDBLOCK || error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK) return {};
-  if (error != 0) throw_system_error("lock of", path_, error);
+FileLock File::lock(const std::function<bool()>& go_on) {
+  for (;;) {
+    const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
+    if (error == 0) break;
+    if (error == EWOULDBLOCK && go_on()) continue;
+    if (error == EWOULDBLOCK || error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK) return {};
+    throw_system_error("lock of", path_, error);
+  }
   return FileLock(descriptor_);
 }
 
-FileLock File::lock() { return lock(0); }
-FileLock File::try_lock() { return lock(LOCK_NB); }
+FileLock File::try_lock() {
+  return lock([] { return false; });
+}
 
 void File::set_size(std::uint64_t bytes) {
   const off_t size = to_offset(bytes);

@@ -54,9 +54,9 @@ class File {
   /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
-  /// Waits, asleep, until no other open File of the same file, in any process, has the lock. None where files have no locks:
-  /// for taking turns, not for keeping data whole.
-  FileLock lock();
+  /// Tries until no other open File of the same file, in any process, has the lock, as long as `go_on`, called in between
+  /// (to sleep, or to throw), says so. None where files have no locks: for taking turns, not for keeping data whole.
+  FileLock lock(const std::function<bool()>& go_on);
   /// None while another has it, and where files have no locks.
   FileLock try_lock();
   /// ftruncate to the size.
@@ -76,7 +76,6 @@ class File {
  private:
   void check_regular();
   friend std::optional<File> create_exclusively(const std::filesystem::path& path);
-  FileLock lock(int flags);
 
   std::filesystem::path path_;
   int descriptor_ = -1;

@@ -150,6 +150,7 @@ void IoQueue::State::collect() {
     const std::int64_t result = entry->res;
     io_uring_cqe_seen(&ring, entry);
     --in_flight;
+    work_moved();
     free_slots.push_back(slot);
     const Request request = slots[slot];
     complete(request, result);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "cairn/error.hpp"
+#include "os/work.hpp"
 
 namespace cairn::os::internal {
 
@@ -28,6 +29,7 @@ int call_with_faults(std::string_view operation, const std::filesystem::path& pa
   for (;;) {
     int error = fault_error(operation, path);
     if (error == 0 && call() < 0) error = errno;
+    if (error == 0) work_moved();
     if (error != EINTR) return error;
   }
 }

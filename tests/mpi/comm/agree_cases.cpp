@@ -111,6 +111,28 @@ void only_the_root_works(Communicator& communicator) {
   }
 }
 
+void values_that_differ(Communicator& communicator) {
+  const auto compare = [&](const std::string& name, const std::string& step) {
+    comm::agree_on_values(communicator, "argument", [&] {
+      return std::vector<comm::NamedValue>{{"name", name}, {"step", step}};
+    });
+  };
+  compare("a", "1");
+  compare("", "");
+  for (int other = 0; other < communicator.size() && communicator.size() > 1; ++other) {
+    std::string text;
+    try {
+      compare("a", communicator.rank() == other ? "2" : "1");
+    } catch (const comm::AgreedError& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      text = error.what();
+    }
+    const std::string values =
+        other == 0 ? "'2' on rank 0, '1' on rank 1" : "'1' on rank 0, '2' on rank " + std::to_string(other);
+    EXPECT_EQ(text, "argument 'step' differs between the ranks: " + values + "; give all ranks the same");
+  }
+}
+
 }  // namespace
 
 std::vector<CommCase> agree_cases() {
@@ -119,7 +141,8 @@ std::vector<CommCase> agree_cases() {
           {"SeveralRanks", several_ranks},
           {"ForeignExceptions", foreign_exceptions},
           {"EmptyAndLongTexts", empty_and_long_texts},
-          {"OnlyTheRootWorks", only_the_root_works}};
+          {"OnlyTheRootWorks", only_the_root_works},
+          {"ValuesThatDiffer", values_that_differ}};
 }
 
 }  // namespace cairn::test

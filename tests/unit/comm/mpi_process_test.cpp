@@ -193,14 +193,14 @@ TEST_F(MpiProcessDeathTest, TheWatchdogEndsTheJob) {
     int argc = 0;
     char** argv = nullptr;
     const MpiSession session(argc, argv);
-    Watchdog watchdog(0.3, [] { return std::string("rank 0 of 1"); });
-    watchdog.progress("exchange");
-    const auto communicator = duplicate_mpi(MPI_COMM_WORLD);
+    const auto communicator = duplicate_mpi(MPI_COMM_WORLD, {0.3, OnSilence::kEndProcess, {}});
+    communicator->progress("exchange");
     base::Bytes byte(1);
     communicator->receive(byte, 0, 0)->wait();  // nobody sends
   };
-  EXPECT_EXIT(run(), testing::ExitedWithCode(kWatchdogExitCode),
-              "no progress for 0.3 s in phase 'exchange' on rank 0 of 1");
+  EXPECT_EXIT(
+      run(), testing::ExitedWithCode(kWatchdogExitCode),
+      "no progress on any rank for 0.3 s in phase 'exchange' .receive.: every rank waits, and none for the same");
 }
 
 TEST_F(MpiProcessDeathTest, AnAbandonedMessageAborts) {

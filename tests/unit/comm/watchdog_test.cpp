@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <string>
 #include <thread>
 
 #include "cairn/error.hpp"
@@ -17,16 +19,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-std::string describe() { return "rank 3 of 8"; }
+constexpr const char* kRank = "rank 3 of 8";
+
+Waiting limit(double seconds, OnSilence then = OnSilence::kEndProcess) { return {seconds, then, {}}; }
 
 TEST(Watchdog, ZeroSecondsIsOff) {
-  Watchdog watchdog(0, describe);
+  Watchdog watchdog(limit(0), kRank);
+  watchdog.begin_call();
   watchdog.progress("write", "file");
   std::this_thread::sleep_for(50ms);
 }
 
 TEST(Watchdog, ProgressKeepsItSilent) {
-  Watchdog watchdog(1.5, describe);
+  Watchdog watchdog(limit(1.5), kRank);
+  watchdog.begin_call();
   for (int i = 0; i < 20; ++i) {
     watchdog.progress("write", "model.safetensors");
     std::this_thread::sleep_for(100ms);
@@ -35,15 +41,69 @@ TEST(Watchdog, ProgressKeepsItSilent) {
 
 TEST(Watchdog, EndsAtOnceWhenDestroyed) {
   const auto start = std::chrono::steady_clock::now();
-  { const Watchdog watchdog(3600, describe); }
+  {
+    Watchdog watchdog(limit(3600), kRank);
+    watchdog.begin_call();
+  }
   EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
+  Watchdog watchdog(limit(0.3), kRank);
+  watchdog.begin_call();
+  watchdog.end_call();
+  std::this_thread::sleep_for(1s);
+  EXPECT_EQ(watchdog.silent_s(), 0);
+}
+
+TEST(Watchdog, AWaitSeesTheSilenceAndIsLeftToItself) {
+  Watchdog watchdog(limit(1), kRank);
+  watchdog.begin_wait();
+  std::this_thread::sleep_for(1200ms);
+  EXPECT_GE(watchdog.silent_s(), 1);
+  watchdog.progress();
+  EXPECT_EQ(watchdog.silent_s(), 0);
+  watchdog.end_wait();
+}
+
+TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
+  std::atomic<int> calls = 0;
+  std::string said;
+  {
+    Watchdog watchdog({0.3, OnSilence::kCallback,
+                       [&](const std::string& message) {
+                         if (calls++ == 0) said = message;
+                       }},
+                      kRank);
+    watchdog.begin_call();
+    watchdog.progress("fsync");
+    testing::internal::CaptureStderr();
+    std::this_thread::sleep_for(1s);
+  }
+  const std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_GE(calls, 2);
+  EXPECT_LE(calls, 3);
+  EXPECT_NE(said.find("no progress for 0.3 s in phase 'fsync' on rank 3 of 8"), std::string::npos) << said;
+  EXPECT_NE(lines.find("cairn: error: " + said), std::string::npos) << lines;
+}
+
+TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {
+  testing::internal::CaptureStderr();
+  {
+    Watchdog watchdog(limit(0.3, OnSilence::kError), kRank);
+    watchdog.begin_call();
+    std::this_thread::sleep_for(500ms);
+  }
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no progress for 0.3 s in phase 'start' on rank 3 of 8"),
+            std::string::npos);
 }
 
 TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    const Watchdog watchdog(2.0, describe);
+    Watchdog watchdog(limit(2.0), kRank);
+    watchdog.begin_call();
     std::this_thread::sleep_for(200ms);
     ::raise(SIGSTOP);
     std::this_thread::sleep_for(200ms);
@@ -74,21 +134,25 @@ TEST(Watchdog, SecondsComeFromTheEnvironment) {
 }
 
 void be_silent_after_progress() {
-  Watchdog watchdog(0.3, describe);
+  Watchdog watchdog(limit(0.3), kRank);
+  watchdog.begin_call();
   watchdog.progress("write", "dir/model\n.safetensors");
+  watchdog.step("write data files");
   std::this_thread::sleep_for(60s);
 }
 
 TEST(WatchdogDeathTest, SilenceEndsTheProcessWithOneLine) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(be_silent_after_progress(), testing::ExitedWithCode(kWatchdogExitCode),
-              "cairn: error: no progress for 0.3 s in phase 'write', file 'dir/model.x0a.safetensors' on rank 3 of 8");
+              "cairn: error: no progress for 0.3 s in phase 'write', step 'write data files', file "
+              "'dir/model.x0a.safetensors' on rank 3 of 8");
 }
 
 TEST(WatchdogDeathTest, SilenceFromTheStartHasNoFile) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto wait = [] {
-    const Watchdog watchdog(0.2, describe);
+    Watchdog watchdog(limit(0.2), kRank);
+    watchdog.begin_call();
     std::this_thread::sleep_for(60s);
   };
   EXPECT_EXIT(wait(), testing::ExitedWithCode(kWatchdogExitCode), "in phase 'start' on rank 3 of 8");

@@ -322,7 +322,7 @@ TEST(File, ALockIsOfOneOpenFileAtATime) {
   File first(directory / "f", OpenMode::kCreateNew);
   File second(directory / "f", OpenMode::kWrite);
   {
-    const FileLock held = first.lock();
+    const FileLock held = first.try_lock();
     EXPECT_TRUE(held);
     EXPECT_FALSE(second.try_lock());
     FileLock moved = first.try_lock();
@@ -332,7 +332,10 @@ TEST(File, ALockIsOfOneOpenFileAtATime) {
   ASSERT_TRUE(taken);
   std::atomic<bool> has_it = false;
   std::thread waiting([&] {
-    const FileLock lock = first.lock();
+    const FileLock lock = first.lock([] {
+      std::this_thread::yield();
+      return true;
+    });
     has_it = true;
   });
   std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -1,0 +1,36 @@
+// How long a collective call waits for other ranks, and what it does when none of them makes progress any more.
+//
+// A stopped process, a lost node or storage that does not answer give no error by themselves. Progress is anything that
+// moves on any rank: a message, a step, a piece of a file, a file removed. As long as there is some, a call waits.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace cairn {
+
+/// What follows after Waiting::limit_s seconds without progress on any rank.
+enum class OnSilence {
+  /// The call throws kState on every rank that still can. The message names the missing ranks, the phase and the step. The
+  /// object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until the
+  /// process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be freed
+  /// or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process instead.
+  kError,
+  /// As kError, after Waiting::callback was called with the message.
+  kCallback,
+  /// One line to standard error, and MPI_Abort with exit code 5.
+  kEndProcess,
+};
+
+/// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio") throws
+/// nothing before that call returns. It says so with one line per limit, calls the callback, or ends the process.
+struct Waiting {
+  /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
+  double limit_s = 1800;
+  OnSilence then = OnSilence::kError;
+  /// With kCallback: called on the thread of the call, or on a thread of Cairn's where that one is stuck. Must not use
+  /// Cairn or MPI (but may call MPI_Abort) and must not throw.
+  std::function<void(const std::string& message)> callback;
+};
+
+}  // namespace cairn

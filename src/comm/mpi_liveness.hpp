@@ -1,0 +1,83 @@
+// Liveness of the ranks of an MPI communicator; beats are messages on it, with a tag of their own.
+#pragma once
+
+#include <mpi.h>
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/liveness.hpp"
+#include "comm/watchdog.hpp"
+
+namespace cairn::comm::internal {
+
+class MpiLiveness final : public Liveness {
+ public:
+  /// Rank-local; starts the watchdog's thread. `comm` must live until close().
+  MpiLiveness(MPI_Comm comm, const Waiting& waiting);
+  ~MpiLiveness() override;
+
+  /// Collective: takes in all beats that are under way. False when the others did not come, or the communicator is dead:
+  /// MPI may then still use it, and nothing of it may be freed.
+  bool close() noexcept;
+
+  [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
+
+  /// Throws when another rank gave up before this one came.
+  void hear();
+
+  void begin_call() override { watchdog_.begin_call(); }
+  void end_call() override { watchdog_.end_call(); }
+  void begin_wait() override { watchdog_.begin_wait(); }
+  void end_wait() override { watchdog_.end_wait(); }
+  void poll(const char* what, std::chrono::steady_clock::duration waited) override;
+  void move_messages() override;
+  void progress() override;
+  void progress(std::string_view phase, const std::filesystem::path& file) override;
+  void worked() noexcept override;
+  void step(std::string_view name) override { watchdog_.step(name); }
+  std::string fail(const std::string& why) override;
+  [[nodiscard]] bool is_dead() const override { return dead_.load(std::memory_order_relaxed); }
+  void check() const override;
+  void arrive() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// A beat: counters of all ranks, then, of a rank that gave up, its number (plus one) and its reason.
+  struct Neighbour {
+    int rank = 0;
+    std::vector<std::byte> message;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  [[nodiscard]] bool is_watching() const { return watchdog_.limit_s() > 0; }
+  void beat(Clock::time_point now);
+  void send(Neighbour& to);
+  void receive();
+  void merge(std::span<const std::byte> message);
+  [[noreturn]] void give_up(const char* what);
+  [[nodiscard]] std::string missing_ranks() const;
+  void die(int culprit, const std::string& why) noexcept;
+
+  MPI_Comm comm_;
+  int rank_ = 0;
+  int size_ = 1;
+  Watchdog watchdog_;
+  Clock::duration interval_{};
+  Clock::time_point last_beat_;
+  Clock::time_point last_arrival_;
+  std::vector<std::uint32_t> waits_;  ///< how often each rank said that it waits
+  std::vector<std::uint32_t> moves_;  ///< and that it moved
+  std::vector<Clock::time_point> seen_;
+  std::vector<Neighbour> neighbours_;
+  std::vector<std::byte> incoming_;
+  MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
+  bool moved_ = false;                        ///< on this rank, since its last beat
+  std::atomic<bool> dead_{false};
+  std::string dead_text_;
+};
+
+}  // namespace cairn::comm::internal

@@ -1,0 +1,42 @@
+// The one way in which this layer waits: look, and look again, less and less often, until a deadline.
+//
+//   Wait wait(liveness, "all_reduce");
+//   while (!done()) wait.pause();
+//
+// `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the thread
+// of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds; then the
+// rank sleeps a sixteenth of the time that it has waited, so that it is late by little and other ranks have its core.
+#pragma once
+
+#include <chrono>
+
+namespace cairn::comm {
+
+class Liveness;
+
+class Wait {
+ public:
+  /// `what` is waited for, in messages: "all_reduce". Without `liveness` there is no deadline. Throws Error(kState) at once
+  /// when the communicator is dead.
+  Wait(Liveness* liveness, const char* what);
+  ~Wait();
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+  /// After a look in vain. Throws what Liveness::poll throws.
+  void pause();
+  /// As pause(), for a caller that can be woken: returns at once, with the seconds to sleep at most.
+  [[nodiscard]] double look_again();
+  /// Something moved, but not all: begins anew.
+  void moved();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Liveness* liveness_;
+  const char* what_;
+  int looks_ = 0;
+  bool slow_ = false;
+  Clock::time_point start_;
+};
+
+}  // namespace cairn::comm

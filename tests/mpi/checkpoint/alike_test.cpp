@@ -1,0 +1,199 @@
+// What one rank is given or meets alone: all ranks throw the same Error, nobody hangs, and the next call works.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <system_error>
+
+#include "cairn/checkpoint.hpp"
+#include "cairn/staging.hpp"
+#include "checkpoint/convert.hpp"
+#include "checkpoint/diff.hpp"
+#include "comm/mpi.hpp"
+#include "faults.hpp"
+#include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
+#include "world.hpp"
+
+namespace cairn::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr double kLimitSeconds = 20;
+
+Options small_options() {
+  Options options;
+  options.max_file_bytes = 60'000;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  options.waiting.limit_s = kLimitSeconds;
+  return options;
+}
+
+/// Collective. The same Error, of that kind and with that text in it, on all ranks, long before any limit.
+void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
+  std::string text = "nothing was thrown";
+  const double start = MPI_Wtime();
+  try {
+    call();
+  } catch (const Error& error) {
+    text = error.what();
+    EXPECT_EQ(error.kind(), kind) << text;
+  }
+  EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2);
+  EXPECT_THAT(text, HasSubstr(part));
+  int length = static_cast<int>(text.size());
+  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  std::string first = text;
+  first.resize(static_cast<std::size_t>(length));
+  MPI_Bcast(first.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
+  EXPECT_EQ(text, first);
+}
+
+/// A fault on the last rank, for one call.
+void expect_alike_with(const std::string& place, const char* part, const std::function<void()>& call,
+                       ErrorKind kind = ErrorKind::kInternal) {
+  SCOPED_TRACE(place);
+  const World world;
+  const Faults faults(place + ":rank=" + std::to_string(world.ranks - 1) + ":times=1");
+  expect_alike(kind, part, call);
+}
+
+TEST(Alike, OptionsThatDifferAreNamed) {
+  const World world;
+  const SharedTempDir root;
+  const int last = world.ranks - 1;
+  const auto make = [&](const Options& options) { const Checkpointer made(MPI_COMM_WORLD, root.path(), options); };
+  Options options = small_options();
+  if (world.rank == last) options.block_bytes = 8192;
+  const std::string ranks = "'4096' on rank 0, '8192' on rank " + std::to_string(last);
+  expect_alike(ErrorKind::kUsage, ranks.c_str(), [&] { make(options); });
+  expect_alike(ErrorKind::kUsage, "option 'block_bytes' differs between the ranks", [&] { make(options); });
+  options = small_options();
+  if (world.rank == last) options.hints["striping_factor"] = "4";
+  expect_alike(ErrorKind::kUsage, "option 'hints' differs", [&] { make(options); });
+  options = small_options();
+  if (world.rank == last) options.overwrite = true;
+  expect_alike(ErrorKind::kUsage, "option 'overwrite' differs", [&] { make(options); });
+  options = small_options();
+  if (world.rank == last) options.quantisation.codecs["optimizer"] = "q8";
+  expect_alike(ErrorKind::kUsage, "option 'quantisation.codecs' differs", [&] { make(options); });
+  make(small_options());
+}
+
+TEST(Alike, RootsAndStepsThatDifferAreNamed) {
+  const World world;
+  const SharedTempDir root;
+  const bool is_last = world.rank == world.ranks - 1;
+  expect_alike(ErrorKind::kUsage, "option 'path' differs",
+               [&] { const Checkpointer made(MPI_COMM_WORLD, is_last ? root / "b" : root / "a", small_options()); });
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  expect_alike(ErrorKind::kUsage, "argument 'step' differs between the ranks: '1' on rank 0, '2' on rank",
+               [&] { checkpointer.save(is_last ? 2 : 1, state.sources()); });
+  checkpointer.save(1, state.sources());
+  expect_alike(ErrorKind::kUsage, "argument 'step' differs",
+               [&] { checkpointer.load(is_last ? 2 : 1, state.targets()); });
+  expect_alike(ErrorKind::kUsage, "argument 'step' differs", [&] { checkpointer.load_extras(is_last ? 2 : 1); });
+  checkpointer.load(1, state.targets());
+}
+
+TEST(Alike, NoThreadAndNoMemoryForTheCheckpointer) {
+  const SharedTempDir root;
+  const auto make = [&] { const Checkpointer made(MPI_COMM_WORLD, root.path(), small_options()); };
+  expect_alike_with("thread.watchdog", "duplicate a communicator", make);
+  expect_alike_with("memory.communicator", "duplicate a communicator", make);
+  make();
+}
+
+TEST(Alike, NoMemoryInACall) {
+  const World world;
+  const SharedTempDir root;
+  Options options = small_options();
+  options.overwrite = true;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  const auto save = [&] { checkpointer.save(1, state.sources()); };
+  save();
+  expect_alike_with("memory.checksums", "make room for checksums: out of memory", save);
+  expect_alike_with("memory.extras", "find the extras: out of memory", [&] { checkpointer.load_extras(1); });
+  const auto load = [&] { checkpointer.load(1, state.targets()); };
+  expect_alike_with("memory.load", "plan the load: out of memory", load);
+  expect_alike_with("memory.collective", "a rank has no memory for a collective's messages", load);
+  save();
+  load();
+  EXPECT_EQ(state.matching_bytes(1), state.bytes());
+}
+
+TEST(Alike, NoMemoryInADiffOrAConversion) {
+  const World world;
+  const SharedTempDir root;
+  {
+    Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
+    RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+    state.fill(1);
+    checkpointer.save(1, state.sources());
+    state.fill(2);
+    checkpointer.save(2, state.sources());
+  }
+  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
+  const auto compare = [&] {
+    checkpoint::diff(*communicator, root / "checkpoint-1", root / "checkpoint-2", checkpoint::DiffOptions{});
+  };
+  expect_alike_with("memory.diff", "share the elements: out of memory", compare);
+  expect_alike_with("memory.elements", "make room for elements: out of memory", compare);
+  expect_alike_with("memory.compare", "compare the elements: out of memory", compare);
+  compare();
+  checkpoint::ConvertOptions options;
+  options.write = small_options();
+  options.quant = "q8";
+  expect_alike_with("memory.moments", "make room for moments: out of memory",
+                    [&] { checkpoint::convert(*communicator, root / "checkpoint-1", root / "converted", options); });
+}
+
+/// Files below the directory that this process has open.
+int open_files_in(const std::filesystem::path& directory) {
+  int found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const auto target = std::filesystem::read_symlink(entry.path(), gone);
+    if (!gone && target.native().starts_with(directory.native() + "/")) ++found;
+  }
+  return found;
+}
+
+class AlikeOn : public testing::TestWithParam<const char*> {};
+
+TEST_P(AlikeOn, FilesAreClosedAfterALoadThatFails) {
+  const World world;
+  const SharedTempDir root;
+  Options options = small_options();
+  options.engine = GetParam();
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  if (world.rank == 0) {
+    for (const auto& entry : std::filesystem::directory_iterator(root / "checkpoint-1")) {
+      if (entry.path().extension() != ".safetensors") continue;
+      std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(-1, std::ios::end);
+      file.put('\x55');
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  expect_alike(ErrorKind::kIntegrity, "checksum", [&] { checkpointer.load(1, state.targets()); });
+  EXPECT_EQ(open_files_in(std::filesystem::canonical(root.path())), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, AlikeOn, testing::Values("mpiio", "posix", "direct"));
+
+}  // namespace
+}  // namespace cairn::test
