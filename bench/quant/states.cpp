@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -23,14 +24,15 @@ class Gaussian {
  public:
   explicit Gaussian(std::uint64_t seed) : random_(seed) {}
 
+  /// Uniform between 0 and 1.
+  double unit() { return (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53; }
+
   double operator()() {
     const double radius = std::sqrt(-2 * std::log(unit()));
     return radius * std::cos(2 * std::numbers::pi * unit());
   }
 
  private:
-  double unit() { return (static_cast<double>(random_() >> 11) + 0.5) * 0x1p-53; }
-
   std::mt19937_64 random_;
 };
 
@@ -42,16 +44,44 @@ std::string read_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-State log_normal(double sigma) {
+State log_normal(double sigma, double center) {
   constexpr std::uint64_t kRows = 512;
   Gaussian gauss(static_cast<std::uint64_t>(sigma * 1000));
   Tensor tensor = {"w", {kRows, kRows}, {}, {}};
   for (std::uint64_t i = 0; i < kRows * kRows; ++i) {
-    const double v = std::exp(sigma * gauss());
+    const double v = center * std::exp(sigma * gauss());
     tensor.v.push_back(static_cast<float>(v));
     tensor.m.push_back(static_cast<float>(gauss() * std::sqrt(v)));
   }
-  return {fmt::format("σ = {}", sigma), {tensor}};
+  return {fmt::format("σ = {}", sigma) + (center == 1 ? "" : fmt::format(", v ~ {:.0e}", center)), {tensor}};
+}
+
+State dead_units() {
+  constexpr std::uint64_t kOut = 128;
+  constexpr std::uint64_t kIn = 64;
+  constexpr std::uint64_t kKernel = 9;
+  State state = {"dead units", {}};
+  for (const int dead_percent : {2, 12, 50}) {
+    Gaussian gauss(static_cast<std::uint64_t>(dead_percent));
+    std::vector<int> age(kIn);  // steps since the channel died
+    for (std::uint64_t i = 0; i < kIn; ++i) {
+      const bool is_dead = i < (kIn * static_cast<std::uint64_t>(dead_percent) + 99) / 100;
+      age[i * 37 % kIn] = is_dead ? 100 + static_cast<int>(2900 * gauss.unit()) : 0;
+    }
+    Tensor tensor = {fmt::format("{} % dead", dead_percent), {kOut, kIn, 3, 3}, {}, {}};
+    for (std::uint64_t i = 0; i < kOut * kIn * kKernel; ++i) {
+      const double living_v = 1e-12 * std::exp(1.5 * gauss());
+      const double living_m = gauss() * std::sqrt(living_v);
+      // Ten and four units of the least float, which 0.95 and 0.9 times them are rounded to.
+      const int steps = age[i / kKernel % kIn];
+      const double v = std::max(living_v * std::pow(0.95, steps), 10 * 0x1p-149);
+      const double m = std::max(std::abs(living_m) * std::pow(0.9, steps), 4 * 0x1p-149);
+      tensor.v.push_back(static_cast<float>(v));
+      tensor.m.push_back(static_cast<float>(std::copysign(m, living_m)));
+    }
+    state.tensors.push_back(std::move(tensor));
+  }
+  return state;
 }
 
 State read_state(const std::filesystem::path& path) {

@@ -112,9 +112,10 @@ struct CodingError {
   std::string name;  ///< of the first moment
   std::string codec;
   std::uint64_t elements = 0;
-  double update_rms = 0;  ///< RMS of the error of m/(sqrt(v) + 1e-8) over the RMS of the update
-  double update_max = 0;  ///< its largest error, over the same
-  double root_rms = 0;    ///< RMS of the relative error of sqrt(v), where v > 0
+  std::uint64_t elements_measured = 0;  ///< all of them, or a sample: then the errors are estimates
+  double update_rms = 0;                ///< RMS of the error of m/(sqrt(v) + 1e-8) over the RMS of the update
+  double update_max = 0;                ///< its largest error, over the same
+  double root_rms = 0;                  ///< RMS of the relative error of sqrt(v), where v > 0
   double root_max = 0;
   double first_max = 0;  ///< largest absolute error of the first moment
   double second_max = 0;
@@ -133,6 +134,9 @@ struct Report {
   std::vector<Phase> phases;
   std::vector<std::string> warnings;
   std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
+  /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of `warnings`
+  /// says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
+  std::vector<CodingError> beyond_figures;
 };
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,

@@ -1,32 +1,30 @@
-// How far codes are from the moments that they were made of, by tensor. Rank-local.
+// Which errors of the codes a save measures, by tensor. Rank-local.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 
 #include "checkpoint/coding_plan.hpp"
-#include "quant/errors.hpp"
+#include "quant/tensor_errors.hpp"
 
 namespace cairn::checkpoint {
 
-using ErrorsByTensor = std::map<std::uint32_t, quant::ErrorSums>;
+using ErrorsByTensor = std::map<std::uint32_t, quant::TensorErrors>;
 
-/// A box that has just been coded.
-struct CodedBox {
-  const CodedTensor& tensor;
-  const Box& box;             ///< of the codec's view
-  quant::ConstMoments given;  ///< what was coded
-  quant::PartBytes parts;     ///< what became of it
+enum class Measuring {
+  kSample,  ///< to say which tensors are coded worse than their codec's figures
+  kAll,     ///< to report figures, or to keep to a limit
 };
 
-/// Elements of a box, by their number in it.
-struct ElementRange {
-  std::size_t begin = 0;
-  std::size_t end = std::numeric_limits<std::size_t>::max();  ///< or the end of the box
-};
+inline Measuring measuring_of(const Quantisation& options) {
+  return options.report || options.max_update_error > 0 ? Measuring::kAll : Measuring::kSample;
+}
 
-/// Decodes the box, and adds how far the elements of the range are from what was given.
-void add_errors(const CodedBox& coded, quant::ErrorSums& errors, ElementRange range = {});
+/// Adds a box that has just been coded to the errors of its tensor.
+inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, quant::TensorErrors& errors,
+                           quant::ElementRange range = {}) {
+  if (measuring == Measuring::kAll) return quant::add_errors(coded, range, errors);
+  if (quant::can_be_sampled(coded.codec)) quant::sample_errors(coded, range, errors);
+}
 
 }  // namespace cairn::checkpoint

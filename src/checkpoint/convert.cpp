@@ -170,8 +170,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
 
   const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
-  const bool with_errors = !catalog.pairs.empty() && (quantisation.report || quantisation.max_update_error > 0);
-  WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), with_errors});
+  WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), measuring_of(quantisation)});
   result.report = report_of(layout.stored, choice);
   result.report.directory = destination;
   clock.begin("commit");
@@ -183,10 +182,11 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
         communicator, *engine, commit.partial, job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
     result.report.engine_hints = engine->hints();
-    if (with_errors) {
-      result.report.coding_errors = collect_errors(
-          communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; }, filler.errors(),
-          quantisation.max_update_error);
+    if (!catalog.pairs.empty()) {
+      add_coding_report(collect_errors(
+                            communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },
+                            filler.errors(), quantisation),
+                        result.report);
     }
     clock.begin("commit");
     finish_commit(communicator, commit, std::move(content));

@@ -120,7 +120,8 @@ class HomeTensor {
  public:
   explicit HomeTensor(CodedTensor tensor) : tensor_(std::move(tensor)), grid_(tensor_) {}
 
-  void take(std::uint64_t from, std::span<const std::byte> m, std::span<const std::byte> v, quant::ErrorSums* errors) {
+  void take(std::uint64_t from, std::span<const std::byte> m, std::span<const std::byte> v, Measuring measuring,
+            quant::TensorErrors& errors) {
     const std::uint64_t end = from + m.size() / sizeof(float);
     std::size_t at = 0;
     while (from < end) {
@@ -133,7 +134,7 @@ class HomeTensor {
       std::memcpy(&block.m[from % grid_.step], m.data() + at, count * sizeof(float));
       std::memcpy(&block.v[from % grid_.step], v.data() + at, count * sizeof(float));
       block.filled += count;
-      if (block.filled == elements) code(number, block, errors);
+      if (block.filled == elements) code(number, block, measuring, errors);
       from += count;
       at += count * sizeof(float);
     }
@@ -175,12 +176,12 @@ class HomeTensor {
     base::Bytes codes;
   };
 
-  void code(std::uint64_t number, Block& block, quant::ErrorSums* errors) const {
+  void code(std::uint64_t number, Block& block, Measuring measuring, quant::TensorErrors& errors) const {
     const Box box = grid_.box_of(number);
     block.codes.resize(quant::bytes_of(tensor_.parts[0], tensor_.codec->part_box(grid_.shape, 0, box)));
     const std::vector<std::span<std::byte>> out = {block.codes};
     tensor_.codec->encode(tensor_.source, box, {block.m, block.v}, {}, out);
-    if (errors != nullptr) add_errors({tensor_, box, {block.m, block.v}, out}, *errors);
+    measure_errors(measuring, {*tensor_.codec, tensor_.source, box, {block.m, block.v}, out}, errors);
     block.m = {};
     block.v = {};
   }
@@ -209,7 +210,7 @@ class HomeTensor {
 }  // namespace
 
 std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
-                                          const MomentBoxes& memory, ErrorsByTensor* errors) {
+                                          const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors) {
   LooseSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
   std::map<std::uint32_t, HomeTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {
@@ -227,7 +228,7 @@ std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, cons
           const auto v = in.raw(bytes);
           auto at = home.find(tensor);
           if (at == home.end()) at = home.emplace(tensor, HomeTensor(plan.tensor(tensor))).first;
-          at->second.take(from, m, v, errors == nullptr ? nullptr : &(*errors)[tensor]);
+          at->second.take(from, m, v, measuring, errors[tensor]);
         }
       }
     });

@@ -13,9 +13,9 @@
 
 namespace cairn::checkpoint {
 
-/// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`, where
-/// wanted, gets what decoding makes of them. Throws Error(kState) for values that the codec refuses.
+/// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`
+/// get what decoding makes of them. Throws Error(kState) for values that the codec refuses.
 std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
-                                          const MomentBoxes& memory, ErrorsByTensor* errors);
+                                          const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors);
 
 }  // namespace cairn::checkpoint

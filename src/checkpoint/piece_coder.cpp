@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "checkpoint/box_pieces.hpp"
-#include "checkpoint/coding_errors.hpp"
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
 #include "quant/check.hpp"
@@ -103,8 +102,29 @@ std::vector<float> brought(const float* from, std::uint64_t elements, DeviceMemo
   return to;
 }
 
+/// All of it is brought to the host, or of every kRunEvery elements one short run.
+void measure_on_device(const CodedTensor& tensor, const Box& box, const quant::ConstDeviceMoments& moments,
+                       quant::Encoded& parts, DeviceMemory& device, Measuring measuring, quant::TensorErrors& errors) {
+  constexpr std::uint64_t kRunEvery = 1ULL << 24;
+  constexpr std::uint64_t kRunBlocks = 4;
+  const std::uint64_t elements = shard::elements_of(box);
+  const bool is_whole = measuring == Measuring::kAll;
+  if (!is_whole && !quant::can_be_sampled(*tensor.codec)) return;
+  const std::uint64_t run = is_whole ? elements : kRunBlocks * tensor.codec->traits().block_elements;
+  for (std::uint64_t begin = 0; begin < elements; begin += is_whole ? elements : kRunEvery) {
+    const std::uint64_t count = std::min(run, elements - begin);
+    const std::vector<float> m = brought(moments.m + begin, count, device);
+    const std::vector<float> v = brought(moments.v + begin, count, device);
+    const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
+    const quant::CodedBox coded{*tensor.codec, tensor.source, box, {m, v}, spans};
+    if (is_whole) return quant::add_errors(coded, {}, errors);
+    quant::add_run(coded, begin, errors);
+  }
+}
+
 std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
-                                          const quant::Statistics& statistics, quant::ErrorSums* errors) {
+                                          const quant::Statistics& statistics, Measuring measuring,
+                                          quant::TensorErrors& errors) {
   const OnDevice piece(tensor, box, memory);
   quant::Encoded parts;
   std::vector<Box> part_boxes;
@@ -121,13 +141,7 @@ std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& 
                                         run.length_bytes);
                           });
                         });
-  if (errors != nullptr) {
-    const std::uint64_t elements = shard::elements_of(box);
-    const std::vector<float> m = brought(piece.moments().m, elements, memory.device);
-    const std::vector<float> v = brought(piece.moments().v, elements, memory.device);
-    const std::vector<std::span<std::byte>> spans(parts.begin(), parts.end());
-    add_errors({tensor, box, {m, v}, spans}, *errors);
-  }
+  measure_on_device(tensor, box, piece.moments(), parts, memory.device, measuring, errors);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (tensor.parts[p].role == quant::Role::kScales) parts[p] = {};
   }
@@ -151,8 +165,11 @@ quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const
 }
 
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
-                                      const quant::Statistics& statistics, quant::ErrorSums* errors) {
-  if (memory.first.memory == Memory::kDevice) return encode_on_device(tensor, box, memory, statistics, errors);
+                                      const quant::Statistics& statistics, Measuring measuring,
+                                      quant::TensorErrors& errors) {
+  if (memory.first.memory == Memory::kDevice) {
+    return encode_on_device(tensor, box, memory, statistics, measuring, errors);
+  }
   const auto& parts = tensor.parts;
   std::vector<base::Bytes> out(parts.size());
   for (std::size_t p = 0; p < parts.size(); ++p) {
@@ -174,7 +191,7 @@ std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box,
       }
     }
     tensor.codec->encode(tensor.source, chunk, moments, statistics, spans);
-    if (errors != nullptr) add_errors({tensor, chunk, moments, spans}, *errors);
+    measure_errors(measuring, {*tensor.codec, tensor.source, chunk, moments, spans}, errors);
   });
   return out;
 }

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "checkpoint/coding_errors.hpp"
 #include "checkpoint/coding_plan.hpp"
 #include "checkpoint/device_memory.hpp"
-#include "quant/errors.hpp"
 
 namespace cairn::checkpoint {
 
@@ -22,8 +22,9 @@ struct PieceMemory {
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
 
 /// The bytes of each part's box; parts of role kScales have none where the codec has statistics, since scales of one column
-/// belong to many pieces. `errors`, where wanted, gets what decoding makes of them.
+/// belong to many pieces. `errors` get what decoding makes of them.
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
-                                      const quant::Statistics& statistics, quant::ErrorSums* errors);
+                                      const quant::Statistics& statistics, Measuring measuring,
+                                      quant::TensorErrors& errors);
 
 }  // namespace cairn::checkpoint

@@ -133,7 +133,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   if (coder_) {
     clock.begin("encode");
     coded = coder_->code(communicator_, state, options_.quantisation, report.plan_reused);
-    report.coding_errors = std::move(coded.errors);
+    add_coding_report(std::move(coded.errors), report);
     saved = {coded.sources, coded.codings};
     clock.begin("plan");
   }

@@ -81,7 +81,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
   const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
   const CodedCatalog all = plain_catalog(catalog);
-  WindowFiller filler(communicator, {writer.layout(), all, *reader, batch_bytes(options.write), false});
+  WindowFiller filler(communicator, {writer.layout(), all, *reader, batch_bytes(options.write)});
   writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
   result.report = writer.report();
   return result;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "checkpoint/coding_report.hpp"
 #include "checkpoint/loose_blocks.hpp"
 #include "checkpoint/piece_coder.hpp"
 #include "checkpoint/scale_exchange.hpp"
@@ -17,8 +16,8 @@ namespace {
 /// One call of StateCoder::code().
 class Coding {
  public:
-  Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, bool with_errors)
-      : communicator_(communicator), plan_(plan), with_errors_(with_errors) {
+  Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, Measuring measuring)
+      : communicator_(communicator), plan_(plan), measuring_(measuring) {
     comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
   }
 
@@ -35,7 +34,7 @@ class Coding {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto loose = code_loose_blocks(communicator_, plan_, memory_, with_errors_ ? &errors_ : nullptr);
+    auto loose = code_loose_blocks(communicator_, plan_, memory_, measuring_, errors_);
     std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
@@ -55,8 +54,7 @@ class Coding {
   }
 
   void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
-    auto* errors = with_errors_ ? &errors_[piece.tensor] : nullptr;
-    auto bytes = encode_piece(tensor, piece.box, memory_of(piece), statistics, errors);
+    auto bytes = encode_piece(tensor, piece.box, memory_of(piece), statistics, measuring_, errors_[piece.tensor]);
     for (std::size_t p = 0; p < bytes.size(); ++p) {
       if (tensor.parts[p].role == quant::Role::kScales) continue;
       const Box box = tensor.codec->part_box(tensor.source.shape, p, piece.box);
@@ -88,7 +86,7 @@ class Coding {
 
   comm::Communicator& communicator_;
   const CodingPlan& plan_;
-  bool with_errors_;
+  Measuring measuring_;
   MomentBoxes memory_;
   DeviceMemory device_;
   ErrorsByTensor errors_;
@@ -136,14 +134,11 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
   for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);
   coded.codings.resize(coded.sources.size());
   if (plan_->firsts.size() == 0) return coded;
-  const bool with_errors = options.report || options.max_update_error > 0;
-  Coding coding(communicator, *plan_, state, with_errors);
+  Coding coding(communicator, *plan_, state, measuring_of(options));
   coded.pieces = coding.run();
   add_sources(*plan_, coded);
-  if (!with_errors) return coded;
   coded.errors = collect_errors(
-      communicator, [&](std::uint32_t number) { return plan_->tensor(number); }, coding.errors(),
-      options.max_update_error);
+      communicator, [&](std::uint32_t number) { return plan_->tensor(number); }, coding.errors(), options);
   return coded;
 }
 

@@ -13,6 +13,7 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/coded_piece.hpp"
 #include "checkpoint/coding_plan.hpp"
+#include "checkpoint/coding_report.hpp"
 #include "checkpoint/left_out.hpp"
 #include "comm/communicator.hpp"
 
@@ -23,7 +24,7 @@ struct CodedState {
   std::vector<Source> sources;
   std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
   std::vector<CodedPiece> pieces;
-  std::vector<CodingError> errors;  ///< on rank 0, when asked for
+  CodingReport errors;
 };
 
 /// Keeps what it found out about a state for the next save of the same.

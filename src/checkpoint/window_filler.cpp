@@ -207,13 +207,14 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
     codec.encode(tensor.source, item.box, moments, statistics, memory.spans);
   }
   std::memcpy(item.out.data(), memory.bytes[item.part.part].data() + item.out_from, item.out.size());
-  if (!work_.with_errors || item.part.part != 0) return;
+  if (item.part.part != 0) return;
   // A block counts where its first byte is written.
   const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
-  const ElementRange written = {base::ceil_div(item.out_from, block_bytes) * block,
-                                base::ceil_div(item.out_from + item.out.size(), block_bytes) * block};
-  add_errors({tensor, item.box, moments, memory.spans}, errors_[item.part.pair], written);
+  const quant::ElementRange written = {base::ceil_div(item.out_from, block_bytes) * block,
+                                       base::ceil_div(item.out_from + item.out.size(), block_bytes) * block};
+  measure_errors(work_.measuring, {codec, tensor.source, item.box, moments, memory.spans}, errors_[item.part.pair],
+                 written);
 }
 
 }  // namespace cairn::checkpoint

@@ -28,9 +28,9 @@ class WindowFiller {
   struct Work {
     const plan::FileLayout& layout;  ///< of the tensors of content.catalog
     const CodedCatalog& content;
-    TensorReader& reader;       ///< of the source, whose numbers `content` has
-    std::uint64_t batch_bytes;  ///< of moments in memory at a time
-    bool with_errors = false;
+    TensorReader& reader;                      ///< of the source, whose numbers `content` has
+    std::uint64_t batch_bytes;                 ///< of moments in memory at a time
+    Measuring measuring = Measuring::kSample;  ///< of what is coded
   };
   /// Collective: reads the moments whose scales span whole tensors. What `work` refers to must outlive the object.
   WindowFiller(comm::Communicator& communicator, const Work& work);

@@ -71,6 +71,7 @@ base::Json errors_json(const std::vector<CodingError>& errors) {
                     {"name", error.name},
                     {"codec", error.codec},
                     {"elements", error.elements},
+                    {"elements_measured", error.elements_measured},
                     {"update_rms", json_number(error.update_rms)},
                     {"update_max", json_number(error.update_max)},
                     {"root_rms", json_number(error.root_rms)},
@@ -98,6 +99,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
   document["notes"] = notes;
   document["phases"] = phases_json(report.phases);
   if (!report.coding_errors.empty()) document["coding_errors"] = errors_json(report.coding_errors);
+  if (!report.beyond_figures.empty()) document["beyond_figures"] = errors_json(report.beyond_figures);
   print_json(output, document);
 }
 

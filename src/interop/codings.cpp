@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "format/coding.hpp"
 #include "quant/check.hpp"
 #include "quant/whole.hpp"
@@ -49,6 +50,7 @@ QuantisedMoments check_coding(const Recognised& recognised, std::string_view sec
     }
   };
   const quant::Codec& codec = find();
+  if (!base::try_product(coding.shape)) throw wrong("their shape has more than 2^64 elements");
   if (const std::string reason = codec.left_alone(coding.shape); !reason.empty()) {
     throw wrong(fmt::format("{} does not code them: {}", coding.codec, reason));
   }

@@ -65,6 +65,12 @@ enum class Cut {
                  ///< one, or at the end; each is coded from its own values alone, and statistics are not used
 };
 
+/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and of the relative error of sqrt(v).
+struct Figures {
+  double update_rms = 0;  ///< 0: none are published
+  double root_rms = 0;
+};
+
 /// What is true of a codec whatever the tensor.
 struct Traits {
   std::string name;          ///< "paddle-o1": how options, manifests and file metadata call it
@@ -74,6 +80,7 @@ struct Traits {
   Cut cut = Cut::kAnywhere;
   std::uint64_t group_rows = 0;      ///< with kAnywhere: rows (axis 0) of a column that share scales; 0: all of them
   std::uint64_t block_elements = 1;  ///< of the flattened tensor, consecutive; 1 with kAnywhere
+  Figures figures = {};              ///< that README.md has a table of
 };
 
 enum class Reduction { kMin, kMax };

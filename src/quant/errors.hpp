@@ -11,6 +11,8 @@ class ErrorSums {
   /// Requires: four spans of equal length, v >= 0.
   void add(const ConstMoments& given, const ConstMoments& decoded);
   void merge(const ErrorSums& other);
+  /// As if each value had been added so many times.
+  void weigh(double weight);
 
   [[nodiscard]] double elements() const { return elements_; }
   /// RMS of the update's error over the RMS of the update; 0 where nothing differs, infinity where all updates were 0.
@@ -25,6 +27,9 @@ class ErrorSums {
   [[nodiscard]] double second_max() const { return second_max_; }
 
  private:
+  static constexpr std::size_t kRun = 128;
+  static void add_run(const float* m, const float* v, const float* decoded_m, const float* decoded_v, ErrorSums& into);
+
   double elements_ = 0;
   double update_error_ = 0;
   double update_ = 0;

@@ -36,11 +36,15 @@ std::string position_text(const Shape& shape, const Box& box, std::uint64_t inde
 
 class OwnCodec final : public Codec {
  public:
-  OwnCodec(const own::Format& format, std::string error_bounds) : format_(format) {
+  OwnCodec(const own::Format& format, const Figures& figures) : format_(format) {
     traits_.name = format.name;
     traits_.bits = format.bits;
     traits_.blocks = fmt::format("{} consecutive elements of the flattened tensor", kBlockElements);
-    traits_.error_bounds = std::move(error_bounds);
+    traits_.error_bounds = fmt::format(
+        "for Gaussian m/sqrt(v), log-normal v up to sigma 3, and sqrt(v) far above 1e-8: update {:g} % RMS, "
+        "sqrt(v) {:g} % RMS",
+        100 * figures.update_rms, 100 * figures.root_rms);
+    traits_.figures = figures;
     traits_.cut = Cut::kWholeBlocks;
     traits_.block_elements = kBlockElements;
   }
@@ -174,14 +178,12 @@ Error damaged_block(const Codec& codec, const Source& source, const Box& box, st
 }
 
 const Codec& own_q8() {
-  static const OwnCodec codec(
-      own::kQ8, "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 0.5 % RMS, sqrt(v) 0.6 % RMS");
+  static const OwnCodec codec(own::kQ8, {0.005, 0.006});
   return codec;
 }
 
 const Codec& own_q4() {
-  static const OwnCodec codec(own::kQ4,
-                              "for Gaussian m/sqrt(v) and log-normal v up to sigma 3: update 7 % RMS, sqrt(v) 8 % RMS");
+  static const OwnCodec codec(own::kQ4, {0.07, 0.08});
   return codec;
 }
 

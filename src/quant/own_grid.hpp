@@ -33,12 +33,14 @@ struct Grid {
   std::int32_t zero = 0;      ///< 1 when v's code 0 stands for v = 0
 };
 
+CAIRN_HOST_DEVICE constexpr std::int32_t low_of(std::int32_t code) { return code * kLowStep - 149 * kOctave; }
+
 /// `levels`: those of the format for the range of `scales`.
 CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels) {
   Grid grid;
   grid.u_scale = scales.u == 0 ? 0.0f : std::bit_cast<float>((kUScaleBase + scales.u) << 18);
   grid.u_half = levels.u / 2;
-  grid.low = static_cast<std::int32_t>(scales.low) * kLowStep - 149 * kOctave;
+  grid.low = low_of(static_cast<std::int32_t>(scales.low));
   grid.range = range_of(scales.range);
   grid.v_levels = levels.v;
   grid.zero = scales.has_zeros ? 1 : 0;
@@ -50,12 +52,6 @@ CAIRN_HOST_DEVICE inline Grid grid_of(const Scales& scales, const Levels& levels
 CAIRN_HOST_DEVICE inline bool is_extreme(const Grid& grid) {
   return grid.low < -126 * kOctave || grid.low + grid.range >= 128 * kOctave;
 }
-
-/// Such a block is encoded, decoded and encoded until nothing changes, at most so many times ...
-inline constexpr int kExtremeRounds = 8;
-
-/// ... and then with its v moved to where no level is extreme.
-CAIRN_HOST_DEVICE inline float moved_inside(float v) { return v == 0.0f ? v : smaller(larger(v, 0x1p-126f), 0x1p120f); }
 
 /// What the scales of a block follow from.
 struct Extremes {
@@ -86,14 +82,20 @@ CAIRN_HOST_DEVICE inline std::uint32_t range_code(std::int32_t length) {
   return octave * 64 + static_cast<std::uint32_t>(larger(rounded_up - 64, 0));
 }
 
+/// The highest lowest level that is not above `log_min`, but for kSlack.
+CAIRN_HOST_DEVICE inline std::int32_t low_code(std::int32_t log_min) {
+  const std::int32_t low = (log_min + kSlack + 149 * kOctave) >> 17;
+  return smaller(larger(low, 0), static_cast<std::int32_t>(kLowCodes) - 1);
+}
+
 CAIRN_HOST_DEVICE inline Scales choose_scales(const Extremes& extremes) {
   Scales scales;
   scales.u = static_cast<std::uint32_t>(u_code(extremes.largest_u));
   scales.has_zeros = extremes.least_v == 0;
   if (extremes.log_min == kNone) return scales;
-  const std::int32_t low = (extremes.log_min + kSlack + 149 * kOctave) >> 17;
-  scales.low = static_cast<std::uint32_t>(smaller(larger(low, 0), static_cast<std::int32_t>(kLowCodes) - 1));
-  scales.range = range_code(extremes.log_max - (static_cast<std::int32_t>(scales.low) * kLowStep - 149 * kOctave));
+  const std::int32_t low = low_code(extremes.log_min);
+  scales.low = static_cast<std::uint32_t>(low);
+  scales.range = range_code(extremes.log_max - low_of(low));
   return scales;
 }
 
@@ -126,6 +128,34 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
     held.v_least = smaller(static_cast<std::int32_t>(place + kMargin) + 1, grid.v_steps);
   }
   return held;
+}
+
+/// How the v of an extreme block are changed before they are coded, one way after the other, until what was decoded is coded as it
+/// was (own_encode.cpp). Every try begins with the v that were given, so that errors do not add up, and none raises the
+/// largest one.
+enum Try : int {
+  kAsGiven,
+  kLowestHeld,    ///< the lowest v down to where F32 holds a lowest level, at most a few 1/8 octaves
+  kLowestBinary,  ///< down to a power of two
+  kFlattened,     ///< settles always: no level is extreme, or there is one v
+  kTries,
+};
+
+/// Levels are settled by coding what was decoded, at most so many times in a try.
+inline constexpr int kSettlingRounds = 8;
+
+/// `v`, whose logarithm is `log`, as a try has it. Requires v > 0; `extremes`: of the v that were given.
+CAIRN_HOST_DEVICE inline float moved(float v, std::int32_t log, const Extremes& extremes, int attempt) {
+  if (attempt == kFlattened) {
+    const std::int32_t highest = smaller(extremes.log_max >> kLogBits, 120);
+    const std::int32_t lowest = smaller(highest, -126);
+    return smaller(larger(v, exp2_of(lowest * kOctave)), exp2_of((lowest < -126 ? lowest : 120) * kOctave));
+  }
+  std::int32_t code = low_code(extremes.log_min);
+  if (attempt == kLowestBinary) code &= ~7;
+  while (low_code(log2_of(exp2_of(low_of(code)))) != code) --code;  // ends at 2^-149
+  const float lowest = exp2_of(low_of(code));
+  return attempt == kAsGiven || log > larger(extremes.log_min, log2_of(lowest)) ? v : lowest;
 }
 
 }  // namespace cairn::quant::own

@@ -265,43 +265,56 @@ class LaneEncoder {
     });
   }
 
-  /// Blocks whose levels may be extreme: encoded, decoded and encoded until nothing changes, as encode_block() does.
+  /// Blocks whose levels may be extreme: one try after the other until one settles, as encode_block() does.
   CAIRN_DEVICE void settle(std::uint64_t first, std::uint32_t lanes) const {
     PerLane<Values> values;
     PerLane<Measured> measured;
+    PerLane<Extremes> given;
     PerLane<Coded> coded;
-    PerLane<Coded> again;
+    PerLane<Coded> tried;
     load(first, values);
     measure(values, measured);
-    choose(measured, coded);
-    std::uint32_t open = lanes;   // still changing
-    std::uint32_t unsettled = 0;  // to be moved
-    for (int round = 0; round < kExtremeRounds && open != 0; ++round) {
+    warp_.each([&](int lane) { given[lane] = measured[lane].extremes; });
+    std::uint32_t open = lanes;  // not settled
+    std::uint32_t refused = 0;
+    for (int attempt = kAsGiven; attempt < kTries && open != 0; ++attempt) {
+      load(first, values);
+      warp_.each([&](int lane) {
+        for (float& v : values[lane].v) v = v == 0.0f ? v : moved(v, log2_of(v), given[lane], attempt);
+      });
+      measure(values, measured);
+      choose(measured, tried);
+      warp_.each([&](int lane) {
+        if (attempt == kAsGiven || has(open, lane)) coded[lane] = tried[lane];
+      });
+      refused = warp_.ballot([&](int lane) { return tried[lane].refused; });
+      open &= ~settle_levels(coded, open & ~refused);
+    }
+    if ((open & refused) != 0) report(first, open & refused);
+    store(first, coded, lanes);
+  }
+
+  /// Codes what was decoded until nothing changes. Returns those of `lanes` whose blocks settle.
+  CAIRN_DEVICE std::uint32_t settle_levels(PerLane<Coded>& coded, std::uint32_t lanes) const {
+    PerLane<Values> values;
+    PerLane<Measured> measured;
+    PerLane<Coded> again;
+    std::uint32_t settled = 0;
+    for (int round = 0; round < kSettlingRounds && lanes != 0; ++round) {
       decode(coded, values);
       measure(values, measured);
       choose(measured, again);
-      unsettled |= open & whole_groups(warp_.ballot([&](int lane) { return again[lane].refused; }));
-      open &= ~unsettled;
-      open &= whole_groups(warp_.ballot([&](int lane) { return differ(coded[lane], again[lane]); }));
+      const std::uint32_t changed =
+          whole_groups(warp_.ballot([&](int lane) { return differ(coded[lane], again[lane]); }));
+      const std::uint32_t failed =
+          warp_.ballot([&](int lane) { return again[lane].refused || again[lane].word != coded[lane].word; });
+      settled |= lanes & ~failed & ~changed;
+      lanes &= changed & ~failed;
       warp_.each([&](int lane) {
-        if (has(open, lane)) coded[lane] = again[lane];
+        if (has(lanes, lane)) coded[lane] = again[lane];
       });
     }
-    unsettled |= open;
-    if (unsettled != 0) {
-      load(first, values);
-      warp_.each([&](int lane) {
-        for (int i = 0; i < kHeld; ++i) values[lane].v[i] = moved_inside(values[lane].v[i]);
-      });
-      measure(values, measured);
-      choose(measured, again);
-      warp_.each([&](int lane) {
-        if (has(unsettled, lane)) coded[lane] = again[lane];
-      });
-      const std::uint32_t refused = unsettled & warp_.ballot([&](int lane) { return again[lane].refused; });
-      if (refused != 0) report(first, refused);
-    }
-    store(first, coded, lanes);
+    return settled;
   }
 
   CAIRN_DEVICE static bool differ(const Coded& a, const Coded& b) {

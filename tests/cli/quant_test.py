@@ -79,12 +79,33 @@ class Quant(CairnTest):
         errors = {row["name"]: row for row in document["coding_errors"]}
         self.assertGreater(errors["lm_head.weight/moment1_0"]["update_rms"], 0)
         self.assertLess(max(row["update_rms"] for row in errors.values()), 0.01)
+        self.assertNotIn("beyond_figures", document)
         sections = {row["name"]: row for row in self.good("inspect", coded, "--json").json()["sections"]}
         self.assertNotIn("master_weights", sections)
         self.assertEqual(sections["optimizer"]["codings"][0]["codec"], "q8")
         self.bad(1, "convert", PADDLE / "n-dp2-O0", refused, "--quant", "q8", "--max-update-error", "0.00001", ranks=2,
                  says=["q8 makes its updates wrong by", "allowed are 0.001 %"])
         self.assertFalse(refused.exists())
+
+    def test_convert_says_unasked_what_is_coded_worse_than_promised(self):
+        source = self.folder / "source"
+        roots = [2.0 ** (-73 + i * 7 % 60) for i in range(256 * 128)]  # v spans 120 octaves in every block
+        usual = [2.0 ** (-10 + i * 7 % 5) for i in range(256 * 128)]
+        for name, tensors in (("model", {"hard": usual, "easy": usual}),
+                              ("optimizer", {"hard.exp_avg": roots, "hard.exp_avg_sq": [root * root for root in roots],
+                                             "easy.exp_avg": usual, "easy.exp_avg_sq": [root * root for root in usual]})):
+            small_files.write_safetensors(source / f"{name}.safetensors",
+                                          {key: small_files.values("F32", [256, 128], data) for key, data in tensors.items()})
+        for codec in ("q8", "q4"):
+            told = self.good("convert", source, self.folder / codec, "--quant", codec, ranks=2)
+            (warning,) = told.warnings
+            self.assertRegex(warning, rf"optimizer state of 'hard\.exp_avg': coded worse than the codec's figures; there {codec}")
+            document = self.good("convert", source, self.folder / f"{codec}.json", "--quant", codec, "--json", ranks=2).json()
+            (row,) = document["beyond_figures"]
+            self.assertEqual((row["name"], row["elements"]), ("hard.exp_avg", 256 * 128))
+            self.assertLess(row["elements_measured"], row["elements"] / 8)
+            self.assertNotIn("coding_errors", document)
+            self.assertEqual(sum("'hard.exp_avg'" in note for note in document["notes"]), 1)
 
     def test_convert_keeps_codes_or_decodes_them(self):
         source = PADDLE / "n-dp2-O2-rm"

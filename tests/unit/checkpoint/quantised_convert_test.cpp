@@ -14,10 +14,13 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-void save_moments(const std::filesystem::path& root) {
+enum class Content { kUsual, kSpoilt };
+
+void save_moments(const std::filesystem::path& root, Content content = Content::kUsual) {
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     MomentRank state(Cut::kRows, communicator.rank(), 2);
     state.fill(1);
+    if (content == Content::kSpoilt) spoil_square(state, communicator.rank());
     io::WindowStore store;
     checkpoint::Saver saver(communicator, small_options(), store);
     saver.save(root / "checkpoint-1", 1, state.sources(), {});
@@ -109,6 +112,23 @@ TEST_P(QuantisedConvert, ReportsTheErrorsThatASaveReports) {
     EXPECT_NEAR(a.root_rms, b.root_rms, 1e-9 * b.root_rms) << a.name;
     EXPECT_EQ(a.first_max, b.first_max) << a.name;
     EXPECT_EQ(a.second_max, b.second_max) << a.name;
+  }
+}
+
+TEST_P(QuantisedConvert, ATensorBeyondTheFiguresIsNamedUnasked) {
+  save_moments(root.path(), Content::kSpoilt);
+  const bool has_figures = codec.traits().figures.update_rms > 0;
+  for (const int ranks : {1, 3}) {
+    const auto to = root / ("by" + std::to_string(ranks));
+    const Converted coded = convert(root / "checkpoint-1", to, options_for(GetParam()), ranks);
+    EXPECT_EQ(coded.failure, "");
+    ASSERT_EQ(coded.report.beyond_figures.size(), has_figures ? 1U : 0U);
+    ASSERT_EQ(coded.report.warnings.size(), coded.report.beyond_figures.size());
+    EXPECT_TRUE(coded.report.coding_errors.empty());
+    if (!has_figures) continue;
+    EXPECT_EQ(coded.report.beyond_figures[0].name, "square/moment1_0");
+    EXPECT_LT(coded.report.beyond_figures[0].elements_measured, 128U * 128U / 4);
+    EXPECT_THAT(coded.report.warnings[0], HasSubstr("'square/moment1_0'"));
   }
 }
 

@@ -15,6 +15,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 Options quantised(const std::string& codec) {
   Options options = small_options();
@@ -122,6 +123,44 @@ TEST_P(QuantisedSave, ReportsTheErrorOfEveryTensor) {
     }
   }
   EXPECT_EQ(looked_at, 1U);
+}
+
+TEST_P(QuantisedSave, ATensorBeyondTheFiguresIsNamedUnasked) {
+  const bool has_figures = codec.traits().figures.update_rms > 0;
+  EXPECT_EQ(has_figures, codec.traits().cut == quant::Cut::kWholeBlocks);
+  for (const Cut cut : {Cut::kOneRank, Cut::kRows, Cut::kColumns}) {  // coded where they lie, and at a home
+    const int ranks = cut == Cut::kOneRank ? 1 : 3;
+    const std::filesystem::path at = root / std::to_string(static_cast<int>(cut));
+    std::filesystem::create_directory(at);
+    const auto good = save(at, quantised(GetParam()), cut, ranks).reports.at(0);
+    EXPECT_TRUE(good.warnings.empty() && good.beyond_figures.empty() && good.coding_errors.empty());
+    std::vector<CodingError> found;
+    for (const bool is_asked : {false, true}) {
+      Options options = quantised(GetParam());
+      options.overwrite = true;
+      options.quantisation.report = is_asked;
+      const Saved saved =
+          save_with(at, options, cut, ranks, [](int rank, auto&, MomentRank& state) { spoil_square(state, rank); });
+      ASSERT_EQ(saved.failure, "");
+      const Report& report = saved.reports.at(0);
+      ASSERT_EQ(report.beyond_figures.size(), has_figures ? 1U : 0U);
+      ASSERT_EQ(report.warnings.size(), report.beyond_figures.size());
+      EXPECT_EQ(report.coding_errors.empty(), !is_asked);
+      if (!has_figures) continue;
+      const CodingError& error = found.emplace_back(report.beyond_figures[0]);
+      EXPECT_EQ(error.name, "square/moment1_0");
+      EXPECT_EQ(error.section, "optimizer");
+      EXPECT_EQ(error.elements, 128U * 128U);
+      EXPECT_THAT(report.warnings[0], AllOf(HasSubstr("'square/moment1_0'"), HasSubstr(GetParam()),
+                                            HasSubstr("quant=off"), Not(HasSubstr("\n"))));
+    }
+    if (!has_figures) continue;
+    EXPECT_LE(found[0].elements_measured, found[0].elements / 8);
+    EXPECT_GE(found[0].elements_measured, 4U * 128U);
+    EXPECT_EQ(found[1].elements_measured, found[1].elements);
+    EXPECT_NEAR(found[0].root_rms, found[1].root_rms, 0.3 * found[1].root_rms);
+    EXPECT_GT(found[1].root_rms, 2 * codec.traits().figures.root_rms);
+  }
 }
 
 TEST_P(QuantisedSave, TooLargeAnErrorIsRefusedAndNothingWritten) {

@@ -74,6 +74,32 @@ TEST(Codings, WhatDoesNotFitIsRefusedByName) {
   EXPECT_THAT(failure(other), AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("'b.exp_avg' is stored twice")));
 }
 
+TEST(Codings, AForgedShapeIsRefusedByTheTensorsName) {
+  constexpr std::uint64_t kHuge = std::uint64_t{1} << 40;
+  const std::vector<std::vector<std::uint64_t>> shapes = {
+      {},                                      // no dimension
+      {0, 4096},                               // nothing in it
+      {4096, 0},                               // nothing in a row
+      {kHuge, kHuge},                          // 2^80 elements
+      {~std::uint64_t{0}, ~std::uint64_t{0}},  // as many as can be said
+      {kHuge, kHuge, 0},                       // no product, and nothing in it
+      {std::uint64_t{1} << 62, 2},             // 2^63 elements: their bytes do not fit 64 bits
+      {std::uint64_t{1} << 32, 256},           // more than the file has codes of
+      {1, 1, 1, 1, 1, 1, 1, 16, 256},          // too many dimensions
+      {256, 16},                               // as many elements, in other blocks
+      {16, 257}};                              // one block more in each row
+  for (const auto& shape : shapes) {
+    for (const std::string codec : {"q8", "q4", "paddle-o1", "paddle-o2"}) {
+      format::Coding forged = coding();
+      forged.codec = codec;
+      forged.shape = shape;
+      const std::string failure = failure_of(directory_with(format::encode_coding(forged)).directory);
+      EXPECT_THAT(failure, AllOf(HasSubstr(kFile), HasSubstr("w.exp_avg")))
+          << codec << ' ' << testing::PrintToString(shape);
+    }
+  }
+}
+
 TEST(Codings, ANoteWithoutItsTensorIsRefused) {
   const std::string note = format::encode_coding(coding());
   EXPECT_THAT(failure_of(directory_with(note, "cairn.coding/gone").directory),

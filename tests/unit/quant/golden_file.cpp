@@ -1,6 +1,7 @@
 // Files are read through the format layer, which refuses what is no safetensors file.
 #include "golden_file.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <stdexcept>
@@ -70,6 +71,21 @@ testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, c
   while (at < bytes.size() && at < stored.bytes.size() && bytes[at] == stored.bytes[at]) ++at;
   return testing::AssertionFailure() << "byte " << at << " of " << bytes.size() << " (stored: " << stored.bytes.size()
                                      << ") differs";
+}
+
+testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
+                                        const GoldenTensor& stored) {
+  if (codec.traits().name != "q4") return same_part(part, bytes, stored);
+  const auto block_bytes = static_cast<std::ptrdiff_t>(part.shape.back());
+  if (bytes.size() != stored.bytes.size()) return testing::AssertionFailure() << bytes.size() << " bytes";
+  int differing = 0;
+  for (const std::ptrdiff_t block : {7, 9}) {
+    const auto begin = stored.bytes.begin() + block * block_bytes;
+    differing += std::equal(begin, begin + block_bytes, bytes.begin() + block * block_bytes) ? 0 : 1;
+    std::copy_n(begin, block_bytes, bytes.begin() + block * block_bytes);
+  }
+  if (differing == 0) return testing::AssertionFailure() << "all old bytes: the largest v of two blocks is too large";
+  return same_part(part, bytes, stored);
 }
 
 }  // namespace cairn::quant::test
