@@ -86,7 +86,7 @@ struct Options {
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
   LeaseOptions lease;
-  Waiting waiting;         ///< how long calls wait for ranks that make no progress, and what happens then
+  Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
 };
 
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.

@@ -7,8 +7,8 @@
 #include "checkpoint/describe.hpp"
 #include "checkpoint/device_memory.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/lease.hpp"
 #include "checkpoint/given_alike.hpp"
+#include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
@@ -109,8 +109,8 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
   checkpoint::run_call(*state_->communicator, "save", [&] {
     comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
     state_->agree_on_step(step);
-    report = state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras,
-                                &state_->life);
+    report =
+        state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, &state_->life);
   });
   return report;
 }
