@@ -13,6 +13,7 @@
 #include "cairn/staging.hpp"
 #include "checkpoint/convert.hpp"
 #include "checkpoint/diff.hpp"
+#include "checkpoint/lease_folder.hpp"
 #include "comm/mpi.hpp"
 #include "faults.hpp"
 #include "sharded_state.hpp"
@@ -164,7 +165,8 @@ int open_files_in(const std::filesystem::path& directory) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;
     const auto target = std::filesystem::read_symlink(entry.path(), gone);
-    if (!gone && target.native().starts_with(directory.native() + "/")) ++found;
+    if (gone || target.parent_path().filename() == checkpoint::kLeaseDirectory) continue;  // a lease is held longer
+    if (target.native().starts_with(directory.native() + "/")) ++found;
   }
   return found;
 }
