@@ -318,6 +318,7 @@ class Lease::Impl {
     try {
       record_.is_released = true;
       write_record();
+      file_.sync();  // so that it does not look held after a power failure
     } catch (const std::exception& error) {
       base::log_warning(fmt::format("the lease of '{}' could not be released: {}; the next saver waits {:.0f} s",
                                     shown(), error.what(), seconds_of(lease_)));
