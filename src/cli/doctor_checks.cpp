@@ -152,6 +152,13 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::string where = base::printable(existing.string());
   const os::FileSystemInfo info = os::file_system_of(existing);
   std::vector<Check> checks = {type_check(info, where)};
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    checks.insert(checks.begin(),
+                  {"path", Level::kWarning,
+                   fmt::format("'{}' does not exist: what follows is of '{}'", base::printable(path.string()), where),
+                   "check the spelling, and that the file system is mounted; a save would create the folders"});
+  }
   Check space{"free space", Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where),
               ""};
   if (info.free_bytes < kLittleSpaceBytes) {

@@ -43,6 +43,9 @@ class Doctor(CairnTest):
         self.assertIn(str(self.folder), checks["file system"]["finding"])
         self.assertRegex(checks["free space"]["finding"], r"[0-9] .?i?B free")
         self.assertEqual(checks["permission"]["verdict"], "good")
+        self.assertEqual(checks["path"]["verdict"], "warning")
+        self.assertIn("yet' does not exist", checks["path"]["finding"])
+        self.assertNotIn("path", self.checks(0, self.folder))
         self.assertFalse((self.folder / "not").exists())
         self.assertNotIn("file system", self.checks(0))
 
