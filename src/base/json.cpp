@@ -111,7 +111,7 @@ class JsonBuilder {
     if (open_.empty()) return root_ = std::move(value);
     Json& parent = *open_.back();
     if (parent.is_array()) return std::get<Json::Array>(parent.value_).emplace_back(std::move(value));
-    return std::get<Json::Object>(parent.value_).emplace_back(std::move(key_), std::move(value)).value;
+    return std::get<Json::Object>(parent.value_).emplace_back(Json::Member{std::move(key_), std::move(value)}).value;
   }
   bool put(Json value) {
     place(std::move(value));
@@ -260,7 +260,7 @@ Json& Json::operator[](std::string_view key) {
   auto& object = std::get<Object>(value_);
   const auto at = std::ranges::find(object, key, &Member::key);
   if (at != object.end()) return at->value;
-  return object.emplace_back(std::string(key), Json()).value;
+  return object.emplace_back(Member{std::string(key), Json()}).value;
 }
 
 void Json::update(const Json& other) {
