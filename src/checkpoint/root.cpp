@@ -257,7 +257,10 @@ std::vector<std::filesystem::path> partial_directories(const std::filesystem::pa
 
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
   if (!os::exists(root)) return std::nullopt;
-  const auto entries = list_root(root);
+  return newest_step(root, list_root(root));
+}
+
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
   const RootEntry* head = head_of(entries);
   if (head == nullptr) return std::nullopt;
   const auto named = read_latest_file(root);

@@ -47,7 +47,7 @@ void print_document(Output& output, const ListOptions& options, const std::vecto
   document["root"] = options.root.string();
   document["newest_complete_step"] = nullptr;
   base::Json rows = base::Json::array();
-  if (const auto newest = checkpoint::newest_step(options.root)) document["newest_complete_step"] = *newest;
+  if (const auto newest = checkpoint::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
   for (const RootEntry& entry : entries) {
     rows.push_back({{"step", entry.step},
                     {"state", state_of(entry)},

@@ -33,9 +33,9 @@ std::string name_of(const checkpoint::RootEntry& entry) { return base::printable
 
 ResolvedPath newest_of(const std::filesystem::path& root) {
   std::vector<checkpoint::RootEntry> entries = checkpoint::list_root(root);
+  const auto step = checkpoint::newest_step(root, entries);
   const std::size_t partial = std::erase_if(entries, [](const checkpoint::RootEntry& entry) { return entry.partial; });
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
-  const auto step = checkpoint::newest_step(root);
   const auto newest = std::find_if(entries.begin(), entries.end(),
                                    [&](const auto& entry) { return entry.complete && entry.step == step; });
   if (newest == entries.end()) {
