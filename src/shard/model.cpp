@@ -5,6 +5,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "shard/dotted_name.hpp"
 #include "shard/families/builder.hpp"
 
 namespace cairn::shard {
@@ -66,18 +67,7 @@ std::string_view base_name(std::string_view name) { return name.substr(0, name.r
 std::string_view parameter_of(const Model& model, std::string_view name) {
   if (!model.rules) return {};
   const auto known = [&](std::string_view text) { return model.rules->by_name.contains(text); };
-  const std::string_view inner = base_name(name);
-  // Fewest words dropped in front, then fewest behind.
-  for (std::size_t begin = 0;;) {
-    for (std::string_view rest = inner.substr(begin); !rest.empty();) {
-      if (known(rest)) return rest;
-      const std::size_t dot = rest.rfind('.');
-      rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(0, dot);
-    }
-    const std::size_t dot = inner.find('.', begin);
-    if (dot == std::string_view::npos) return {};
-    begin = dot + 1;
-  }
+  return known_part_of(base_name(name), known);
 }
 
 std::vector<SectionTensors> training_state(const Model& model) {

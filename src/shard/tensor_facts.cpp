@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "shard/box_math.hpp"
+#include "shard/dotted_name.hpp"
 
 namespace cairn::shard {
 namespace {
@@ -29,20 +30,6 @@ Parameters parameters_of(const Model& model, const std::vector<std::string>& sec
   return out;
 }
 
-// As parameter_of, for names that only the list knows: "optim.<name>.exp_avg" of an unknown model.
-std::string_view find_inside(const Parameters& parameters, std::string_view name) {
-  for (std::size_t begin = 0;;) {
-    for (std::string_view rest = name.substr(begin); !rest.empty();) {
-      if (parameters.contains(rest)) return rest;
-      const std::size_t dot = rest.rfind('.');
-      rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(0, dot);
-    }
-    const std::size_t dot = name.find('.', begin);
-    if (dot == std::string_view::npos) return {};
-    begin = dot + 1;
-  }
-}
-
 }  // namespace
 
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
@@ -54,7 +41,10 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
     TensorFacts& facts = out[i];
     const std::string_view name = tensor.name;
     facts.parameter = parameter_of(model, name);
-    if (facts.parameter.empty()) facts.parameter = find_inside(parameters, base_name(name));
+    // Names that only the list knows: "optim.<name>.exp_avg" of an unknown model.
+    if (facts.parameter.empty())
+      facts.parameter =
+          known_part_of(base_name(name), [&](std::string_view part) { return parameters.contains(part); });
     if (facts.parameter.empty()) facts.parameter = base_name(name);
     const bool is_state = facts.parameter.size() != name.size();
     if (is_state) {

@@ -1,5 +1,6 @@
 // Families against published totals and config corners; tensor rules; names of training states.
 #include "shard/model.hpp"
+#include "shard/shard_map.hpp"
 
 #include <gtest/gtest.h>
 
@@ -174,6 +175,18 @@ TEST(Models, NamesOfStates) {
   }
   for (const char* name : {"global_step", "", "norm.weight", "model.norm"})
     EXPECT_EQ(parameter_of(model, name), "") << name;
+}
+
+TEST(Models, HostileNamesTakeNoTime) {
+  const Model model = model_by_name("smollm2-135m", 1);
+  std::string words;
+  for (int i = 0; i < 60; ++i) words += "a.";
+  EXPECT_EQ(parameter_of(model, words + "model.norm.weight"), "model.norm.weight");
+  for (int i = 0; i < 100000; ++i) words += "a.";
+  EXPECT_EQ(parameter_of(model, words + "model.norm.weight"), "");
+  const ShardMap map(Layout::parse("tp=2,uneven"), Model{}, {"model", "model"},
+                     {{"model.norm.weight", DType::kF32, {4}}, {words + "model.norm.weight", DType::kF32, {4}}});
+  EXPECT_EQ(map.held_by(1).size(), 2U);
 }
 
 TEST(Models, TrainingState) {
