@@ -1,5 +1,5 @@
-// One function that gives any bytes to every parser of the format layer. Shared by libFuzzer and by the replay in
-// ctest.
+// One function that gives any bytes to every parser of a layer, in format_entry.cpp and shard_entry.cpp. Shared by
+// libFuzzer and by the replay in ctest.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace cairn::fuzz {
 
-/// A parser may refuse with cairn::Error. What it accepts must survive encoding and parsing again. Throws
-/// std::logic_error when that, or the form of an error message, is violated; anything else is a crash.
+/// A parser may refuse with cairn::Error. What it accepts must keep its promises: survive encoding and parsing again,
+/// hold boxes inside of tensors. Throws std::logic_error when that, or the form of an error message, is violated;
+/// anything else is a crash.
 void feed_all_parsers(std::span<const std::byte> input);
 
 }  // namespace cairn::fuzz

@@ -1,6 +1,6 @@
 // Runs files, and seeded random mutations of them, through the fuzz entry: the fuzzing that every build does in ctest.
 //
-//   fuzz_replay [--mutations N] [--seed S] <file or folder> ...
+//   fuzz_NAME_replay [--mutations N] [--seed S] <file or folder> ...
 //
 // The seed is printed; the same seed and files give the same inputs. An input that fails is left as fuzz-failure.bin.
 #include <algorithm>
@@ -124,7 +124,8 @@ int main(int argc, char** argv) {
   try {
     const Options options = parse_options(argc, argv);
     const auto files = files_of(options.paths);
-    if (files.empty()) throw std::runtime_error("usage: fuzz_replay [--mutations N] [--seed S] <file or folder> ...");
+    if (files.empty())
+      throw std::runtime_error("usage: fuzz_NAME_replay [--mutations N] [--seed S] <file or folder> ...");
     std::cout << "seed " << options.seed << ", " << files.size() << " files" << std::endl;
     Mutator mutator(options.seed);
     std::uint64_t inputs = 0;
@@ -138,7 +139,7 @@ int main(int argc, char** argv) {
     std::cout << inputs << " inputs, no failure\n";
     return 0;
   } catch (const std::exception& error) {
-    std::cerr << "fuzz_replay: " << error.what() << '\n';
+    std::cerr << "fuzz replay: " << error.what() << '\n';
     return 1;
   }
 }

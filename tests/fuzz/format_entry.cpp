@@ -1,8 +1,4 @@
-#include "fuzz_entry.hpp"
-
-#include <algorithm>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
@@ -15,30 +11,19 @@
 #include "format/manifest.hpp"
 #include "format/manifest_checksum.hpp"
 #include "format/safetensors.hpp"
+#include "fuzz_checks.hpp"
+#include "fuzz_entry.hpp"
 
 namespace cairn::fuzz {
 namespace {
 
 using namespace cairn::format;
 
-void require(bool holds, const char* what) {
-  if (!holds) throw std::logic_error(what);
-}
-
-/// True when the parser accepted. Its refusal must be one line that begins with the path.
+/// True when the parser accepted; see fuzz_checks.hpp.
 bool accepted(const std::function<void()>& parse) {
-  try {
-    parse();
-    return true;
-  } catch (const Error& error) {
-    const std::string_view message = error.what();
-    require(error.kind() == ErrorKind::kFormat || error.kind() == ErrorKind::kIntegrity,
-            "a damaged file must be an error of kind kFormat or kIntegrity");
-    require(message.starts_with("path: "), "a message must begin with the path");
-    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-    require(std::none_of(message.begin(), message.end(), control), "a message must be one printable line");
-    return false;
-  }
+  const auto refusal = refusal_of(parse, {ErrorKind::kFormat, ErrorKind::kIntegrity});
+  require(!refusal || refusal->starts_with("path: "), "a message must begin with the path");
+  return !refusal;
 }
 
 void check_header(const SafetensorsHeader& header) {

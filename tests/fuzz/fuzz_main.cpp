@@ -1,11 +1,12 @@
-// libFuzzer over every parser of the format layer: safetensors, index, manifest, block table.
+// libFuzzer over parsers: fuzz_format feeds those of the format layer (safetensors, index, manifest, block table),
+// fuzz_shard layouts, configurations and names.
 //
 //   CXX=clang++ cmake -G Ninja -S . -B build/fuzz -DCAIRN_FUZZ=ON
-//   ninja -C build/fuzz fuzz_format
+//   ninja -C build/fuzz fuzz_format fuzz_shard
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the small files of the test data and format.dict, and from any corpus folders that are given. A crash
-// leaves crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_replay crash-<hash>` of an ordinary
+// Starts from the small files of its seeds and words.dict, and from any corpus folders that are given. A crash leaves
+// crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary
 // build.
 #include <algorithm>
 #include <cstdint>
@@ -20,11 +21,11 @@ namespace {
 
 constexpr std::uintmax_t kLargestSeedBytes = 4096;
 
-/// "-seed_inputs=a,b,c" of the small files in the test data.
+/// "-seed_inputs=a,b,c" of the small files in the folders of seeds.
 std::string seed_argument() {
   std::string out = "-seed_inputs=";
-  for (const char* folder : {"/golden", "/safetensors-corpus"}) {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(std::string(CAIRN_FUZZ_SEEDS) + folder)) {
+  for (const char* folder : {CAIRN_FUZZ_SEEDS}) {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
       if (!entry.is_regular_file() || entry.file_size() > kLargestSeedBytes || entry.file_size() == 0) continue;
       if (out.back() != '=') out += ',';
       out += entry.path().string();
