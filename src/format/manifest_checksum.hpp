@@ -5,6 +5,8 @@
 // are indented more.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <string>
 #include <string_view>
 
@@ -16,7 +18,7 @@ inline constexpr std::size_t kChecksumDigits = 8;
 
 /// Offset of the digits; npos when there is no such line.
 inline std::size_t own_checksum_place(std::string_view text) {
-  const std::string line = std::string("\n  \"") + manifest_keys::kManifestCrc + "\": \"";
+  const std::string line = fmt::format("\n  \"{}\": \"", manifest_keys::kManifestCrc);
   const std::size_t at = text.find(line);
   if (at == std::string_view::npos || text.size() - at - line.size() < kChecksumDigits) return std::string_view::npos;
   return at + line.size();
