@@ -95,8 +95,8 @@ void IoQueue::State::start(const Request& request) {
   for (;;) {
     const auto fault = check_fault(verb_of(request), request.target.plain->path());
     if (!fault) break;
-    if (fault->short_bytes) {
-      bytes = std::min(bytes, *fault->short_bytes);
+    if (fault->short_bytes || fault->lies) {
+      bytes = fault->lies ? half_of(bytes) : std::min(bytes, *fault->short_bytes);
       // O_DIRECT cannot ask for so little: what the kernel would have moved is moved here.
       try {
         const auto part = std::span(request.data, bytes);
@@ -105,7 +105,7 @@ void IoQueue::State::start(const Request& request) {
         } else {
           request.target.plain->read_at(part, request.offset);
         }
-        complete(request, static_cast<std::int64_t>(bytes));
+        complete(request, static_cast<std::int64_t>(fault->lies ? request.bytes : bytes));
       } catch (...) {
         end(request, std::current_exception());
       }
