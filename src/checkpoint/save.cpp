@@ -155,8 +155,10 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   if (lease != nullptr) set_life(*root, target, content.manifest);
   const std::string warning = write(std::move(target), std::move(content), memory, clock);
   clock.stop();
-  if (lease != nullptr) report.warnings = lease->take_warnings();
   if (!warning.empty()) report.warnings.push_back(warning);
+  if (lease != nullptr) {
+    for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
+  }
   report.directory = directory;
   report.engine = choice_->name;
   report.engine_reason = choice_->reason;
