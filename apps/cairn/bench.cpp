@@ -86,6 +86,7 @@ void add_bench(Subcommand program, const std::string& command_line) {
   add_aggregators(command, options->checkpointer.aggregators_per_node);
   add_memory(command, options->checkpointer.memory_budget_bytes);
   add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_read_back(command, options->checkpointer.read_back);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();

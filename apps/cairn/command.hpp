@@ -7,6 +7,10 @@
 
 #include "command_line.hpp"
 
+namespace cairn {
+enum class ReadBack;  // cairn/checkpoint.hpp
+}
+
 namespace cairn::app {
 
 void add_inspect(Subcommand program);
@@ -31,6 +35,8 @@ CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_
 void add_engine(Subcommand command, std::string& engine);
 void add_aggregators(Subcommand command, std::uint64_t& per_node);
 void add_memory(Subcommand command, std::uint64_t& bytes);
+/// Adds --read-back.
+void add_read_back(Subcommand command, ReadBack& read_back);
 /// Adds --paddle-reciprocals.
 void add_paddle_reciprocals(Subcommand command, bool& reciprocals);
 

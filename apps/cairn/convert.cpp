@@ -46,6 +46,7 @@ void add_convert(Subcommand program) {
   add_size(command, "--block-size", options->write.block_bytes, "Checksum unit");
   add_aggregators(command, options->write.aggregators_per_node);
   add_memory(command, options->write.memory_budget_bytes);
+  add_read_back(command, options->write.read_back);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();

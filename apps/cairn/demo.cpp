@@ -32,6 +32,7 @@ void add_save(Subcommand demo) {
       .type_name("LAYOUT");
   command.option("--step", &options->step, "Training step [100]").type_name("N");
   add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_read_back(command, options->checkpointer.read_back);
   command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
   command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
   command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });

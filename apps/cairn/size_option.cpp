@@ -1,5 +1,6 @@
 // Options that several subcommands have.
 #include "base/units.hpp"
+#include "cairn/checkpoint.hpp"
 #include "cairn/error.hpp"
 #include "command.hpp"
 
@@ -41,6 +42,18 @@ void add_aggregators(Subcommand command, std::uint64_t& per_node) {
 
 void add_memory(Subcommand command, std::uint64_t& bytes) {
   add_size(command, "--memory", bytes, "Memory per rank for moving data");
+}
+
+void add_read_back(Subcommand command, ReadBack& read_back) {
+  const auto take = [&read_back](const std::string& text) {
+    read_back = text == "all" ? ReadBack::kAll : text == "sample" ? ReadBack::kSample : ReadBack::kOff;
+  };
+  command
+      .option(
+          "--read-back", take,
+          "Read what was written past the page cache before it counts: off, sample (a 16th of the blocks) or all [off]")
+      .one_of({"off", "sample", "all"})
+      .type_name("HOW");
 }
 
 void add_paddle_reciprocals(Subcommand command, bool& reciprocals) {

@@ -13,8 +13,9 @@ void add_verify(Subcommand program) {
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
-      "Every block of every file is read and checked, by all ranks together. Each fault is one line of output; exit\n"
-      "code 1 when there is any. A checkpoint without cairn.json has no checksums: its structure is checked.\n"
+      "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"
+      "ranks together. Each fault is one line of output; exit code 1 when there is any. A checkpoint without\n"
+      "cairn.json has no checksums: its structure is checked.\n"
       "Examples:\n"
       "  cairn verify runs/a/checkpoint-1000\n"
       "  mpirun -n 8 cairn verify runs/a");

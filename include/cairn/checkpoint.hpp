@@ -73,6 +73,19 @@ struct LeaseOptions {
   std::optional<double> wait_seconds;
 };
 
+/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums that were
+/// made before the writing: for storage that reports bytes as written which it does not keep. A save in which any differ is
+/// refused (kIntegrity, naming file, block and tensors), and the checkpoint before it stays the newest.
+///
+/// Read is past the page cache, as `cairn verify` does (a warning in the report says where that is not to be had), through a new
+/// descriptor: data files by all ranks, evenly, each block by a rank of another node than those of the rank that would write it
+/// when bytes are dealt evenly (with ranks placed node by node; on one node by another rank where there is one); carried files,
+/// indexes, cairn.blocks and cairn.json by rank 0. What a storage server remembers is out of reach. The latest file is not read.
+/// kAll costs about the time of a verify. kSample reads the first and the last block of every data file and, of the others, one
+/// in 16, other ones with each step: block b of file f, counted from 0 in the order of cairn.blocks, when a hash of (step, f, b)
+/// is divisible by 16 (src/checkpoint/read_back.hpp); small files are read whole.
+enum class ReadBack { kOff, kSample, kAll };
+
 struct Options {
   std::string engine = "auto";                       ///< "auto", "direct", "mpiio", "posix" or "hdf5"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
@@ -85,6 +98,7 @@ struct Options {
   std::string run_id;                                                     ///< recorded in every manifest
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
+  ReadBack read_back = ReadBack::kOff;
   LeaseOptions lease;
   Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
 };
@@ -156,8 +170,8 @@ class Checkpointer {
 
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
   /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage for
-  /// a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails; nothing becomes
-  /// visible then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the
+  /// a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails, kIntegrity when what
+  /// was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the
   /// old checkpoint loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 

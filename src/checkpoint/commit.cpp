@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/read_back.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/root_state.hpp"
 #include "checkpoint/takeover.hpp"
@@ -195,19 +196,23 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
       }
     });
   };
+  const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
+    os::write_new_file(partial / name, bytes);
+    if (target.read_back != ReadBack::kOff) read_back_file(partial / name, bytes);
+  };
   step("commit.carry", partial, [&] {
-    for (const auto& [name, bytes] : content.carried) os::write_new_file(partial / name, bytes);
+    for (const auto& [name, bytes] : content.carried) write(name, bytes);
   });
   step("commit.blocks", partial, [&] {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
     content.manifest.blocks_crc32c = format::crc32c(encoded);
     content.manifest.block_bytes = content.blocks.block_bytes;
-    os::write_new_file(partial / kBlocksFile, encoded);
+    write(kBlocksFile, encoded);
   });
   step("commit.manifest", partial, [&] {
     add_files(content);
     const std::string text = format::encode_manifest(content.manifest);
-    os::write_new_file(partial / kManifestFile, base::as_bytes(text));
+    write(kManifestFile, base::as_bytes(text));
   });
   step("commit.sync", partial, [&] {
     os::sync_directory(partial);

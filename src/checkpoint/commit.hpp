@@ -1,7 +1,8 @@
 // The commit protocol: a checkpoint becomes visible whole or not at all, and only by the one saver of its root.
 //
 //   1 commit.begin     make <dir>.<nonce>.partial, after what this saver's own failed saves left is removed
-//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine)
+//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or a
+//                      sample is read back where Options::read_back asks for it (read_back.hpp)
 //   3 commit.carry     carried files, each fsynced
 //   4 commit.blocks    cairn.blocks, fsynced
 //   5 commit.manifest  cairn.json, fsynced
@@ -34,6 +35,7 @@
 #include <string>
 
 #include "base/bytes.hpp"
+#include "cairn/checkpoint.hpp"
 #include "checkpoint/lease.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
@@ -44,9 +46,10 @@ namespace cairn::checkpoint {
 
 struct CommitTarget {
   std::filesystem::path directory;
-  bool overwrite = false;  ///< an existing directory of this name is replaced
-  bool in_root = false;    ///< a step of a root: write the latest file
-  Lease* lease = nullptr;  ///< on rank 0, for steps of a root: held (hold_root). Must outlive the commit
+  bool overwrite = false;               ///< an existing directory of this name is replaced
+  bool in_root = false;                 ///< a step of a root: write the latest file
+  ReadBack read_back = ReadBack::kOff;  ///< anything else: files of steps 3 to 5 are read back when they are written
+  Lease* lease = nullptr;               ///< on rank 0, for steps of a root: held (hold_root). Must outlive the commit
   /// On rank 0: whether an existing directory of this name may be replaced without `overwrite`. Empty: none may.
   std::function<bool(const std::filesystem::path& existing)> may_replace;
 };

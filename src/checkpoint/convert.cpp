@@ -14,6 +14,7 @@
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/left_out.hpp"
+#include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage.hpp"
@@ -174,7 +175,8 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   result.report = report_of(layout.stored, choice);
   result.report.directory = destination;
   clock.begin("commit");
-  Commit commit = begin_commit(communicator, {destination, options.write.overwrite, false, nullptr, {}});
+  Commit commit =
+      begin_commit(communicator, {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}});
   try {
     const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
@@ -182,6 +184,10 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
         communicator, *engine, commit.partial, job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
     result.report.engine_hints = engine->hints();
+    const std::string warning =
+        read_back_data(communicator, commit.partial, content.blocks,
+                       {options.write.read_back, content.manifest.step, buffers.idle_memory()}, clock);
+    if (!warning.empty()) result.report.warnings.push_back(warning);
     if (!catalog.pairs.empty()) {
       add_coding_report(collect_errors(
                             communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },

@@ -56,7 +56,8 @@ class WrittenBlocks {
                            range,
                            found,
                            written,
-                           tensors_in(checkpoint_.stored, bytes.file, range)};
+                           tensors_in(checkpoint_.stored, bytes.file, range),
+                           true};
     throw Error(ErrorKind::kIntegrity, message_of(fault));
   }
 

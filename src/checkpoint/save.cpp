@@ -10,6 +10,7 @@
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/device_memory.hpp"
 #include "checkpoint/lease.hpp"
+#include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
@@ -150,11 +151,14 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     plan_->description = std::move(description);
   }
   CommitContent content = content_of(step, extras);
-  CommitTarget target{directory, options_.overwrite, root != nullptr, lease, {}};
+  CommitTarget target{directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
   if (lease != nullptr) set_life(*root, target, content.manifest);
-  write(std::move(target), std::move(content), memory, clock);
+  const std::string warning = write(std::move(target), std::move(content), memory, clock);
   clock.stop();
-  if (lease != nullptr) report.warnings = lease->take_warnings();
+  if (!warning.empty()) report.warnings.push_back(warning);
+  if (lease != nullptr) {
+    for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
+  }
   report.directory = directory;
   report.engine = choice_->name;
   report.engine_reason = choice_->reason;
@@ -186,11 +190,12 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
   return content;
 }
 
-void Saver::write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
-                  PhaseClock& clock) {
+std::string Saver::write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+                         PhaseClock& clock) {
   clock.begin("commit");
   Commit commit = begin_commit(communicator_, std::move(target));
   std::unique_ptr<io::Engine> engine;
+  std::string warning;
   try {
     comm::agree(communicator_, "make an engine",
                 [&] { engine = io::make_engine(choice_->name, communicator_, {options_.hints}); });
@@ -201,6 +206,8 @@ void Saver::write(CommitTarget target, CommitContent content, std::span<const st
         communicator_, *engine, commit.partial, job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
     choice_->hints = engine->hints();
+    warning = read_back_data(communicator_, commit.partial, content.blocks,
+                             {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, clock);
     clock.begin("commit");
     finish_commit(communicator_, commit, std::move(content));
   } catch (const comm::AgreedError& error) {
@@ -212,6 +219,7 @@ void Saver::write(CommitTarget target, CommitContent content, std::span<const st
     if (communicator_.rank() == 0) abandon(commit);
     throw;
   }
+  return warning;
 }
 
 }  // namespace cairn::checkpoint

@@ -45,9 +45,10 @@ class Saver {
  private:
   /// Collective. What is committed beside the data of the plan.
   CommitContent content_of(std::uint64_t step, const Extras& extras);
-  /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all.
-  void write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
-             PhaseClock& clock);
+  /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all. Returns a warning, or
+  /// nothing.
+  std::string write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
+                    PhaseClock& clock);
 
   comm::Communicator& communicator_;
   Options options_;

@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/open_wire.hpp"
 #include "checkpoint/progress.hpp"
+#include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/window_io.hpp"
@@ -54,7 +56,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
   clock_.begin("commit");
-  leftovers_.commit = begin_commit(communicator_, {file, options.overwrite, false, nullptr, {}});
+  leftovers_.commit = begin_commit(communicator_, {file, options.overwrite, false, ReadBack::kOff, nullptr, {}});
   leftovers_.is_mine = communicator_.rank() == 0;
   make_skeleton(catalog, std::move(content));
   clock_.begin("plan");
@@ -139,6 +141,14 @@ void StageWriter::write_data(const FillWindow& fill) {
   engine_.hints = engine->hints();
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
+  std::optional<format::BlockAccumulator> checksums;  // a staging file has none of its own
+  comm::agree(communicator_, "make room for checksums", [&] {
+    if (options_.read_back != ReadBack::kOff) checksums.emplace(file_sizes(layout_.stored), options_.block_bytes);
+  });
+  const auto add = [&](const std::vector<io::WriteOp>& ops) {
+    if (!checksums) return;
+    for (const io::WriteOp& op : ops) checksums->add(op.file, op.offset, op.data);
+  };
   for (std::uint64_t round = 0; round < rounds; ++round) {
     report_progress("writing", total * round / rounds, total);
     const io::WindowBuffer window = pool_->of(windows_, round);
@@ -150,19 +160,33 @@ void StageWriter::write_data(const FillWindow& fill) {
     comm::agree(communicator_, "fill the window", [&] { fill_gaps(window, arrived); });
     clock_.begin("write");
     const std::vector<io::WriteOp> ops = body_ops(window);
+    add(ops);
     engine->begin_write(ops);
     for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
   }
   engine->finish_rounds(0);
-  write_head(*engine);
+  write_head(*engine, add);
   clock_.begin("fsync");
   report_progress("fsync", total, total);
   engine->sync();
   engine->close();
+  if (checksums) read_back(*checksums);
+}
+
+void StageWriter::read_back(format::BlockAccumulator& checksums) {
+  communicator_.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
+  format::BlockTable table;
+  comm::agree(communicator_, "finish the checksums", [&] {
+    const std::string name[] = {layout_.files.at(0).name};
+    table = checksums.finish(name);
+  });
+  warning_ = read_back_data(communicator_, leftovers_.commit.partial, table,
+                            {options_.read_back, 0, pool_->idle_memory()}, clock_);
 }
 
 /// This rank's share of the file's first bytes.
-void StageWriter::write_head(io::Engine& engine) const {
+void StageWriter::write_head(io::Engine& engine,
+                             const std::function<void(const std::vector<io::WriteOp>&)>& add) const {
   std::vector<std::byte> head;
   std::vector<io::WriteOp> ops;
   comm::agree(communicator_, "read the skeleton", [&] {
@@ -172,6 +196,7 @@ void StageWriter::write_head(io::Engine& engine) const {
     os::File(skeleton_path(), os::OpenMode::kRead).read_at(head, mine.front().begin);
     ops.push_back({0, mine.front().begin, head});
   });
+  add(ops);
   engine.write_round(ops);
 }
 
@@ -203,6 +228,7 @@ Report StageWriter::report() const {
   Report report = report_of(layout_.stored, engine_);
   report.directory = file_;
   report.files = 1;
+  if (!warning_.empty()) report.warnings.push_back(warning_);
   add_times(communicator_, clock_, clock_, report);
   return report;
 }

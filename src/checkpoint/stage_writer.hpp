@@ -12,6 +12,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -55,7 +56,8 @@ class StageWriter {
   void find_gaps();
   void fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const;
   void write_data(const FillWindow& fill);
-  void write_head(io::Engine& engine) const;
+  void write_head(io::Engine& engine, const std::function<void(const std::vector<io::WriteOp>&)>& add) const;
+  void read_back(format::BlockAccumulator& checksums);
   void publish();
   [[nodiscard]] std::filesystem::path skeleton_path() const;
 
@@ -79,6 +81,7 @@ class StageWriter {
   MemorySplit budget_;
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
+  std::string warning_;                ///< of reading back
   std::vector<plan::ByteRange> gaps_;  ///< of the file: what no tensor covers, ascending
 };
 

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/block_checker.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/watched_call.hpp"
@@ -24,7 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
-constexpr std::uint64_t kReadBytes = 16ULL << 20;
 
 /// What rank 0 finds without reading tensor data.
 struct Found {
@@ -43,7 +43,9 @@ void add_fault(Found& found, const std::string& file, const std::string& message
   found.faults.push_back(std::move(fault));
 }
 
-void check_listed_file(const fs::path& directory, const format::ManifestFile& file, bool read_it, Found& found) {
+/// `reader`: null for a file whose blocks are checked.
+void check_listed_file(const fs::path& directory, const format::ManifestFile& file, io::DiskReader* reader,
+                       Found& found) {
   const fs::path path = directory / file.name;
   const std::string shown = base::printable(path.string());
   if (!os::exists(path))
@@ -52,8 +54,8 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   if (size != file.size_bytes) {
     return add_fault(found, file.name, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
   }
-  if (!read_it) return;
-  const std::string text = os::read_text(path, kMaxJsonBytes);
+  if (reader == nullptr) return;
+  const std::string text = read_text_from_disk(*reader, path, kMaxJsonBytes);
   const std::uint32_t crc = format::crc32c(base::as_bytes(text));
   if (crc != file.crc32c) {
     add_fault(found, file.name,
@@ -63,18 +65,19 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
 }
 
 /// Manifest and block table, each of whose damages is a fault and not an exception.
-void read_own_files(const fs::path& directory, Found& found) {
+void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& found) {
   const fs::path manifest_path = directory / kManifestFile;
   const fs::path blocks_path = directory / kBlocksFile;
   try {
-    found.manifest = format::parse_manifest(os::read_text(manifest_path, kMaxJsonBytes), manifest_path.string());
+    const std::string text = read_text_from_disk(reader, manifest_path, kMaxJsonBytes);
+    found.manifest = format::parse_manifest(text, manifest_path.string());
   } catch (const Error& error) {
     return add_fault(found, kManifestFile, error.what());
   }
-  for (const auto& file : found.manifest->carried_files) check_listed_file(directory, file, true, found);
-  for (const auto& file : found.manifest->data_files) check_listed_file(directory, file, false, found);
+  for (const auto& file : found.manifest->carried_files) check_listed_file(directory, file, &reader, found);
+  for (const auto& file : found.manifest->data_files) check_listed_file(directory, file, nullptr, found);
   try {
-    const std::string text = os::read_text(blocks_path, kMaxJsonBytes);
+    const std::string text = read_text_from_disk(reader, blocks_path, kMaxJsonBytes);
     const std::uint32_t crc = format::crc32c(base::as_bytes(text));
     if (crc != found.manifest->blocks_crc32c) {
       return add_fault(found, kBlocksFile,
@@ -88,11 +91,11 @@ void read_own_files(const fs::path& directory, Found& found) {
   }
 }
 
-Found look(const fs::path& path) {
+Found look(const fs::path& path, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
-  if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, found);
+  if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, reader, found);
   try {
     const OpenCheckpoint opened = open_here(path);
     found.files = opened.stored.files.size();
@@ -132,74 +135,6 @@ std::vector<Fault> get_faults(base::ByteReader& in) {
   return faults;
 }
 
-/// Rank-local: reads this rank's extents and compares every block with the table. Needs no sound header; the names of
-/// tensors are looked up when a block is faulty.
-class BlockChecker {
- public:
-  BlockChecker(fs::path directory, const format::BlockTable& table, PhaseClock& clock)
-      : directory_(std::move(directory)), table_(table), clock_(clock) {}
-
-  /// `mine`: bytes of all extents of this rank, for the progress line.
-  void check(const plan::Extent& extent, std::uint64_t mine) {
-    const std::uint64_t block_bytes = table_.block_bytes;
-    if (buffer_.size() == 0)
-      buffer_ = base::AlignedBuffer(std::max(block_bytes, kReadBytes / block_bytes * block_bytes));
-    const os::File file(directory_ / table_.files[extent.file].name, os::OpenMode::kRead);
-    for (std::uint64_t at = extent.begin; at < extent.end;) {
-      const std::uint64_t end = std::min(at + buffer_.size(), extent.end);
-      const auto data = buffer_.span().first(end - at);
-      report_progress("verifying", bytes, mine);
-      clock_.begin("read");
-      file.read_at(data, at);
-      clock_.add_bytes(data.size());
-      clock_.begin("verify");
-      check_blocks(extent.file, at, data);
-      clock_.add_bytes(data.size());
-      at = end;
-    }
-  }
-
-  std::vector<Fault> faults;
-  std::uint64_t bytes = 0;
-  std::uint64_t blocks = 0;
-
- private:
-  void check_blocks(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
-    for (std::uint64_t at = 0; at < data.size();) {
-      const std::uint64_t block = (offset + at) / table_.block_bytes;
-      const std::uint64_t end = std::min<std::uint64_t>(at + table_.block_bytes, data.size());
-      const std::uint32_t crc = format::crc32c(data.subspan(at, end - at));
-      if (crc != table_.files[file].crcs.at(block)) add_fault_at(file, {offset + at, offset + end}, crc);
-      ++blocks;
-      bytes += end - at;
-      at = end;
-    }
-  }
-
-  void add_fault_at(std::uint32_t file, plan::ByteRange range, std::uint32_t crc) {
-    const format::FileBlocks& row = table_.files[file];
-    const std::uint64_t block = range.begin / table_.block_bytes;
-    BlockFault found{directory_ / row.name, block, range, crc, row.crcs[block], {}};
-    try {
-      found.tensors = tensors_in(read_header(found.path), range);
-    } catch (const Error&) {
-      // The header itself is damaged: its block is another fault, and nobody knows the names.
-    }
-    Fault fault;
-    fault.file = row.name;
-    fault.tensors = found.tensors;
-    fault.block = block;
-    fault.has_block = true;
-    fault.message = message_of(found);
-    faults.push_back(std::move(fault));
-  }
-
-  fs::path directory_;
-  const format::BlockTable& table_;
-  PhaseClock& clock_;
-  base::AlignedBuffer buffer_;
-};
-
 /// Files that are there with their size; the others are faults already.
 std::vector<plan::FileRange> checkable(const format::BlockTable& table, const std::vector<Fault>& faults) {
   std::vector<plan::FileRange> ranges;
@@ -211,18 +146,32 @@ std::vector<plan::FileRange> checkable(const format::BlockTable& table, const st
   return ranges;
 }
 
+std::vector<Fault> faults_of(const BlockChecker& checker, const fs::path& directory) {
+  std::vector<Fault> faults;
+  for (const BlockFault& found : checker.faults) {
+    Fault fault;
+    fault.file = found.path.lexically_relative(directory).string();
+    fault.tensors = found.tensors;
+    fault.block = found.block;
+    fault.has_block = true;
+    fault.message = message_of(found);
+    faults.push_back(std::move(fault));
+  }
+  return faults;
+}
+
 /// Collective: every block of the table, and the faults of all ranks in file order.
 void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, const format::BlockTable& table,
-                      VerifyResult& result) {
+                      const fs::path& directory, VerifyResult& result) {
   comm::agree(communicator, "verify", [&] {
     const plan::ExtentMap extents(checkable(table, result.faults), communicator.size(), table.block_bytes);
     const std::vector<plan::Extent> mine = extents.of(communicator.rank());
-    std::uint64_t bytes = 0;
-    for (const plan::Extent& extent : mine) bytes += extent.end - extent.begin;
-    for (const plan::Extent& extent : mine) checker.check(extent, bytes);
+    std::uint64_t all = 0;
+    for (const plan::Extent& extent : mine) all += extent.end - extent.begin;
+    checker.check(mine, [all](std::uint64_t bytes) { report_progress("verifying", bytes, all); });
   });
   base::ByteWriter mine;
-  put_faults(mine, checker.faults);
+  put_faults(mine, faults_of(checker, directory));
   for (const base::Bytes& bytes : communicator.all_gather(mine.bytes())) {
     base::ByteReader reader(bytes);
     const auto faults = get_faults(reader);
@@ -230,6 +179,15 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
   }
   result.bytes = communicator.sum(checker.bytes);
   result.blocks = communicator.sum(checker.blocks);
+}
+
+/// Collective.
+void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, VerifyResult& result) {
+  result.cached_bytes = communicator.sum(reader.cached_bytes());
+  const auto first = communicator.lowest_rank_where(reader.cached_bytes() != 0);
+  if (!first) return;
+  result.why_cached = reader.why_cached();
+  communicator.share(result.why_cached, *first);
 }
 
 }  // namespace
@@ -240,8 +198,15 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   clock.begin("open");
   const fs::path path = given.has_filename() ? given : given.parent_path();
   base::Bytes shared;
+  base::AlignedBuffer memory;
+  std::optional<io::DiskReader> reader;
+  const auto ranks_of_node = static_cast<std::uint64_t>(communicator.node()->size());
+  comm::agree(communicator, "make buffers", [&] {
+    memory = base::AlignedBuffer(disk_reader_bytes(ranks_of_node));
+    reader.emplace(memory.span());
+  });
   comm::agree_on_root(communicator, "verify", 0, [&] {
-    const Found found = look(path);
+    const Found found = look(path, *reader);
     base::ByteWriter out;
     put_faults(out, found.faults);
     out.u64(found.manifest ? 1 : 0);
@@ -266,10 +231,11 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   clock.stop();
   if (!encoded.empty()) {
     const format::BlockTable table = format::decode_blocks(encoded, (path / kBlocksFile).string());
-    BlockChecker checker(path, table, clock);
-    check_all_blocks(communicator, checker, table, result);
+    BlockChecker checker(path, table, *reader, clock);
+    check_all_blocks(communicator, checker, table, path, result);
     clock.stop();
   }
+  add_cached(communicator, *reader, result);
   result.phases = clock.reduce(communicator);
   result.seconds = clock.slowest_seconds(communicator);
   return result;

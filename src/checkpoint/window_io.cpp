@@ -73,17 +73,22 @@ std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, pla
   return names;
 }
 
-std::string message_of(const BlockFault& fault) {
+std::string words_of(const BlockFault& fault) {
   constexpr std::size_t kShown = 4;
-  std::string where = fault.tensors.empty() ? "in the header" : fault.tensors.size() == 1 ? "tensor" : "tensors";
+  std::string where = !fault.has_names            ? "of unknown tensors"
+                      : fault.tensors.empty()     ? "in the header"
+                      : fault.tensors.size() == 1 ? "tensor"
+                                                  : "tensors";
   for (std::size_t i = 0; i < std::min(fault.tensors.size(), kShown); ++i) {
     where += fmt::format("{} '{}'", i == 0 ? "" : ",", base::printable(fault.tensors[i]));
   }
   if (fault.tensors.size() > kShown) where += fmt::format(" and {} more", fault.tensors.size() - kShown);
-  return fmt::format(
-      "'{}': block {} (bytes {} to {}, {}) has checksum {:08x}, {:08x} was written: the file was damaged since",
-      base::printable(fault.path.string()), fault.block, fault.bytes.begin, fault.bytes.end, where, fault.found,
-      fault.written);
+  return fmt::format("block {} (bytes {} to {}, {}) has checksum {:08x}, {:08x} was written", fault.block,
+                     fault.bytes.begin, fault.bytes.end, where, fault.found, fault.written);
+}
+
+std::string message_of(const BlockFault& fault) {
+  return fmt::format("'{}': {}: the file was damaged since", base::printable(fault.path.string()), words_of(fault));
 }
 
 }  // namespace cairn::checkpoint

@@ -39,7 +39,10 @@ struct BlockFault {
   std::uint32_t found = 0;
   std::uint32_t written = 0;
   std::vector<std::string> tensors;
+  bool has_names = true;  ///< false: the header cannot be read, so nobody knows them
 };
+/// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written".
+std::string words_of(const BlockFault& fault);
 /// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written: ...".
 std::string message_of(const BlockFault& fault);
 

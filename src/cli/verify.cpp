@@ -21,6 +21,13 @@ checkpoint::VerifyResult verify_with_progress(Context& context, const std::files
   return checkpoint::verify(context.communicator, path);
 }
 
+/// What was read with the page cache in between, if anything.
+std::string note_of(const checkpoint::VerifyResult& result) {
+  if (result.cached_bytes == 0) return "";
+  return fmt::format("{} may have come from the page cache and not from storage: {}",
+                     base::format_size(result.cached_bytes), base::printable(result.why_cached, 1000));
+}
+
 void print_text(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
   const std::string path = base::printable(target.path.string());
   for (const checkpoint::Fault& fault : result.faults) output.line("fault: " + one_line(fault.message));
@@ -33,9 +40,11 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
         "verify the bytes against",
         group_digits(result.tensors), result.files, path));
   } else {
-    output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks checked in {:.2f} s ({} GiB/s)",
+    output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks {}checked in {:.2f} s ({} GiB/s)",
                             group_digits(result.tensors), result.files, path, base::format_size(result.bytes),
-                            group_digits(result.blocks), result.seconds, throughput(result.bytes, result.seconds)));
+                            group_digits(result.blocks),
+                            result.cached_bytes == 0 ? "read past the page cache and " : "", result.seconds,
+                            throughput(result.bytes, result.seconds)));
   }
 }
 
@@ -48,6 +57,7 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   document["tensors"] = result.tensors;
   document["size_bytes"] = result.bytes;
   document["blocks"] = result.blocks;
+  document["past_page_cache"] = result.has_checksums && result.cached_bytes == 0;
   document["seconds_max"] = result.seconds;
   document["faults"] = base::Json::array();
   for (const checkpoint::Fault& fault : result.faults) {
@@ -58,6 +68,7 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
   }
   std::vector<std::string> notes = target.notes;
   notes.insert(notes.end(), result.warnings.begin(), result.warnings.end());
+  if (const std::string note = note_of(result); !note.empty()) notes.push_back(note);
   document["notes"] = notes;
   document["phases"] = phases_json(result.phases);
   print_json(output, document);
@@ -73,6 +84,7 @@ int run_verify(Context& context, const VerifyOptions& options) {
   } else {
     for (const std::string& note : target.notes) context.output.line("note: " + one_line(note));
     for (const std::string& warning : result.warnings) base::warn_once(warning);
+    if (const std::string note = note_of(result); !note.empty()) context.output.line("note: " + one_line(note));
     print_text(context.output, target, result);
   }
   return result.faults.empty() ? kExitGood : kExitFailed;

@@ -61,7 +61,13 @@ void move_all(std::string_view operation, const std::filesystem::path& path, std
     const auto fault = os::check_fault(operation, path);
     if (fault && fault->error == EINTR) continue;
     if (fault && fault->short_bytes) count = std::min(count, std::max<std::uint64_t>(*fault->short_bytes, 1));
-    const std::string failure = fault && fault->error != 0 ? os::internal::error_text(fault->error) : move(done, count);
+    const std::uint64_t moved = fault && fault->lies ? os::half_of(count) : count;
+    std::string failure;
+    if (fault && fault->error != 0) {
+      failure = os::internal::error_text(fault->error);
+    } else if (moved != 0) {
+      failure = move(done, moved);
+    }
     if (!failure.empty()) {
       throw Error(ErrorKind::kIo,
                   fmt::format("{} of {} bytes at offset {} of '{}' through HDF5 failed: {}", operation, bytes - done,

@@ -16,10 +16,10 @@
 namespace cairn::io {
 namespace {
 
-/// Throws what a fault rule asks for.
-void fail_if_told(const char* operation, const EngineFile& file) {
+/// Throws what a fault rule asks for; true when it asks for a lie.
+bool fail_if_told(const char* operation, const EngineFile& file) {
   const auto fault = os::check_fault(operation, file.path);
-  if (!fault) return;
+  if (!fault || fault->lies) return fault.has_value();
   const std::string what =
       std::string("cannot ") + operation + " '" + base::printable(file.path.string()) + "' in memory: ";
   throw Error(ErrorKind::kIo, what + (fault->short_bytes ? "MPI moved " + std::to_string(*fault->short_bytes) + " bytes"
@@ -74,8 +74,9 @@ void MemoryEngine::write_round(std::span<const WriteOp> ops) {
   comm::agree(communicator_, "write data files", [&] {
     check_round(ops, std::span<const EngineFile>(files_));
     for (const WriteOp& op : ops) {
-      fail_if_told("write", files_[op.file]);
-      MemoryStore::global().write(files_[op.file].path, op.offset, op.data);
+      const bool lies = fail_if_told("write", files_[op.file]);
+      const auto kept = lies ? op.data.first(os::half_of(op.data.size())) : op.data;
+      MemoryStore::global().write(files_[op.file].path, op.offset, kept);
     }
   });
 }

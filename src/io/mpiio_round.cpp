@@ -128,7 +128,7 @@ void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
 
 template <class Op>
 void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure& failure) {
-  const std::uint64_t expected = piece.data.size();
+  std::uint64_t expected = piece.data.size();
   const bool collective = call == Call::kCollective;
   if (expected == 0 && !collective) return;
   const EngineFile& file = files_[member.turn.file];
@@ -140,7 +140,10 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
 
   auto data = piece.data;
   const auto fault = expected > 0 ? os::check_fault(verb, file.path) : std::nullopt;
-  if (fault && fault->short_bytes) {
+  if (fault && fault->lies) {
+    expected = os::half_of(expected);
+    data = data.first(expected);
+  } else if (fault && fault->short_bytes) {
     data = data.first(std::min(expected, *fault->short_bytes));
   } else if (fault && fault->error != EINTR) {
     fail(std::strerror(fault->error));

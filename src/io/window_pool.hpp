@@ -47,6 +47,10 @@ class WindowPool {
 
   /// Room of each buffer; the same on all ranks.
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+  /// This rank's buffers, as far as they have their pages, end to end: memory to work in while no window is used.
+  [[nodiscard]] std::span<std::byte> idle_memory() const {
+    return bytes_ == 0 ? std::span<std::byte>() : std::span(buffer(rank_, 0), made_ * stride_bytes_);
+  }
   /// For EngineOptions::staging. Empty: none, and kAhead + 1 buffers.
   [[nodiscard]] std::span<std::byte> staging() { return staging_.span(); }
 

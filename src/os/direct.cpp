@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
 #include <cerrno>
 
+#include "os/fault.hpp"
 #include "os/system_error.hpp"
 
 namespace cairn::os {
@@ -61,6 +63,33 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
   // A page at least: requests of part of a page on one side and cached ones on the other would undo each other.
   result.alignment = std::max(stated, kUsualAlignment);
   return result;
+}
+
+void read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
+                 std::uint64_t needed_bytes) {
+  std::uint64_t done = 0;
+  while (done < needed_bytes && done % file.alignment == 0) {
+    const auto fault = check_fault("read", file.file.path());
+    // O_DIRECT cannot ask for so little.
+    if (fault && fault->short_bytes) break;
+    int error = fault ? fault->error : 0;
+    ssize_t moved = 0;
+    if (error == 0) {
+      moved =
+          ::pread(file.file.descriptor(), data.data() + done, data.size() - done, static_cast<off_t>(offset + done));
+      if (moved < 0) error = errno;
+    }
+    if (error == EINTR) continue;
+    if (error != 0) {
+      internal::throw_system_error(
+          fmt::format("read of {} bytes at offset {} from", needed_bytes - done, offset + done), file.file.path(),
+          error);
+    }
+    if (moved == 0) break;
+    done += static_cast<std::uint64_t>(moved);
+    work_moved();
+  }
+  if (done < needed_bytes) plain.read_at(data.subspan(done, needed_bytes - done), offset + done);
 }
 
 }  // namespace cairn::os

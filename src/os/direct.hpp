@@ -5,8 +5,10 @@
 // there even where the kernel would accept it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 
 #include "os/file.hpp"
@@ -22,5 +24,11 @@ struct DirectFile {
 /// Opens an existing file for reading or writing (kRead or kWrite). Throws Error as File does for everything but the
 /// refusal of O_DIRECT itself. Fault hook: step "os.direct" with any errno is a refusal.
 DirectFile open_direct(const std::filesystem::path& path, OpenMode mode);
+
+/// Reads into `data` at `offset`, both aligned and so long as the alignment asks for; the file may end after the first
+/// `needed_bytes`. `plain` is the same file without O_DIRECT, for what is left of a short transfer that O_DIRECT cannot
+/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at.
+void read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
+                 std::uint64_t needed_bytes);
 
 }  // namespace cairn::os

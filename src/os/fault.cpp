@@ -90,8 +90,9 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
     rule = *due;
   }
   switch (rule.action) {
-    case FaultAction::kFail: return Fault{rule.error, std::nullopt};
-    case FaultAction::kShort: return Fault{0, rule.short_bytes};
+    case FaultAction::kFail: return Fault{rule.error, std::nullopt, false};
+    case FaultAction::kShort: return Fault{0, rule.short_bytes, false};
+    case FaultAction::kLie: return Fault{0, std::nullopt, true};
     case FaultAction::kKill: std::raise(SIGKILL); break;
     case FaultAction::kStop: std::raise(SIGSTOP); break;
     case FaultAction::kPause: pause_at(rule.pause_path); break;

@@ -12,6 +12,7 @@
 //                                                                     EINVAL, ENOLCK, ENOTSUP
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
 //   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP, then go on without failing
+//   lie     write half of the bytes and report all, as some storage does; until times=N, or for good
 //   pause=F create F.reached, wait until the file F exists, then go on without failing
 // times is 1 unless given for short, and for EINTR, which is tried again. A rename has the path of its target. Every rule
 // counts the operations that match it, on all threads together; the first rule that applies wins.
@@ -36,9 +37,13 @@ void set_fault_rank(int rank);
 void set_faults(std::string_view rules);
 
 struct Fault {
-  int error = 0;                             ///< errno to fail with; 0 when short_bytes is set
+  int error = 0;                             ///< errno to fail with; 0 when short_bytes or lies is set
   std::optional<std::uint64_t> short_bytes;  ///< transfer only so many bytes
+  bool lies = false;                         ///< write only half_of() and report all
 };
+
+/// What a write that lies leaves on storage, of so many bytes.
+constexpr std::uint64_t half_of(std::uint64_t bytes) { return bytes / 2; }
 
 /// Asks whether the operation must fail now; nothing means go on.
 std::optional<Fault> check_fault(std::string_view operation, const std::filesystem::path& path);

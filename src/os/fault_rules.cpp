@@ -49,6 +49,9 @@ class RuleParser {
     if (rule_.action == FaultAction::kShort && rule_.operation != "write" && rule_.operation != "read") {
       fail("has short for an operation that is not write or read");
     }
+    if (rule_.action == FaultAction::kLie && rule_.operation != "write") {
+      fail("has lie for an operation that is not write");
+    }
     const bool is_retried = rule_.action == FaultAction::kFail && rule_.error == EINTR;
     if (!rule_.times && (is_retried || rule_.action == FaultAction::kShort)) rule_.times = 1;
     return rule_;
@@ -89,6 +92,8 @@ class RuleParser {
       if (rule_.short_bytes == 0) fail("has short=0, which is the end of a file and no short transfer");
     } else if ((key == "kill" || key == "stop") && (equals == std::string_view::npos || value == "1")) {
       set_action(key == "kill" ? FaultAction::kKill : FaultAction::kStop);
+    } else if (key == "lie" && (equals == std::string_view::npos || value == "1")) {
+      set_action(FaultAction::kLie);
     } else if (key == "pause") {
       if (value.empty()) fail("has an empty pause");
       set_action(FaultAction::kPause);
@@ -99,7 +104,7 @@ class RuleParser {
   }
 
   void set_action(FaultAction action) {
-    if (has_action_) fail("has more than one of errno, short, kill, stop and pause");
+    if (has_action_) fail("has more than one of errno, short, lie, kill, stop and pause");
     has_action_ = true;
     rule_.action = action;
   }

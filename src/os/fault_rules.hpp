@@ -10,7 +10,7 @@
 
 namespace cairn::os::internal {
 
-enum class FaultAction { kFail, kShort, kKill, kStop, kPause };
+enum class FaultAction { kFail, kShort, kLie, kKill, kStop, kPause };
 
 struct FaultRule {
   std::string operation;

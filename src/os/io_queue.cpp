@@ -29,6 +29,7 @@ struct Request {
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;
   std::uint64_t group = 0;
+  std::uint64_t needed_bytes = 0;  ///< the others may lie behind the end of the file
 };
 
 struct Group {
@@ -67,11 +68,13 @@ void IoQueue::State::add(Request request) {
   while (request.bytes > 0) {
     Request piece = request;
     piece.bytes = std::min(request.bytes, kLargestRequestBytes);
+    piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
     ++group.unfinished;
     waiting.push_back(piece);
     request.data += piece.bytes;
     request.offset += piece.bytes;
     request.bytes -= piece.bytes;
+    request.needed_bytes -= piece.needed_bytes;
   }
   hand_over();
 }
@@ -95,8 +98,8 @@ void IoQueue::State::start(const Request& request) {
   for (;;) {
     const auto fault = check_fault(verb_of(request), request.target.plain->path());
     if (!fault) break;
-    if (fault->short_bytes) {
-      bytes = std::min(bytes, *fault->short_bytes);
+    if (fault->short_bytes || fault->lies) {
+      bytes = fault->lies ? half_of(bytes) : std::min({bytes, *fault->short_bytes, request.needed_bytes});
       // O_DIRECT cannot ask for so little: what the kernel would have moved is moved here.
       try {
         const auto part = std::span(request.data, bytes);
@@ -105,7 +108,7 @@ void IoQueue::State::start(const Request& request) {
         } else {
           request.target.plain->read_at(part, request.offset);
         }
-        complete(request, static_cast<std::int64_t>(bytes));
+        complete(request, static_cast<std::int64_t>(fault->lies ? request.bytes : bytes));
       } catch (...) {
         end(request, std::current_exception());
       }
@@ -164,7 +167,7 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
     if (result < 0)
       internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
     const auto moved = static_cast<std::uint64_t>(result);
-    if (moved == request.bytes) return end(request, nullptr);
+    if (moved >= request.needed_bytes) return end(request, nullptr);
     const std::string path = base::printable(request.target.plain->path().native(), 1000);
     if (moved == 0 && request.is_write) {
       throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error",
@@ -178,6 +181,7 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
     rest.data += moved;
     rest.offset += moved;
     rest.bytes -= moved;
+    rest.needed_bytes -= moved;
     if (moved % request.target.alignment != 0) return finish_plainly(rest);
     waiting.push_back(rest);
   } catch (...) {
@@ -190,7 +194,7 @@ void IoQueue::State::finish_plainly(const Request& request) {
     if (request.is_write) {
       request.target.plain->write_at(std::span(request.data, request.bytes), request.offset);
     } else {
-      request.target.plain->read_at(std::span(request.data, request.bytes), request.offset);
+      request.target.plain->read_at(std::span(request.data, request.needed_bytes), request.offset);
     }
     end(request, nullptr);
   } catch (...) {
@@ -229,11 +233,16 @@ IoQueue::~IoQueue() {
 }
 
 void IoQueue::write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group) {
-  state_->add({true, target, const_cast<std::byte*>(data.data()), data.size(), offset, group});
+  state_->add({true, target, const_cast<std::byte*>(data.data()), data.size(), offset, group, data.size()});
 }
 
 void IoQueue::read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group) {
-  state_->add({false, target, data.data(), data.size(), offset, group});
+  read_to_end(target, data, offset, group, data.size());
+}
+
+void IoQueue::read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
+                          std::uint64_t needed_bytes) {
+  state_->add({false, target, data.data(), data.size(), offset, group, needed_bytes});
 }
 
 void IoQueue::finish(std::uint64_t group) {

@@ -35,6 +35,10 @@ class IoQueue {
   /// Rank-local; never block and never throw for what the file does: that is told by finish().
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
+  /// As read(), of the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads no less than whole
+  /// units of its alignment.
+  void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
+                   std::uint64_t needed_bytes);
 
   /// Blocks until all requests of the group are done; throws the Error of the one that failed first.
   void finish(std::uint64_t group);

@@ -177,6 +177,19 @@ class Demo(CairnTest):
         self.assertEqual(document["first_difference"], {"section": "model", "tensor": name, "element": element})
         self.assertEqual(exit_codes("demo", "load", "--dir", wrong, ranks=3), [1, 1, 1])
 
+    def test_a_save_that_reads_back(self):
+        for how in ("all", "sample"):
+            saved = self.save_at(self.folder / how, "--read-back", how, ranks=2)
+            self.assertEqual(saved.code, 0, saved.err)
+            self.assertRegex(saved.out, r"(?m)^read back +\d")
+            result = cairn("demo", "save", "--dir", self.folder / how, "--model", f"@{self.shared}/tiny.json", "--step", 200,
+                           "--read-back", how, ranks=2, CAIRN_FAULT="write:lie:path=.safetensors")
+            self.assertEqual(result.code, 1, result.err)
+            self.assertRegex("\n".join(result.errors), r"\.safetensors', which was just written, reads back otherwise: block \d")
+            self.assertEqual([path.name for path in (self.folder / how).glob("checkpoint-*")], ["checkpoint-100"])
+        self.assertNotIn("read back", self.saved.out)
+        self.bad(2, "demo", "save", "--dir", self.folder, "--read-back", "some", says=["--read-back"])
+
     def test_a_failed_save_leaves_nothing_to_be_loaded(self):
         root = self.folder / "root"
         self.bad(1, "demo", "save", "--dir", root, "--model", f"@{self.shared}/tiny.json", "--engine", "posix", ranks=2,

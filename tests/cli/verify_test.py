@@ -1,7 +1,10 @@
 """`cairn verify`: every fault by file, tensor and block, alone and on ranks."""
 
+import pathlib
 import shutil
 import struct
+import subprocess
+import tempfile
 
 from program import CairnTest, cairn, exit_codes, main
 from small_files import counting, two_shards, write_safetensors
@@ -46,7 +49,21 @@ class Verify(CairnTest):
         size = (self.sound / "model.safetensors").stat().st_size
         self.assertEqual((document["files"], document["tensors"], document["size_bytes"]), (1, 2, size))
         self.assertEqual(document["blocks"], size // BLOCK)
-        self.assertRegex(self.good("verify", self.sound).out, r"^good: 2 tensors in 1 files of ")
+        self.assertRegex(self.good("verify", self.sound).out, r"(^|\n)good: 2 tensors in 1 files of ")
+
+    def test_it_says_whether_it_read_past_the_page_cache(self):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+            folder = shutil.copytree(self.sound, pathlib.Path(memory) / "sound")
+            document = self.good("verify", folder, "--json", ranks=2).json()
+            self.assertFalse(document["past_page_cache"])
+            self.assertRegex(" ".join(document["notes"]), "may have come from the page cache .* lives in memory")
+            out = self.good("verify", folder).out
+            self.assertIn("note: ", out)
+            self.assertNotIn("read past the page cache", out)
+        if subprocess.run(["stat", "-fc", "%T", self.sound], capture_output=True, text=True).stdout.strip() == "tmpfs":
+            self.skipTest("the test folder is in memory")
+        self.assertTrue(self.good("verify", self.sound, "--json").json()["past_page_cache"])
+        self.assertIn(" blocks read past the page cache and checked in ", self.good("verify", self.sound, ranks=2).out)
 
     def test_a_flipped_bit_is_named_by_file_tensor_and_block(self):
         folder = self.copy()

@@ -82,6 +82,9 @@ TEST(Alike, OptionsThatDifferAreNamed) {
   if (world.rank == last) options.overwrite = true;
   expect_alike(ErrorKind::kUsage, "option 'overwrite' differs", [&] { make(options); });
   options = small_options();
+  if (world.rank == last) options.read_back = ReadBack::kAll;
+  expect_alike(ErrorKind::kUsage, "option 'read_back' differs", [&] { make(options); });
+  options = small_options();
   if (world.rank == last) options.quantisation.codecs["optimizer"] = "q8";
   expect_alike(ErrorKind::kUsage, "option 'quantisation.codecs' differs", [&] { make(options); });
   make(small_options());

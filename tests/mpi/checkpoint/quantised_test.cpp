@@ -104,6 +104,26 @@ TEST_P(OwnQuantised, TenResumesDoNotDrift) {
   }
 }
 
+TEST_P(OwnQuantised, ASaveIntoARootWarnsOfTensorsBeyondTheFigures) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
+  MomentRank state(Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  for (std::size_t i = 0; i < state.tensors().size(); ++i) {
+    if (!state.tensors()[i].name.ends_with("/moment2_0")) continue;
+    for (std::size_t at = 0; at < state.memory(i).size(); at += sizeof(float)) {
+      const float value = at % 8 == 0 ? 1e-2F : 1e-20F;  // too far apart for one block
+      std::memcpy(&state.memory(i)[at], &value, sizeof value);
+    }
+  }
+  const Report report = checkpointer.save(1, state.sources());
+  if (world.rank != 0) return;
+  ASSERT_FALSE(report.beyond_figures.empty());
+  ASSERT_EQ(report.warnings.size(), 1U);
+  EXPECT_NE(report.warnings[0].find(report.beyond_figures[0].name), std::string::npos) << report.warnings[0];
+}
+
 TEST_P(Quantised, WeightsThatWereLeftOutComeBack) {
   const World world;
   const SharedTempDir root;

@@ -110,6 +110,19 @@ TEST(Fault, ShortHappensOnce) {
   EXPECT_FALSE(check_fault("write", "f"));
 }
 
+TEST(Fault, ALieIsForWritesAndLasts) {
+  const Faults faults("write:lie:after=1");
+  EXPECT_FALSE(check_fault("write", "f"));
+  for (int i = 0; i < 3; ++i) {
+    const auto fault = check_fault("write", "f");
+    ASSERT_TRUE(fault);
+    EXPECT_TRUE(fault->lies);
+    EXPECT_EQ(fault->error, 0);
+    EXPECT_FALSE(fault->short_bytes);
+  }
+  EXPECT_FALSE(check_fault("read", "f"));
+}
+
 TEST(Fault, ShortWithTimes) {
   const Faults faults("read:short=1:times=2");
   EXPECT_TRUE(check_fault("read", "f"));
@@ -154,6 +167,8 @@ TEST(Fault, UnreadableRulesAreUsageErrors) {
                                                      {"write:errno", "unknown errno"},
                                                      {"write:short=0", "short=0"},
                                                      {"fsync:short=3", "short for an operation"},
+                                                     {"read:lie", "lie for an operation that is not write"},
+                                                     {"write:lie=2", "unknown key"},
                                                      {"write:kill=0", "unknown key"},
                                                      {"write:colour=red", "unknown key"},
                                                      {"write:pause=", "empty pause"},

@@ -1,0 +1,45 @@
+#include "os/page_cache.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.hpp"
+
+namespace cairn::os {
+namespace {
+
+/// Mapped at a time to be counted.
+constexpr std::uint64_t kMappedBytes = 1ULL << 30;
+
+std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes) {
+  void* const mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), static_cast<off_t>(offset));
+  if (mapping == MAP_FAILED) return bytes;
+  std::vector<unsigned char> pages(base::ceil_div(bytes, page_bytes));
+  const bool is_told = ::mincore(mapping, bytes, pages.data()) == 0;
+  ::munmap(mapping, bytes);
+  if (!is_told) return bytes;
+  const auto cached = std::count_if(pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; });
+  return std::min(bytes, static_cast<std::uint64_t>(cached) * page_bytes);
+}
+
+}  // namespace
+
+std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes) {
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t end = offset + bytes;
+  offset -= offset % page_bytes;
+  ::fdatasync(file.descriptor());  // dirty pages cannot be forgotten; what was not written is counted
+  ::posix_fadvise(file.descriptor(), static_cast<off_t>(offset),
+                  static_cast<off_t>(base::round_up(end, page_bytes) - offset), POSIX_FADV_DONTNEED);
+  std::uint64_t cached = 0;
+  for (; offset < end; offset += kMappedBytes) {
+    cached += cached_bytes(file, offset, std::min(kMappedBytes, end - offset), page_bytes);
+  }
+  return std::min(cached, bytes);
+}
+
+}  // namespace cairn::os
