@@ -31,6 +31,8 @@ CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_
 void add_engine(Subcommand command, std::string& engine);
 void add_aggregators(Subcommand command, std::uint64_t& per_node);
 void add_memory(Subcommand command, std::uint64_t& bytes);
+/// Adds --follow-links.
+void add_follow_links(Subcommand command, bool& follow);
 /// Adds --paddle-reciprocals.
 void add_paddle_reciprocals(Subcommand command, bool& reciprocals);
 

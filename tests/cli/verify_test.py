@@ -46,7 +46,7 @@ class Verify(CairnTest):
         size = (self.sound / "model.safetensors").stat().st_size
         self.assertEqual((document["files"], document["tensors"], document["size_bytes"]), (1, 2, size))
         self.assertEqual(document["blocks"], size // BLOCK)
-        self.assertRegex(self.good("verify", self.sound).out, r"^good: 2 tensors in 1 files of ")
+        self.assertRegex(self.good("verify", self.sound).out, r"^good: 2 tensors in 1 file of ")
 
     def test_a_flipped_bit_is_named_by_file_tensor_and_block(self):
         folder = self.copy()
