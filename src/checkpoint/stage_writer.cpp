@@ -15,6 +15,7 @@
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
+#include "os/interrupt.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -135,30 +136,39 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
-  engine->open_for_write(engine_files(leftovers_.commit.partial, layout_.stored), *extents_);
-  engine_.hints = engine->hints();
+  try {
+    write_file(*engine, fill);
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine.get());
+    throw;
+  }
+}
+
+void StageWriter::write_file(io::Engine& engine, const FillWindow& fill) {
+  engine.open_for_write(engine_files(leftovers_.commit.partial, layout_.stored), *extents_);
+  engine_.hints = engine.hints();
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
   for (std::uint64_t round = 0; round < rounds; ++round) {
     report_progress("writing", total * round / rounds, total);
     const io::WindowBuffer window = pool_->of(windows_, round);
     clock_.begin("write");
-    engine->finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
+    engine.finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
     clock_.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock_.add_bytes(arrived);
     comm::agree(communicator_, "fill the window", [&] { fill_gaps(window, arrived); });
     clock_.begin("write");
     const std::vector<io::WriteOp> ops = body_ops(window);
-    engine->begin_write(ops);
+    engine.begin_write(ops);
     for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
   }
-  engine->finish_rounds(0);
-  write_head(*engine);
+  engine.finish_rounds(0);
+  write_head(engine);
   clock_.begin("fsync");
   report_progress("fsync", total, total);
-  engine->sync();
-  engine->close();
+  engine.sync();
+  engine.close();
 }
 
 /// This rank's share of the file's first bytes.
@@ -179,11 +189,12 @@ void StageWriter::publish() {
   clock_.begin("commit");
   const fs::path parent = file_.has_parent_path() ? file_.parent_path() : fs::path(".");
   commit_step(communicator_, "stage.rename", file_, [&] {
-    if (os::exists(file_) && !options_.overwrite) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}' has come into being meanwhile", base::printable(file_.string())));
-    }
-    os::rename(leftovers_.commit.partial / file_.filename(), file_);
+    const auto no_end = os::hold_end();
+    const fs::path written = leftovers_.commit.partial / file_.filename();
+    if (options_.overwrite) return os::rename(written, file_);
+    if (os::rename_to_new(written, file_)) return;
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+                                               base::printable(file_.string())));
   });
   try {
     commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });

@@ -55,6 +55,7 @@ class StageWriter {
   void find_gaps();
   void fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const;
   void write_data(const FillWindow& fill);
+  void write_file(io::Engine& engine, const FillWindow& fill);
   void write_head(io::Engine& engine) const;
   void publish();
   [[nodiscard]] std::filesystem::path skeleton_path() const;
