@@ -32,15 +32,15 @@ class Interrupted(CairnTest):
 
     def test_a_conversion(self):
         before = self.names()
-        for fault in ("fsync", "commit.carry", "commit.manifest", "commit.rename"):
-            for which, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
-                with self.subTest(fault=fault, which=which):
-                    started = Paused(self, fault, "convert", self.source, self.folder / "out")
-                    partial = set(self.names()) - set(before)
-                    self.assertEqual(len(partial), 1)
-                    code = self.interrupt(started, which, [which.name, "removed", f"{self.folder}/{partial.pop()}"])
-                    self.assertEqual(code, status)
-                    self.assertEqual(self.names(), before)
+        for fault, which, status in (("fsync", signal.SIGINT, 130), ("commit.manifest", signal.SIGTERM, 143),
+                                     ("commit.rename", signal.SIGINT, 130)):
+            with self.subTest(fault=fault, which=which):
+                started = Paused(self, fault, "convert", self.source, self.folder / "out")
+                partial = set(self.names()) - set(before)
+                self.assertEqual(len(partial), 1)
+                code = self.interrupt(started, which, [which.name, "removed", f"{self.folder}/{partial.pop()}"])
+                self.assertEqual(code, status)
+                self.assertEqual(self.names(), before)
         self.assertEqual(snapshot(self.others), {"file": b"mine"})
         self.good("convert", self.source, self.folder / "out")
 
