@@ -37,6 +37,8 @@ void add_aggregators(Subcommand command, std::uint64_t& per_node);
 void add_memory(Subcommand command, std::uint64_t& bytes);
 /// Adds --read-back.
 void add_read_back(Subcommand command, ReadBack& read_back);
+/// Adds --follow-links.
+void add_follow_links(Subcommand command, bool& follow);
 /// Adds --paddle-reciprocals.
 void add_paddle_reciprocals(Subcommand command, bool& reciprocals);
 

@@ -50,9 +50,11 @@ void add_convert(Subcommand program) {
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();
+  add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The report as JSON");
   command.footer(
       "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
+      "Small files that belong to the model are taken along, pickles and other weights are not: a note names them.\n"
       "Examples:\n"
       "  cairn convert runs/a/checkpoint-1000 export\n"
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"

@@ -20,6 +20,7 @@ void add_diff(Subcommand program) {
       .type_name("NUMBER");
   add_paddle_reciprocals(command, options->options.paddle_reciprocals);
   command.flag("--all", options->all, "All rows, also on a terminal");
+  add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Moments that are stored as codes are compared as the F32 values that they stand for.\n"

@@ -19,6 +19,7 @@ void add_inspect(Subcommand program) {
   command.flag("--tensors", options->tensors, "Only the tensors");
   command.flag("--metadata", options->metadata, "Only metadata and carried files");
   command.flag("--all", options->all, "All rows, also on a terminal");
+  add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "Everything as JSON");
   command.footer(
       "Examples:\n"

@@ -8,7 +8,8 @@
 namespace cairn::app {
 
 void add_list(Subcommand program) {
-  Subcommand command = program.add_subcommand("ls", "The checkpoints of a run, complete or not");
+  Subcommand command =
+      program.add_subcommand("ls", "The checkpoints of a run, complete or not, and what conversions left unfinished");
   const auto options = std::make_shared<cli::ListOptions>();
   command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
   command.flag("--json", options->json, "The list as JSON");

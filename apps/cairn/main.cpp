@@ -17,6 +17,7 @@
 #include "comm/mpi.hpp"
 #include "command.hpp"
 #include "os/fault.hpp"
+#include "os/interrupt.hpp"
 
 namespace {
 
@@ -41,7 +42,8 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
   program.require_subcommand();
   program.footer(
       "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
-      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage.");
+      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 130 ended by Ctrl-C, 143 by SIGTERM\n"
+      "(what was being written is removed). CAIRN_PROGRESS_S: seconds between lines of progress in a log [10].");
   cairn::app::add_inspect(program);
   cairn::app::add_verify(program);
   cairn::app::add_convert(program);
@@ -84,10 +86,12 @@ int run_and_tell(Context& context, const Arguments& arguments) {
   try {
     return run(context, arguments);
   } catch (const cairn::Error& error) {
+    cairn::os::wait_when_ending();
     context.output.error(error.what());
     if (error.kind() == cairn::ErrorKind::kInternal && context.communicator.size() > 1) throw;
     return cairn::cli::exit_code_of(error.kind());
   } catch (const std::exception& error) {
+    cairn::os::wait_when_ending();
     cairn::cli::Output(true).error(fmt::format("rank {}: {}", context.communicator.rank(), error.what()));
     if (context.communicator.size() > 1) throw;
     return cairn::cli::kExitFailed;
@@ -100,13 +104,17 @@ int main(int argc, char** argv) {
   try {
     const char* mpi_io = std::getenv("OMPI_MCA_io");
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
+    cairn::os::end_on_signals();
     const cairn::comm::MpiSession session(argc, argv);
     const auto communicator =
         cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kSilenceSeconds, cairn::OnSilence::kEndProcess, {}});
     cairn::os::set_fault_rank(communicator->rank());
+    cairn::os::set_speaks_at_end(communicator->rank() == 0);
     cairn::cli::Output output(communicator->rank() == 0);
     Context context{*communicator, output};
-    return run_and_tell(context, {argc, argv, user_mpi_io});
+    const int code = run_and_tell(context, {argc, argv, user_mpi_io});
+    cairn::os::wait_when_ending();
+    return code;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "cairn: error: %s\n", error.what());
     return cairn::cli::kExitFailed;

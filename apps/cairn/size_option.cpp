@@ -56,6 +56,12 @@ void add_read_back(Subcommand command, ReadBack& read_back) {
       .type_name("HOW");
 }
 
+void add_follow_links(Subcommand command, bool& follow) {
+  command.flag(
+      "--follow-links", follow,
+      "Read through symbolic links that lead out of the checkpoint (those of a Hugging Face cache need no flag)");
+}
+
 void add_paddle_reciprocals(Subcommand command, bool& reciprocals) {
   command.flag("--paddle-reciprocals", reciprocals,
                "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");

@@ -11,6 +11,7 @@ void add_verify(Subcommand program) {
   Subcommand command = program.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
   const auto options = std::make_shared<cli::VerifyOptions>();
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
+  add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
       "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"

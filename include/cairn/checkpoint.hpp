@@ -99,6 +99,9 @@ struct Options {
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
   ReadBack read_back = ReadBack::kOff;
+  /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a snapshot of a
+  /// Hugging Face cache to its blobs never need it.
+  bool follow_links = false;
   LeaseOptions lease;
   Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
 };

@@ -116,6 +116,23 @@ std::uint64_t phase_bytes(const Operation& operation, const std::string& phase) 
   return found == nullptr ? 0 : found->bytes;
 }
 
+FixedCosts fixed_costs_of(const Operation& operation) {
+  FixedCosts costs;
+  double all = 0;
+  for (const std::string& phase : phases_of(operation)) {
+    const double seconds = phase_seconds(operation, phase).median;
+    all += seconds;
+    if (phase == "plan" || phase == "open" || phase == "commit") costs.seconds += seconds;
+  }
+  const double rest = all - costs.seconds;
+  if (all > 0) costs.share = costs.seconds / all;
+  if (rest > 0) {
+    const double needed = costs.seconds * (1 - kFixedShare) / kFixedShare;
+    costs.size_bytes = static_cast<std::uint64_t>(static_cast<double>(operation.bytes) * needed / rest);
+  }
+  return costs;
+}
+
 std::vector<std::string> phases_of(const Operation& operation) {
   std::vector<std::string> names;
   for (const Sample& sample : operation.samples) {

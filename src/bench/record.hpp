@@ -95,6 +95,16 @@ std::string engine_text(const Operation& operation);
 
 // Derived from an operation; each has one value per repeat.
 Summary seconds_of(const Operation& operation);
+
+/// What a save or load costs whatever its size, by the medians of its phases: planning, making and opening files, the commit.
+struct FixedCosts {
+  double seconds = 0;
+  double share = 0;  ///< of the time of all phases
+  /// The size from which they are less than kFixedShare, if the rest of the time grows with the size; 0 without any.
+  std::uint64_t size_bytes = 0;
+};
+inline constexpr double kFixedShare = 0.1;
+FixedCosts fixed_costs_of(const Operation& operation);
 Summary first_seconds_of(const Operation& operation);
 /// bytes / seconds, in bytes per second.
 Summary rate_of(const Operation& operation);

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/checked.hpp"
+#include "base/counted.hpp"
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "bench/page_cache.hpp"
@@ -17,6 +18,7 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/file.hpp"
+#include "os/interrupt.hpp"
 
 namespace cairn::bench {
 namespace internal {
@@ -133,9 +135,9 @@ Operation new_operation(const Bench& bench, Kind kind, const Placement& placemen
 
 std::string line_of(const Operation& operation, std::uint64_t repeat, std::uint64_t repeats) {
   const Sample& sample = operation.samples.back();
-  return fmt::format("repeat {} of {}: {} by {} ranks, {}: {:.3f} s, {:.0f} % of the raw ceiling", repeat, repeats,
-                     name_of(operation.kind), operation.ranks, base::printable(operation.layout), sample.seconds,
-                     100 * share_of_ceiling(operation, sample));
+  return fmt::format("repeat {} of {}: {} by {}, {}: {:.3f} s, {:.0f} % of the raw ceiling", repeat, repeats,
+                     name_of(operation.kind), base::counted(static_cast<std::uint64_t>(operation.ranks), "rank"),
+                     base::printable(operation.layout), sample.seconds, 100 * share_of_ceiling(operation, sample));
 }
 
 void label_cache(const Bench& bench, Operation& load) {
@@ -219,13 +221,20 @@ WorkDirectory::WorkDirectory(comm::Communicator& world, const std::filesystem::p
   });
   world.share(name, 0);
   path_ = name;
+  if (world.rank() == 0) os::remove_at_end(path_);
   owned_ = world.rank() == 0;
+}
+
+void WorkDirectory::keep() {
+  owned_ = false;
+  os::keep_at_end(path_);
 }
 
 WorkDirectory::~WorkDirectory() {
   if (!owned_) return;
   try {
     os::remove_tree(path_);
+    os::keep_at_end(path_);
   } catch (const std::exception& error) {
     base::log_warning(fmt::format("the directory of the run is left behind: {}", error.what()));
   }

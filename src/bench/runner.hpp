@@ -57,7 +57,7 @@ class WorkDirectory {
   ~WorkDirectory();
   WorkDirectory(const WorkDirectory&) = delete;
   WorkDirectory& operator=(const WorkDirectory&) = delete;
-  void keep() { owned_ = false; }
+  void keep();
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:

@@ -86,4 +86,12 @@ std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::p
   return text;
 }
 
+std::uint32_t crc32c_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes) {
+  const io::EngineFile file[] = {{path, size_bytes}};
+  const plan::Extent whole[] = {{0, 0, size_bytes, 0}};
+  format::RunningCrc32c crc;
+  reader.read(file, whole, [&](std::uint32_t, std::uint64_t, std::span<const std::byte> data) { crc.add(data); });
+  return crc.value();
+}
+
 }  // namespace cairn::checkpoint

@@ -49,4 +49,7 @@ class BlockChecker {
 /// A whole small file past the page cache. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes);
 
+/// Of a file of that size, past the page cache.
+std::uint32_t crc32c_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes);
+
 }  // namespace cairn::checkpoint

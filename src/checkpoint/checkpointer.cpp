@@ -3,17 +3,14 @@
 #include <string>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
-#include "checkpoint/device_memory.hpp"
-#include "checkpoint/engine_choice.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/reports.hpp"
+#include "checkpoint/load_targets.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
-#include "checkpoint/targets.hpp"
+#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
@@ -36,21 +33,11 @@ struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
       : root(std::move(root_path)), options(std::move(given_options)), saver(ours, options, windows) {}
 
-  [[nodiscard]] checkpoint::ReadOptions read_options() const {
-    return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node};
-  }
   /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place meanwhile.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
-    for (int attempt = 1;; ++attempt) {
-      const OpenCheckpoint opened =
-          checkpoint::open_checkpoint(*communicator, checkpoint::checkpoint_directory(root, step));
-      try {
-        return read(opened);
-      } catch (const comm::AgreedError& error) {
-        if (attempt == checkpoint::kLoadAttempts || !checkpoint::was_replaced(*communicator, opened, error)) throw;
-      }
-    }
+    return checkpoint::with_open(*communicator, checkpoint::checkpoint_directory(root, step),
+                                 checkpoint::links_of(options.follow_links), read);
   }
   Report load(const OpenCheckpoint& opened, std::span<const Target> targets, const checkpoint::PhaseClock& whole);
   LoadedExtras load_extras(const OpenCheckpoint& opened);
@@ -144,20 +131,7 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
 /// Collective.
 Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const Target> targets,
                                  const checkpoint::PhaseClock& whole) {
-  checkpoint::View view;
-  checkpoint::DeviceMemory device;
-  std::vector<checkpoint::WantedBox> wanted;
-  comm::agree(*communicator, "describe what to load", [&] {
-    checkpoint::check_shards(targets);
-    view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
-    wanted = checkpoint::wanted_boxes(opened, view, targets, device);
-  });
-  const auto reader = checkpoint::make_view_reader(*communicator, opened, view, read_options(), &windows);
-  reader->load(wanted);
-  comm::agree(*communicator, "bring what was loaded to the device", [&] { device.give_back(); });
-
-  Report report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
-  checkpoint::add_times(*communicator, reader->clock(), whole, report);
+  Report report = checkpoint::load_targets(*communicator, opened, targets, options, &windows, whole);
   if (opened.manifest) {
     comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
   }
@@ -211,7 +185,7 @@ Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint
       wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
     }
   });
-  checkpoint::Loader(*communicator, opened, read_options(), windows).load(wanted);
+  checkpoint::Loader(*communicator, opened, checkpoint::read_options(options), windows).load(wanted);
   return extras;
 }
 

@@ -17,6 +17,7 @@
 #include "format/crc32c.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/interrupt.hpp"
 #include "os/process.hpp"
 
 namespace cairn::checkpoint {
@@ -119,13 +120,26 @@ void remove_replaced(const Commit& commit) noexcept {
   }
 }
 
-void add_files(CommitContent& content) {
+/// Writes a carried file piece by piece, and gives what the manifest says of it.
+format::ManifestFile carry(const fs::path& directory, const std::string& name, const base::ByteStream& stream) {
+  os::File file(directory / name, os::OpenMode::kCreateNew);
+  format::ManifestFile written{name, "", 0, 0};
+  format::RunningCrc32c crc;
+  stream.give([&](std::span<const std::byte> piece) {
+    file.write_at(piece, written.size_bytes);
+    crc.add(piece);
+    written.size_bytes += piece.size();
+  });
+  file.sync();
+  file.close();
+  written.crc32c = crc.value();
+  return written;
+}
+
+void add_data_files(CommitContent& content) {
   for (const auto& file : content.blocks.files) {
     content.manifest.data_files.push_back({file.name, content.section_of_file.at(file.name), file.size_bytes,
                                            format::file_digest(file, content.blocks.block_bytes)});
-  }
-  for (const auto& [name, bytes] : content.carried) {
-    content.manifest.carried_files.push_back({name, "", bytes.size(), format::crc32c(bytes)});
   }
 }
 
@@ -170,6 +184,7 @@ Commit begin_commit(comm::Communicator& communicator, CommitTarget target) {
     if (lease == nullptr) warn_of_others(commit.target);
     if (os::exists(directory)) check_replaceable(commit.target);
     commit.partial = partial_directory(directory, commit.nonce);
+    os::remove_at_end(commit.partial);
     os::make_new_directory(commit.partial);
     const auto name = base::as_bytes(commit.partial.native());
     partial.assign(name.begin(), name.end());
@@ -196,12 +211,17 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
       }
     });
   };
+  const bool reads_back = target.read_back != ReadBack::kOff;
   const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
     os::write_new_file(partial / name, bytes);
-    if (target.read_back != ReadBack::kOff) read_back_file(partial / name, bytes);
+    if (reads_back) read_back_file(partial / name, bytes.size(), format::crc32c(bytes));
   };
   step("commit.carry", partial, [&] {
-    for (const auto& [name, bytes] : content.carried) write(name, bytes);
+    for (const auto& [name, stream] : content.carried) {
+      const format::ManifestFile written = carry(partial, name, stream);
+      if (reads_back) read_back_file(partial / name, written.size_bytes, written.crc32c);
+      content.manifest.carried_files.push_back(written);
+    }
   });
   step("commit.blocks", partial, [&] {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
@@ -210,7 +230,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
     write(kBlocksFile, encoded);
   });
   step("commit.manifest", partial, [&] {
-    add_files(content);
+    add_data_files(content);
     const std::string text = format::encode_manifest(content.manifest);
     write(kManifestFile, base::as_bytes(text));
   });
@@ -218,11 +238,14 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
     os::sync_directory(partial);
     if (!target.in_root) return;
     const std::string text = fmt::format("{}\n", content.manifest.step);
+    os::remove_at_end(latest_temporary(parent, commit.nonce));
     os::write_new_file(latest_temporary(parent, commit.nonce), base::as_bytes(text));
   });
   step("commit.rename", partial, [&] {
+    const auto no_end = os::hold_end();
     make_visible(commit);
     commit.is_visible = true;
+    os::keep_at_end(partial);
   });
 
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
@@ -243,6 +266,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
       os::fault_point("commit.latest.looked", parent);
       const fs::path temporary = latest_temporary(parent, commit.nonce);
       os::rename(temporary, parent / kLatestFile);
+      os::keep_at_end(temporary);
       os::sync_directory(parent);
       note_latest(parent, content.manifest.step);
     });
@@ -260,9 +284,13 @@ void name_new_holder(comm::Communicator& communicator, const Commit& commit, con
 }
 
 void abandon(const Commit& commit) noexcept {
+  const auto remove = [](const fs::path& path) {
+    os::remove_tree(path);
+    os::keep_at_end(path);
+  };
   try {
-    if (!commit.is_visible) os::remove_tree(commit.partial);
-    if (commit.target.in_root) os::remove_tree(latest_temporary(parent_of(commit.target.directory), commit.nonce));
+    if (!commit.is_visible) remove(commit.partial);
+    if (commit.target.in_root) remove(latest_temporary(parent_of(commit.target.directory), commit.nonce));
   } catch (const std::exception& error) {
     base::log_warning(
         fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(commit.partial), error.what(),

@@ -34,7 +34,7 @@
 #include <map>
 #include <string>
 
-#include "base/bytes.hpp"
+#include "base/byte_stream.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/lease.hpp"
 #include "comm/communicator.hpp"
@@ -69,13 +69,10 @@ void hold_root(comm::Communicator& communicator, Lease* lease);
 /// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
 Commit begin_commit(comm::Communicator& communicator, CommitTarget target);
 
-/// A carried file is read whole.
-inline constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
-/// Steps 3-9, collective. On rank 0 `carried` maps names to contents and is added to the manifest's carried files, as are
-/// the files of `blocks` to its data files (their sections are looked up in `section_of_file`).
+/// Steps 3-9, collective. On rank 0 `carried` maps names to contents, which are given once, and is added to the manifest's
+/// carried files, as are the files of `blocks` to its data files (their sections are looked up in `section_of_file`).
 struct CommitContent {
-  std::map<std::string, base::Bytes> carried;
+  std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
   format::BlockTable blocks;
   format::Manifest manifest;

@@ -33,11 +33,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
+
 shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& notes) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
                                            : os::exists(source.directory / "config.json");
-  if (has_config) return shard::model_from_config(read_carried(source, "config.json", kMaxCarriedBytes));
+  if (has_config) return shard::model_from_config(read_carried(source, "config.json", kMaxConfigBytes));
   notes.push_back("no config.json beside the checkpoint: the model family is unknown");
   return {};
 }
@@ -76,6 +78,8 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     const format::Manifest& old = *source.manifest;
     content.manifest.has_step = old.has_step;
     content.manifest.step = old.step;
+    content.manifest.kind = old.kind;
+    content.manifest.base = old.base;
     content.manifest.run_id = old.run_id;
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;
@@ -90,8 +94,10 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
   return content;
 }
 
-void read_all_carried(const OpenCheckpoint& source, const plan::FileLayout& layout, CommitContent& content) {
-  content.carried = carried_files(source);
+/// Rank 0's files to carry along; indexes of the layout are among them.
+void add_carried(const OpenCheckpoint& source, const std::vector<std::string>& files, const plan::FileLayout& layout,
+                 CommitContent& content) {
+  content.carried = streams_of(source, files);
   for (const auto& [name, text] : layout.index_files) {
     const auto bytes = base::as_bytes(text);
     content.carried.insert_or_assign(name, base::Bytes(bytes.begin(), bytes.end()));
@@ -120,7 +126,8 @@ CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, b
 
 plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const ConvertOptions& options,
                          std::vector<std::string>& notes) {
-  const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes, options.write.file_metadata};
+  const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes,
+                                metadata_of(source, options.write.file_metadata, notes)};
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
@@ -132,6 +139,10 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
   Conversion conversion;
   conversion.view = view_for(source, destination, options, notes);
   conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt);
+  if (is_codec(options.quant) && conversion.catalog.pairs.empty()) {
+    notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
+                                options.quant));
+  }
   conversion.layout = lay_out(source, conversion.catalog.catalog, options, notes);
   return conversion;
 }
@@ -144,7 +155,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   PhaseClock clock;
   const WatchedCall watched(communicator, clock);
   clock.begin("plan");
-  const OpenCheckpoint source = open_checkpoint(communicator, source_path);
+  const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
   ConvertReport result;
   result.notes = source.warnings;
@@ -166,8 +177,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
       plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
   const io::WindowPool buffers(communicator, largest_buffer(windows));
   CommitContent content = content_of(source, conversion, options);
-  comm::agree_on_root(communicator, "read the files to carry along", 0,
-                      [&] { read_all_carried(source, layout, content); });
+  const std::vector<std::string> carried = files_to_carry(source, result.notes);
+  comm::agree_on_root(communicator, "look at the files to carry along", 0,
+                      [&] { add_carried(source, carried, layout, content); });
 
   const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
@@ -177,8 +189,10 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   clock.begin("commit");
   Commit commit =
       begin_commit(communicator, {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}});
+  std::unique_ptr<io::Engine> engine;
   try {
-    const auto engine = io::make_engine(choice.name, communicator, {options.write.hints});
+    comm::agree(communicator, "make an engine",
+                [&] { engine = io::make_engine(choice.name, communicator, {options.write.hints}); });
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, commit.partial, job,
@@ -196,6 +210,10 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     }
     clock.begin("commit");
     finish_commit(communicator, commit, std::move(content));
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine.get());
+    if (communicator.rank() == 0) abandon(commit);
+    throw;
   } catch (...) {
     if (communicator.rank() == 0) abandon(commit);
     throw;

@@ -8,11 +8,14 @@
 #include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/save.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "checkpoint/tensor_reader.hpp"
 #include "format/blocks.hpp"
 #include "format/coding.hpp"
 #include "format/rebuilt.hpp"
+#include "interop/file_names.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::checkpoint {
 
@@ -54,8 +57,25 @@ plan::Catalog catalog_of(const View& view) {
   return plan::make_catalog(std::move(tensors));
 }
 
+base::Json unknown_keys(const OpenCheckpoint& source) {
+  base::Json keys = source.manifest ? source.manifest->extra : base::Json::object();
+  for (const char* key : {format::kRebuiltKey, kEngineKey, kHintsKey}) keys.take(key);
+  return keys;
+}
+
+std::map<std::string, std::string> metadata_of(const OpenCheckpoint& source, std::map<std::string, std::string> own,
+                                               std::vector<std::string>& notes) {
+  if (!source.disputed_metadata.empty()) {
+    notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
+                                interop::list_some(source.disputed_metadata)));
+  }
+  for (const auto& [key, value] : source.metadata) own.insert_or_assign(key, value);
+  return own;
+}
+
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest) {
   manifest.quantisation = base::Json::object();
+  manifest.extra = unknown_keys(source);
   if (!view.as_stored) return;
   for (const CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
   if (!source.manifest) return;
@@ -63,14 +83,30 @@ void describe_codes(const OpenCheckpoint& source, const View& view, format::Mani
   if (rebuilt != nullptr) manifest.extra[format::kRebuiltKey] = *rebuilt;
 }
 
-std::map<std::string, base::Bytes> carried_files(const OpenCheckpoint& source) {
-  std::map<std::string, base::Bytes> files;
+std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vector<std::string>& notes) {
+  const auto is_listed = [&](const std::string& name) {
+    if (is_stage(source)) return true;
+    if (!source.manifest) return false;
+    return std::ranges::find(source.manifest->carried_files, name, &format::ManifestFile::name) !=
+           source.manifest->carried_files.end();
+  };
+  std::vector<std::string> taken;
+  std::vector<std::string> left;
   for (const std::string& name : source.carried) {
-    const std::string text = read_carried(source, name, kMaxCarriedBytes);
-    const auto bytes = base::as_bytes(text);
-    files.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
+    (is_listed(name) || interop::belongs_to_model(name) ? taken : left).push_back(name);
   }
-  return files;
+  if (!left.empty()) {
+    notes.push_back(fmt::format("left behind, since neither weights that are read nor small files of a model: {}",
+                                interop::list_some(left)));
+  }
+  return taken;
+}
+
+std::map<std::string, base::ByteStream> streams_of(const OpenCheckpoint& source,
+                                                   const std::vector<std::string>& files) {
+  std::map<std::string, base::ByteStream> streams;
+  for (const std::string& name : files) streams.emplace(name, carried_stream(source, name));
+  return streams;
 }
 
 ReadOptions reading_half(const ReadOptions& options) {

@@ -6,7 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.hpp"
+#include "base/byte_stream.hpp"
+#include "base/json.hpp"
 #include "checkpoint/convert.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
@@ -25,11 +26,23 @@ View view_for(const OpenCheckpoint& source, const std::filesystem::path& destina
 /// Codes and scales that the view has as tensors come with the notes that the files carry of them.
 plan::Catalog catalog_of(const View& view);
 
-/// What the manifest says of codes and of weights that are left out, where the view is as stored.
+/// Keys of the source's manifest that this version does not know. Those that a save writes beside are of its own files.
+base::Json unknown_keys(const OpenCheckpoint& source);
+
+/// `__metadata__` for every file that is written: that of the source's, and of `own` what they lack. `notes` gets a line where
+/// the source's disagree.
+std::map<std::string, std::string> metadata_of(const OpenCheckpoint& source, std::map<std::string, std::string> own,
+                                               std::vector<std::string>& notes);
+
+/// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not known.
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);
 
-/// Rank-local: file name -> content.
-std::map<std::string, base::Bytes> carried_files(const OpenCheckpoint& source);
+/// Which files a conversion takes along: those that a save was given, or an earlier conversion took, and of the others
+/// those that belong to a model by their names (interop/file_names.hpp). `notes` gets a line that names what is left behind.
+std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vector<std::string>& notes);
+
+/// Rank-local: file name -> content. `source` must outlive it.
+std::map<std::string, base::ByteStream> streams_of(const OpenCheckpoint& source, const std::vector<std::string>& files);
 
 /// A conversion reads and writes: half of the budget is for reading, or the least that blocks of a common size need.
 ReadOptions reading_half(const ReadOptions& options);

@@ -14,6 +14,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/progress.hpp"
 #include "checkpoint/values.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
@@ -27,8 +28,8 @@ using Key = std::pair<std::string_view, std::string_view>;
 
 /// One of the two checkpoints.
 struct Side {
-  Side(comm::Communicator& communicator, const std::filesystem::path& path)
-      : opened(open_checkpoint(communicator, path)) {}
+  Side(comm::Communicator& communicator, const std::filesystem::path& path, Links links)
+      : opened(open_checkpoint(communicator, path, links)) {}
   OpenCheckpoint opened;
   View view;
 };
@@ -257,24 +258,8 @@ void check_tolerance(const Tolerance& tolerance) {
   }
 }
 
-}  // namespace
-
-bool DiffResult::equal() const {
-  return std::all_of(tensors.begin(), tensors.end(),
-                     [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
-}
-
-bool DiffResult::close() const {
-  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
-    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
-  });
-}
-
-DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
-                const std::filesystem::path& path_b, const DiffOptions& options) {
-  comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
-  Side a(communicator, path_a);
-  Side b(communicator, path_b);
+/// Collective.
+DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const DiffOptions& options) {
   DiffResult result;
   std::vector<Pair> pairs;
   comm::agree(communicator, "pair up the tensors", [&] {
@@ -296,6 +281,10 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
   });
   Tally& tally = *room;
   std::uint64_t compared = 0;
+  std::uint64_t total = 0;  // bytes of the first one's, as compared
+  for (const Piece& piece : pieces) {
+    total += (piece.end - piece.begin) * bits_of(a.view.at(piece.pair->a).dtype) / 8;
+  }
   for (std::size_t at = 0; communicator.max(at < pieces.size() ? 1 : 0) != 0;) {
     std::size_t end = at;
     std::uint64_t elements = 0;
@@ -303,6 +292,8 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
       elements += pieces[end].end - pieces[end].begin;
       ++end;
     }
+    report_progress("comparing", compared, total);
+    const QuietProgress quiet;
     compared += comparer.compare(std::span(pieces).subspan(at, end - at), tally);
     at = end;
   }
@@ -312,6 +303,34 @@ DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& p
   result.bytes_compared = communicator.sum(compared);
   judge(pairs, a.view, tally, options.tolerance, result);
   return result;
+}
+
+}  // namespace
+
+bool DiffResult::equal() const {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
+}
+
+bool DiffResult::close() const {
+  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
+    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
+  });
+}
+
+DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
+                const std::filesystem::path& path_b, const DiffOptions& options) {
+  comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
+  for (int attempt = 1;; ++attempt) {
+    Side a(communicator, path_a, options.read.links);
+    Side b(communicator, path_b, options.read.links);
+    try {
+      return compare(communicator, a, b, options);
+    } catch (const comm::AgreedError& error) {
+      if (attempt == kLoadAttempts) throw;
+      if (!was_replaced(communicator, a.opened, error) && !was_replaced(communicator, b.opened, error)) throw;
+    }
+  }
 }
 
 }  // namespace cairn::checkpoint

@@ -51,6 +51,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, const std::files
       {"quantisation.paddle_reciprocals", text_of(quantisation.paddle_reciprocals)},
       {"overwrite", text_of(options.overwrite)},
       {"read_back", text_of(static_cast<int>(options.read_back))},
+      {"follow_links", text_of(options.follow_links)},
       {"lease.seconds", text_of(options.lease.seconds)},
       {"lease.wait_seconds", options.lease.wait_seconds ? text_of(*options.lease.wait_seconds) : "unset"},
       {"waiting.limit_s", text_of(options.waiting.limit_s)},

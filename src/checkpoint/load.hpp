@@ -27,6 +27,7 @@ struct ReadOptions {
   std::uint64_t memory_budget_bytes = 256ULL << 20;
   io::Hints hints;
   std::uint64_t aggregators_per_node = 0;  ///< as in Options
+  Links links = Links::kInside;            ///< of the checkpoint's directory, when it is opened
 };
 
 /// May be called many times with one Loader. `communicator` and `checkpoint` must outlive it.

@@ -54,10 +54,11 @@ void check_header_blocks(const fs::path& path, const format::BlockTable& table) 
 }
 
 /// With a block table, no header is parsed before the blocks that hold it have their checksums.
-interop::Directory read_directory(const fs::path& path, const std::optional<format::BlockTable>& blocks) {
+interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
+                                  const std::optional<format::BlockTable>& blocks) {
   interop::Directory directory;
   directory.path = path.string();
-  for (const auto& entry : os::list_directory(path)) {
+  for (const auto& entry : entries) {
     if (entry.is_directory) {
       directory.folders.push_back(entry.name);
     } else if (!entry.is_regular) {
@@ -75,13 +76,15 @@ interop::Directory read_directory(const fs::path& path, const std::optional<form
 }
 
 /// Of what the manifest lists beside data: there, and of its size. Contents are compared where they are read.
-void check_carried(const OpenCheckpoint& checkpoint) {
+void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
     const fs::path path = checkpoint.directory / file.name;
     const std::string shown = base::printable(path.string());
     if (!os::exists(path)) {
       throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
     }
+    // Those of the directory itself are checked; a manifest may name a file in a folder that is a link.
+    if (file.name.find('/') != std::string::npos) check_links(checkpoint.directory, std::vector{file.name}, links);
     const std::uint64_t size = os::file_size(path);
     if (size == file.size_bytes) continue;
     throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
@@ -166,7 +169,7 @@ std::string manifest_text(const fs::path& path) {
   }
 }
 
-Opened open_once(const fs::path& path) {
+Opened open_once(const fs::path& path, Links links) {
   const std::string shown = base::printable(path.string());
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
   const bool is_directory = fs::is_directory(path);
@@ -184,31 +187,39 @@ Opened open_once(const fs::path& path) {
                             "a checkpoint",
                             shown));
   }
-  if (is_directory) opened.texts = read_texts(path);
+  std::vector<os::DirectoryEntry> entries;
+  if (is_directory) {
+    entries = os::list_directory(path);
+    check_links(path, entries, links);
+    opened.texts = read_texts(path);
+  }
   attach_texts(checkpoint, opened.texts);
-  auto recognised = interop::recognise(is_directory ? read_directory(path, checkpoint.blocks) : single_file(path));
+  auto recognised =
+      interop::recognise(is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = std::move(recognised.stored);
   sort_tensors(checkpoint.stored);
   checkpoint.quantised = std::move(recognised.quantised);
+  checkpoint.metadata = std::move(recognised.metadata);
+  checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
   checkpoint.carried = std::move(recognised.carried);
   checkpoint.warnings = std::move(recognised.warnings);
   if (checkpoint.manifest) {
     check_against_manifest(checkpoint);
-    check_carried(checkpoint);
+    check_carried(checkpoint, links);
   }
   return opened;
 }
 
 /// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a crash,
 /// is opened where the old one waits.
-Opened open_one(const fs::path& given) {
+Opened open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
   for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
     const std::string before = manifest_text(path);
     try {
-      Opened opened = open_once(path);
+      Opened opened = open_once(path, links);
       if (manifest_text(path) != before) continue;
       if (path != name) {
         opened.checkpoint.warnings.push_back(
@@ -245,24 +256,28 @@ format::SafetensorsHeader read_header(const fs::path& path) {
   return format::parse_header(json, size, path.string());
 }
 
-OpenCheckpoint open_here(const fs::path& given) { return open_one(given).checkpoint; }
+OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links).checkpoint; }
+
+bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
+  std::uint64_t changed = 0;
+  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0, [&] {
+    const std::string text = manifest_text(directory);
+    changed = text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c ? 1 : 0;
+  });
+  return communicator.max(changed) != 0;
+}
 
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
   // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
   const std::string directory = base::printable(opened.directory.string(), 1000);
   if (!opened.manifest || std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
-  std::uint64_t changed = 0;
-  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0, [&] {
-    const std::string text = manifest_text(opened.directory);
-    changed = text.empty() || format::crc32c(base::as_bytes(text)) != opened.manifest_crc32c ? 1 : 0;
-  });
-  return communicator.max(changed) != 0;
+  return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
 }
 
-OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path) {
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path, Links links) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
-    const Opened opened = open_one(path);
+    const Opened opened = open_one(path, links);
     bytes = encode_open(opened.checkpoint, opened.texts);
   });
   communicator.share(bytes, 0);

@@ -96,6 +96,12 @@ base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& tex
   out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
   put_stored(out, checkpoint.stored);
   put_quantised(out, checkpoint.quantised);
+  out.u64(checkpoint.metadata.size());
+  for (const auto& [key, value] : checkpoint.metadata) {
+    out.text(key);
+    out.text(value);
+  }
+  put_strings(out, checkpoint.disputed_metadata);
   put_strings(out, checkpoint.carried);
   put_strings(out, checkpoint.warnings);
   out.u64(texts.manifest ? 1 : 0);
@@ -111,6 +117,11 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
   checkpoint.stored = get_stored(in);
   checkpoint.quantised = get_quantised(in);
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string key = in.text();
+    checkpoint.metadata[std::move(key)] = in.text();
+  }
+  checkpoint.disputed_metadata = get_strings(in);
   checkpoint.carried = get_strings(in);
   checkpoint.warnings = get_strings(in);
   OpenedTexts texts;

@@ -28,4 +28,16 @@ inline void report_progress(std::string_view phase, std::uint64_t done, std::uin
   if (detail::progress_observer()) detail::progress_observer()(phase, done, total);
 }
 
+/// While it lives nothing is reported: for steps of a larger work that tells how far it has come itself.
+class QuietProgress {
+ public:
+  QuietProgress() { observer_.swap(detail::progress_observer()); }
+  ~QuietProgress() { observer_.swap(detail::progress_observer()); }
+  QuietProgress(const QuietProgress&) = delete;
+  QuietProgress& operator=(const QuietProgress&) = delete;
+
+ private:
+  ProgressObserver observer_;
+};
+
 }  // namespace cairn::checkpoint

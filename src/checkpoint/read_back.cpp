@@ -97,23 +97,16 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   return fmt::format("what was read back may have come from the page cache and not from storage: {}", why);
 }
 
-void read_back_file(const std::filesystem::path& path, std::span<const std::byte> content) {
+void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c) {
   base::AlignedBuffer memory(io::DiskReader::kLeastBytes);
   io::DiskReader reader(memory.span());
   const std::uint64_t size = os::file_size(path);
-  std::uint64_t alike = 0;
-  const io::EngineFile file[] = {{path, size}};
-  const plan::Extent common[] = {{0, 0, std::min<std::uint64_t>(size, content.size()), 0}};
-  reader.read(file, common, [&](std::uint32_t, std::uint64_t offset, std::span<const std::byte> data) {
-    if (alike != offset) return;  // what is behind a difference
-    alike += static_cast<std::uint64_t>(
-        std::mismatch(data.begin(), data.end(), content.begin() + static_cast<std::ptrdiff_t>(offset)).first -
-        data.begin());
-  });
-  if (alike == size && alike == content.size()) return;
+  const std::uint32_t found = crc32c_from_disk(reader, path, size);
+  if (size == size_bytes && found == crc32c) return;
   throw Error(ErrorKind::kIntegrity,
-              fmt::format("'{}', which was just written, reads back otherwise from byte {} of {} on: {}",
-                          base::printable(path.string(), 1000), alike, content.size(), kRefused));
+              fmt::format("'{}', which was just written, reads back otherwise: {} bytes with checksum {:08x}, {} with "
+                          "{:08x} were written: {}",
+                          base::printable(path.string(), 1000), size, found, size_bytes, crc32c, kRefused));
 }
 
 }  // namespace cairn::checkpoint

@@ -175,6 +175,27 @@ std::optional<RootName> parse_root_name(std::string_view text) {
   return name;
 }
 
+std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory) {
+  std::vector<Unfinished> all;
+  for (const auto& found : os::list_directory(directory)) {
+    std::string_view name = found.name;
+    if (!found.is_directory || found.is_link || parse_root_name(name)) continue;
+    if (!take_suffix(name, kPartialSuffix) || take_nonce(name).empty() || name.empty()) continue;
+    Unfinished unfinished{directory / found.name, directory / name, 0, 0};
+    try {
+      for (const auto& file : os::list_directory(unfinished.directory)) {
+        unfinished.bytes += file.size_bytes;
+        unfinished.files += file.is_regular ? 1 : 0;
+      }
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kNotFound) continue;  // it has got its name, or was removed
+      throw;
+    }
+    all.push_back(std::move(unfinished));
+  }
+  return all;
+}
+
 std::optional<Generation> generation_of(const std::filesystem::path& directory) {
   RootEntry entry;
   entry.directory = directory;

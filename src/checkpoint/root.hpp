@@ -78,6 +78,16 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
+/// What a conversion, or a save outside of a root, makes beside its destination.
+struct Unfinished {
+  std::filesystem::path directory;
+  std::filesystem::path destination;
+  std::uint64_t bytes = 0;
+  std::uint64_t files = 0;
+};
+/// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
+std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
+
 /// Rank-local. Partial directories of any step under the root, complete or not.
 std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root);
 

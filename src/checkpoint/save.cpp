@@ -27,14 +27,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// A carried file is held whole.
+constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
+
 bool is_reserved(const std::string& name, const plan::FileLayout& layout) {
   if (name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors")) return true;
   return layout.index_files.contains(name) || interop::set_of_index(name).has_value();
 }
 
 /// Rank 0's files to carry, checked and read before anything is written; indexes of the layout are among them.
-std::map<std::string, base::Bytes> carried_content(const Extras& extras, const plan::FileLayout& layout) {
-  std::map<std::string, base::Bytes> carried;
+std::map<std::string, base::ByteStream> carried_content(const Extras& extras, const plan::FileLayout& layout) {
+  std::map<std::string, base::ByteStream> carried;
   const auto put = [&](const std::string& name, base::Bytes bytes) {
     format::check_relative_path(name, "a file to carry along");
     if (name.find('/') != std::string::npos || is_reserved(name, layout)) {
@@ -185,8 +188,8 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
     manifest.quantisation = coder_->quantisation();
     if (!coder_->rebuilt().empty()) manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
   }
-  manifest.extra["engine"] = choice_->name;
-  manifest.extra["hints"] = options_.hints;
+  manifest.extra[kEngineKey] = choice_->name;
+  manifest.extra[kHintsKey] = options_.hints;
   return content;
 }
 

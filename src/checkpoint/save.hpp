@@ -15,6 +15,10 @@
 
 namespace cairn::checkpoint {
 
+/// Keys of a manifest beside those that the format knows: how this save was written.
+inline constexpr const char* kEngineKey = "engine";
+inline constexpr const char* kHintsKey = "hints";
+
 struct CommitContent;
 struct CommitTarget;
 struct EngineChoice;

@@ -35,7 +35,8 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.block_bytes = options.block_bytes;
   manifest.blocks_crc32c = 0;
   manifest.quantisation = base::Json::object();
-  manifest.extra = base::Json::object();
+  manifest.extra = unknown_keys(source);
+  if (!source.metadata.empty()) manifest.extra[kStageMetadataKey] = source.metadata;
   return manifest;
 }
 
@@ -75,9 +76,11 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     view = view_for(source, destination, options, result.notes);
     catalog = catalog_of(view);
     content = content_of(manifest_of(source, options.write));
+    (void)metadata_of(source, {}, result.notes);
   });
-  comm::agree_on_root(communicator, "read the files to carry along", 0,
-                      [&] { content.carried = carried_files(source); });
+  const std::vector<std::string> carried = files_to_carry(source, result.notes);
+  comm::agree_on_root(communicator, "look at the files to carry along", 0,
+                      [&] { content.carried = streams_of(source, carried); });
   const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
   const CodedCatalog all = plain_catalog(catalog);

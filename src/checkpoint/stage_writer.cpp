@@ -17,6 +17,7 @@
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
+#include "os/interrupt.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -137,8 +138,17 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
   const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
-  engine->open_for_write(engine_files(leftovers_.commit.partial, layout_.stored), *extents_);
-  engine_.hints = engine->hints();
+  try {
+    write_file(*engine, fill);
+  } catch (const comm::AgreedError&) {
+    io::close_after_error(engine.get());
+    throw;
+  }
+}
+
+void StageWriter::write_file(io::Engine& engine, const FillWindow& fill) {
+  engine.open_for_write(engine_files(leftovers_.commit.partial, layout_.stored), *extents_);
+  engine_.hints = engine.hints();
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const std::uint64_t total = extents_->total_bytes();
   std::optional<format::BlockAccumulator> checksums;  // a staging file has none of its own
@@ -153,7 +163,7 @@ void StageWriter::write_data(const FillWindow& fill) {
     report_progress("writing", total * round / rounds, total);
     const io::WindowBuffer window = pool_->of(windows_, round);
     clock_.begin("write");
-    engine->finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
+    engine.finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
     clock_.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock_.add_bytes(arrived);
@@ -161,15 +171,15 @@ void StageWriter::write_data(const FillWindow& fill) {
     clock_.begin("write");
     const std::vector<io::WriteOp> ops = body_ops(window);
     add(ops);
-    engine->begin_write(ops);
+    engine.begin_write(ops);
     for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
   }
-  engine->finish_rounds(0);
-  write_head(*engine, add);
+  engine.finish_rounds(0);
+  write_head(engine, add);
   clock_.begin("fsync");
   report_progress("fsync", total, total);
-  engine->sync();
-  engine->close();
+  engine.sync();
+  engine.close();
   if (checksums) read_back(*checksums);
 }
 
@@ -204,11 +214,12 @@ void StageWriter::publish() {
   clock_.begin("commit");
   const fs::path parent = file_.has_parent_path() ? file_.parent_path() : fs::path(".");
   commit_step(communicator_, "stage.rename", file_, [&] {
-    if (os::exists(file_) && !options_.overwrite) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}' has come into being meanwhile", base::printable(file_.string())));
-    }
-    os::rename(leftovers_.commit.partial / file_.filename(), file_);
+    const auto no_end = os::hold_end();
+    const fs::path written = leftovers_.commit.partial / file_.filename();
+    if (options_.overwrite) return os::rename(written, file_);
+    if (os::rename_to_new(written, file_)) return;
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+                                               base::printable(file_.string())));
   });
   try {
     commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });

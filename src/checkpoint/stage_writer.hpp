@@ -56,6 +56,7 @@ class StageWriter {
   void find_gaps();
   void fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const;
   void write_data(const FillWindow& fill);
+  void write_file(io::Engine& engine, const FillWindow& fill);
   void write_head(io::Engine& engine, const std::function<void(const std::vector<io::WriteOp>&)>& add) const;
   void read_back(format::BlockAccumulator& checksums);
   void publish();

@@ -3,16 +3,13 @@
 
 #include <memory>
 
-#include "checkpoint/decoding_reader.hpp"
-#include "checkpoint/describe.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "checkpoint/given_alike.hpp"
+#include "checkpoint/load_targets.hpp"
 #include "checkpoint/open.hpp"
-#include "checkpoint/reports.hpp"
 #include "checkpoint/stage.hpp"
-#include "checkpoint/targets.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
+#include "comm/launcher.hpp"
 
 namespace cairn {
 Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,
@@ -20,6 +17,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   const auto communicator = checkpoint::watched_communicator(given, options);
   Report report;
   checkpoint::run_call(*communicator, "stage", [&] {
+    comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
     checkpoint::agree_on_options(*communicator, options, file);
     report = checkpoint::stage_state(*communicator, file, state, options, metadata);
   });
@@ -28,29 +26,16 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
 
 Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options) {
-  checkpoint::PhaseClock whole;
+  const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   Report report;
   checkpoint::run_call(*communicator, "open", [&] {
     checkpoint::agree_on_options(*communicator, options, path);
-    const checkpoint::OpenCheckpoint opened = checkpoint::open_checkpoint(*communicator, path);
-    checkpoint::View view;
-    checkpoint::DeviceMemory device;
-    std::vector<checkpoint::WantedBox> wanted;
-    comm::agree(*communicator, "describe what to load", [&] {
-      checkpoint::check_shards(targets);
-      view = checkpoint::decoded_view(opened, checkpoint::view_options(options));
-      wanted = checkpoint::wanted_boxes(opened, view, targets, device);
-    });
-    const auto reader = checkpoint::make_view_reader(
-        *communicator, opened, view,
-        {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node});
-    reader->load(wanted);
-    comm::agree(*communicator, "bring what was loaded to the device", [&] { device.give_back(); });
-
-    report = checkpoint::report_of_load(*communicator, opened, reader->engine(), wanted, targets.size());
+    report = checkpoint::with_open(
+        *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
+          return checkpoint::load_targets(*communicator, opened, targets, options, nullptr, whole);
+        });
     report.directory = path;
-    checkpoint::add_times(*communicator, reader->clock(), whole, report);
   });
   return report;
 }

@@ -37,19 +37,46 @@ std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, cons
   return std::make_unique<DirectoryReader>(communicator, checkpoint, std::move(options), windows);
 }
 
-std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes) {
-  if (is_stage(checkpoint)) return read_carried_of_stage(checkpoint, name, limit_bytes);
-  const std::filesystem::path path = checkpoint.directory / name;
-  std::string text = os::read_text(path, limit_bytes);
-  if (!checkpoint.manifest) return text;
+namespace {
+
+constexpr std::uint64_t kCopyBytes = 4ULL << 20;
+
+/// Throws unless `found` is the checksum that the manifest has of the file. Files that it does not list were put there
+/// later, by people.
+void check_checksum(const OpenCheckpoint& checkpoint, const std::string& name, std::uint32_t found) {
+  if (!checkpoint.manifest) return;
   const auto& listed = checkpoint.manifest->carried_files;
   const auto at = std::ranges::find(listed, name, &format::ManifestFile::name);
-  if (at == listed.end()) return text;  // put there later, by people
-  const std::uint32_t found = format::crc32c(base::as_bytes(text));
-  if (found == at->crc32c) return text;
+  if (at == listed.end() || found == at->crc32c) return;
   throw Error(ErrorKind::kIntegrity,
               fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since",
-                          base::printable(path.string()), found, at->crc32c));
+                          base::printable((checkpoint.directory / name).string()), found, at->crc32c));
+}
+
+}  // namespace
+
+std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes) {
+  if (is_stage(checkpoint)) return read_carried_of_stage(checkpoint, name, limit_bytes);
+  std::string text = os::read_text(checkpoint.directory / name, limit_bytes);
+  check_checksum(checkpoint, name, format::crc32c(base::as_bytes(text)));
+  return text;
+}
+
+base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name) {
+  if (is_stage(checkpoint)) return carried_stream_of_stage(checkpoint, name);
+  const std::uint64_t size = os::file_size(checkpoint.directory / name);
+  return {size, [&checkpoint, name, size](const base::PutBytes& put) {
+            const os::File file(checkpoint.directory / name, os::OpenMode::kRead);
+            format::RunningCrc32c crc;
+            base::Bytes piece(std::min(size, kCopyBytes));
+            for (std::uint64_t at = 0; at < size; at += piece.size()) {
+              piece.resize(std::min(kCopyBytes, size - at));
+              file.read_at(piece, at);
+              crc.add(piece);
+              put(piece);
+            }
+            check_checksum(checkpoint, name, crc.value());
+          }};
 }
 
 }  // namespace cairn::checkpoint

@@ -29,7 +29,8 @@ constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
 /// What rank 0 finds without reading tensor data.
 struct Found {
   std::optional<format::Manifest> manifest;
-  base::Bytes blocks;  ///< encoded table; empty when there is none to check against
+  std::optional<std::uint32_t> manifest_crc32c;  ///< of the text of `manifest`
+  base::Bytes blocks;                            ///< encoded table; empty when there is none to check against
   std::uint64_t files = 0;
   std::uint64_t tensors = 0;
   std::vector<std::string> warnings;
@@ -55,8 +56,7 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
     return add_fault(found, file.name, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
   }
   if (reader == nullptr) return;
-  const std::string text = read_text_from_disk(*reader, path, kMaxJsonBytes);
-  const std::uint32_t crc = format::crc32c(base::as_bytes(text));
+  const std::uint32_t crc = crc32c_from_disk(*reader, path, size);
   if (crc != file.crc32c) {
     add_fault(found, file.name,
               fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since", shown,
@@ -71,6 +71,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   try {
     const std::string text = read_text_from_disk(reader, manifest_path, kMaxJsonBytes);
     found.manifest = format::parse_manifest(text, manifest_path.string());
+    found.manifest_crc32c = format::crc32c(base::as_bytes(text));
   } catch (const Error& error) {
     return add_fault(found, kManifestFile, error.what());
   }
@@ -91,13 +92,14 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   }
 }
 
-Found look(const fs::path& path, io::DiskReader& reader) {
+Found look(const fs::path& path, Links links, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
+  if (fs::is_directory(path)) check_links(path, os::list_directory(path), links);
   if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, reader, found);
   try {
-    const OpenCheckpoint opened = open_here(path);
+    const OpenCheckpoint opened = open_here(path, links);
     found.files = opened.stored.files.size();
     found.tensors = opened.stored.tensors.size();
     found.warnings = opened.warnings;
@@ -192,11 +194,17 @@ void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, 
 
 }  // namespace
 
-VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
+namespace {
+
+struct Verified {
+  VerifyResult result;
+  std::optional<std::uint32_t> manifest_crc32c;  ///< as it was found first, when there is one
+};
+
+Verified verify_once(comm::Communicator& communicator, const fs::path& path, Links links) {
   PhaseClock clock;
   const WatchedCall watched(communicator, clock);
   clock.begin("open");
-  const fs::path path = given.has_filename() ? given : given.parent_path();
   base::Bytes shared;
   base::AlignedBuffer memory;
   std::optional<io::DiskReader> reader;
@@ -206,10 +214,11 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
     reader.emplace(memory.span());
   });
   comm::agree_on_root(communicator, "verify", 0, [&] {
-    const Found found = look(path, *reader);
+    const Found found = look(path, links, *reader);
     base::ByteWriter out;
     put_faults(out, found.faults);
     out.u64(found.manifest ? 1 : 0);
+    out.u64(found.manifest_crc32c.value_or(0));
     out.u64(found.files);
     out.u64(found.tensors);
     out.u64(found.warnings.size());
@@ -219,9 +228,12 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   });
   communicator.share(shared, 0);
   base::ByteReader in(shared);
-  VerifyResult result;
+  Verified verified;
+  VerifyResult& result = verified.result;
   result.faults = get_faults(in);
   result.has_checksums = in.u64() != 0;
+  const auto manifest_crc32c = static_cast<std::uint32_t>(in.u64());
+  if (result.has_checksums) verified.manifest_crc32c = manifest_crc32c;
   result.files = in.u64();
   result.tensors = in.u64();
   for (std::uint64_t left = in.u64(); left > 0; --left) result.warnings.push_back(in.text());
@@ -238,7 +250,19 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given) {
   add_cached(communicator, *reader, result);
   result.phases = clock.reduce(communicator);
   result.seconds = clock.slowest_seconds(communicator);
-  return result;
+  return verified;
+}
+
+}  // namespace
+
+VerifyResult verify(comm::Communicator& communicator, const fs::path& given, Links links) {
+  const fs::path path = given.has_filename() ? given : given.parent_path();
+  for (int attempt = 1;; ++attempt) {
+    Verified verified = verify_once(communicator, path, links);
+    if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == kLoadAttempts) return verified.result;
+    // What is no fault of a checkpoint that has taken its place meanwhile.
+    if (!is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
+  }
 }
 
 }  // namespace cairn::checkpoint

@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "checkpoint/box_pieces.hpp"
+#include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "quant/boxes.hpp"
@@ -83,6 +84,7 @@ void WindowFiller::find_scales() {
 }
 
 std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
+  const QuietProgress quiet;
   std::vector<WindowRegion> regions;
   std::vector<CodingItem> items;
   std::vector<WantedBox> plain;

@@ -19,6 +19,7 @@
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -88,6 +89,31 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
   if (!path.empty()) os::replace_file(path, base::as_bytes(text));
 }
 
+// Throws when a result could not be written there. What has the name stays as it is.
+void try_file(const char* option, const std::filesystem::path& path) {
+  if (path.empty()) return;
+  const auto fail = [&](const std::string& why) {
+    throw Error(ErrorKind::kUsage, fmt::format("{} {}: {}", option, base::printable(path.string(), 1000), why));
+  };
+  if (std::filesystem::is_directory(path)) fail("it is a directory; name a file in it");
+  try {
+    std::filesystem::path name = path.filename();
+    name += ".tmp-" + os::random_nonce();
+    os::refresh_directory(path.has_parent_path() ? path.parent_path() : ".", name);
+  } catch (const Error& error) {
+    fail(error.what());
+  }
+}
+
+// Collective. Before an hour of measurement, and not after it.
+void try_results(Context& context, const BenchOptions& options) {
+  comm::agree_on_root(context.communicator, "try where the results go", 0, [&] {
+    try_file("--record", options.record_file);
+    try_file("--csv", options.csv_file);
+    try_file("--html", options.html_file);
+  });
+}
+
 base::Json document_of(const bench::Record& record) {
   base::Json document = json_document("bench");
   document.update(bench::record_json(record));
@@ -113,6 +139,7 @@ void publish(Context& context, const BenchOptions& options, const bench::Record&
 
 int run_bench(Context& context, const BenchOptions& options) {
   check_options(options);
+  try_results(context, options);
   const std::vector<bench::Workload> workloads = bench_workloads(context, options);
   bench::RunOptions run = run_options(context, options);
   bench::Record record = new_record(options, context);

@@ -51,6 +51,18 @@ std::string operation_table(const bench::Run& run) {
   return table.text();
 }
 
+/// Why a small state is so far below the raw speed; empty when it is large enough.
+std::string size_note(const Operation& operation) {
+  const bench::FixedCosts costs = fixed_costs_of(operation);
+  if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};
+  return fmt::format(
+      "\nnote: {:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: "
+      "shares of "
+      "raw say little below about {}, where they are {:.0f} %",
+      100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
+      100 * bench::kFixedShare);
+}
+
 std::string phase_table(const Operation& operation) {
   Table table({{"phase"},
                {"seconds", Align::kRight},
@@ -78,17 +90,19 @@ std::string memory_line(const bench::MemoryCeilings& memory) {
 }
 
 std::string run_text(const bench::Run& run) {
-  std::string out =
-      fmt::format("\nworkload {}: {} bytes ({}), sections {}, {} tensors in {} files\n", base::printable(run.workload),
-                  group_digits(run.save.bytes), base::format_size(run.save.bytes), run.sections,
-                  group_digits(run.save.tensors), run.save.files);
+  std::string out = fmt::format("\nworkload {}: {} ({}), sections {}, {} in {}\n", base::printable(run.workload),
+                                counted(run.save.bytes, "byte"), base::format_size(run.save.bytes), run.sections,
+                                counted(run.save.tensors, "tensor"), counted(run.save.files, "file"));
   if (!run.note.empty()) out += run.note + "\n";
   out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
   out += operation_table(run);
+  out += size_note(run.save);
+  for (const Operation& load : run.loads) out += size_note(load);
   std::vector<const Operation*> operations = {&run.save};
   for (const Operation& load : run.loads) operations.push_back(&load);
   for (const Operation* operation : operations) {
-    out += fmt::format("\n\n{} by {} ranks, {}; verified: {}\n{}", name_of(operation->kind), operation->ranks,
+    out += fmt::format("\n\n{} by {}, {}; verified: {}\n{}", name_of(operation->kind),
+                       counted(static_cast<std::uint64_t>(operation->ranks), "rank"),
                        base::printable(operation->layout), operation->verified_by, phase_table(*operation));
   }
   return out;
@@ -98,14 +112,14 @@ std::string run_text(const bench::Run& run) {
 
 std::string bench_text(const bench::Record& record) {
   const bench::Machine& machine = record.machine;
-  std::string out = fmt::format("{} ranks on {} {}, {}, {} of {}; {}\n", record.ranks, machine.hosts.size(),
-                                machine.hosts.size() == 1 ? "host" : "hosts", base::printable(machine.processor),
-                                machine.mount.type, base::printable(machine.mount.source),
-                                base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
-  out +=
-      fmt::format("median (minimum-maximum) of {} repeats after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
-                  record.repeats, record.warm_up, name_of(record.raw.method),
-                  base::format_size(record.raw.request_bytes), record.raw.in_flight);
+  std::string out =
+      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
+                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
+                  base::printable(machine.mount.source),
+                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
+                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
+                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
   out += memory_line(record.memory) + "\n";
   for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
   out.pop_back();

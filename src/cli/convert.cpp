@@ -14,6 +14,8 @@
 #include "cli/resolve.hpp"
 #include "cli/table.hpp"
 #include "cli/timings.hpp"
+#include "comm/agree.hpp"
+#include "comm/launcher.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -27,11 +29,25 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
     throw Error(ErrorKind::kUsage,
                 "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
   }
+  if (command.to != "shards" && !command.layout.empty()) {
+    throw Error(
+        ErrorKind::kUsage,
+        "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, or "
+        "give --to shards");
+  }
+  const bool has_codec = command.quant != "keep" && command.quant != "off";
+  if (command.write.quantisation.max_update_error > 0 && !has_codec) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("--max-update-error says how wrong codes may be, and with --quant {} nothing is coded: leave it "
+                    "out, or give a codec",
+                    command.quant));
+  }
   checkpoint::ConvertOptions options;
   options.write = command.write;
   options.write.hints = parse_hints(command.hints);
   options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints,
-                  command.write.aggregators_per_node};
+                  command.write.aggregators_per_node, checkpoint::links_of(command.follow_links)};
   options.shards = command.to == "shards";
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;
@@ -107,6 +123,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
 
 int run_convert(Context& context, const ConvertCommand& command) {
   const checkpoint::ConvertOptions options = options_of(context, command);
+  comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
   const ResolvedPath source = resolve(context.communicator, command.source);
   const auto converted = convert_with_progress(context, source.path, command.destination, options);
   if (command.json) {
@@ -120,8 +137,8 @@ int run_convert(Context& context, const ConvertCommand& command) {
   context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
   print_errors(context.output, report.coding_errors);
-  context.output.line(fmt::format("converted {} tensors, {}, into {} files of {}", group_digits(report.tensors),
-                                  base::format_size(report.bytes), report.files,
+  context.output.line(fmt::format("converted {}, {}, into {} of {}", counted(report.tensors, "tensor"),
+                                  base::format_size(report.bytes), counted(report.files, "file"),
                                   base::printable(report.directory.string())));
   return kExitGood;
 }

@@ -20,6 +20,7 @@ struct ConvertCommand {
   bool paddle_reciprocals = false;
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< engine, sizes and memory budget, for reading as well
+  bool follow_links = false;       ///< out of the source's directory
   bool json = false;
 };
 

@@ -65,11 +65,12 @@ void print_text(Context& context, const Report& report, const Verdict& verdict, 
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, report.bytes));
-  context.output.line(fmt::format("loaded {} on {} ranks in layout {}", base::printable(report.directory.string()),
-                                  context.communicator.size(), base::printable(layout)));
+  context.output.line(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
+                                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
+                                  base::printable(layout)));
   if (verdict.first) return;
-  context.output.line(fmt::format("{} tensors, {} bytes equal bit for bit", group_digits(verdict.tensors),
-                                  group_digits(verdict.bytes)));
+  context.output.line(
+      fmt::format("{}, {} equal bit for bit", counted(verdict.tensors, "tensor"), counted(verdict.bytes, "byte")));
 }
 
 std::uint64_t newest_step(Checkpointer& checkpointer, const std::filesystem::path& root) {

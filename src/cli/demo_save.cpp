@@ -88,10 +88,11 @@ int run_demo_save(Context& context, const DemoOptions& options) {
   for (const std::string& warning : report.warnings) base::warn_once(warning);
   context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   context.output.line(phase_table(report.phases, report.seconds, state.bytes));
-  context.output.line(fmt::format("saved {} tensors, {} bytes ({}), from {} ranks in layout {} into {} files of {}",
-                                  group_digits(state.tensors.size()), group_digits(state.bytes),
-                                  base::format_size(state.bytes), context.communicator.size(), base::printable(layout),
-                                  report.files, base::printable(report.directory.string())));
+  context.output.line(
+      fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
+                  counted(state.bytes, "byte"), base::format_size(state.bytes),
+                  counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"), base::printable(layout),
+                  counted(report.files, "file"), base::printable(report.directory.string())));
   return kExitGood;
 }
 

@@ -35,7 +35,9 @@ const char* name_of(TensorVerdict verdict) {
 checkpoint::DiffResult diff_with_progress(Context& context, const DiffCommand& command, const ResolvedPath& a,
                                           const ResolvedPath& b) {
   const ProgressLine progress(context.output);
-  return checkpoint::diff(context.communicator, a.path, b.path, command.options);
+  checkpoint::DiffOptions options = command.options;
+  options.read.links = checkpoint::links_of(command.follow_links);
+  return checkpoint::diff(context.communicator, a.path, b.path, options);
 }
 
 // Values of tensors of one shape were compared; otherwise counts mean nothing.
@@ -69,19 +71,18 @@ void print_text(Output& output, const checkpoint::DiffResult& result, const Diff
   const Table table = difference_table(result, !command.options.tolerance.is_none());
   if (table.rows() != 0) output.line(table.text(command.all || !output.is_terminal() ? kNoLimit : kTerminalRows));
   if (result.equal()) {
-    output.line(fmt::format("equal: {} tensors, {} bytes compared", group_digits(result.tensors.size()),
-                            group_digits(result.bytes_compared)));
+    output.line(fmt::format("equal: {}, {} compared", counted(result.tensors.size(), "tensor"),
+                            counted(result.bytes_compared, "byte")));
   } else if (result.close()) {
-    output.line(fmt::format("close: {} tensors, {} of them not equal bit for bit, {} bytes compared",
-                            group_digits(result.tensors.size()), group_digits(table.rows()),
-                            group_digits(result.bytes_compared)));
+    output.line(fmt::format("close: {}, {} of them not equal bit for bit, {} compared",
+                            counted(result.tensors.size(), "tensor"), group_digits(table.rows()),
+                            counted(result.bytes_compared, "byte")));
   } else {
     const auto different = std::count_if(result.tensors.begin(), result.tensors.end(), [](const TensorDiff& tensor) {
       return tensor.verdict != TensorVerdict::kEqual && tensor.verdict != TensorVerdict::kClose;
     });
-    output.line(fmt::format("different: {} of {} tensors, {} bytes compared",
-                            group_digits(static_cast<std::uint64_t>(different)), group_digits(result.tensors.size()),
-                            group_digits(result.bytes_compared)));
+    output.line(fmt::format("different: {} of {}, {} compared", group_digits(static_cast<std::uint64_t>(different)),
+                            counted(result.tensors.size(), "tensor"), counted(result.bytes_compared, "byte")));
   }
 }
 

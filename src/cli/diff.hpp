@@ -11,6 +11,7 @@ namespace cairn::cli {
 struct DiffCommand {
   std::filesystem::path a;
   std::filesystem::path b;
+  bool follow_links = false;  ///< out of the checkpoints' directories
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   checkpoint::DiffOptions options;

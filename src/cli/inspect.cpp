@@ -97,10 +97,10 @@ std::uint64_t size_of(const format::StoredTensor& tensor) {
   return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
 }
 
-Inspection inspect_here(const std::filesystem::path& path) {
+Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links links) {
   Inspection out;
   ResolvedPath resolved = resolve_here(path);
-  out.checkpoint = checkpoint::open_here(resolved.path);
+  out.checkpoint = checkpoint::open_here(resolved.path, links);
   out.path = resolved.path;
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
@@ -117,7 +117,7 @@ Inspection inspect_here(const std::filesystem::path& path) {
 
 int run_inspect(Context& context, const InspectOptions& options) {
   comm::agree_on_root(context.communicator, "inspect", 0, [&] {
-    const Inspection inspection = inspect_here(options.path);
+    const Inspection inspection = inspect_here(options.path, checkpoint::links_of(options.follow_links));
     if (options.json) {
       print_inspection_json(context.output, inspection);
     } else {

@@ -16,6 +16,7 @@ namespace cairn::cli {
 
 struct InspectOptions {
   std::filesystem::path path;
+  bool follow_links = false;  ///< out of the checkpoint's directory
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   // Which tables to print; all of them when none is asked for.
@@ -63,7 +64,7 @@ struct Inspection {
 };
 
 /// Rank-local. Throws as checkpoint::open_here.
-Inspection inspect_here(const std::filesystem::path& path);
+Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links links);
 
 /// Rank-local: bytes of a stored tensor.
 std::uint64_t size_of(const format::StoredTensor& tensor);

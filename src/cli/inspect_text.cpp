@@ -22,7 +22,7 @@ void print_heading(Output& output, const Inspection& inspection) {
     kind += fmt::format(", written by {}", base::printable(manifest.tool));
     if (manifest.has_step) kind += fmt::format(", step {}", manifest.step);
     if (!manifest.layout.empty()) kind += fmt::format(", layout {}", base::printable(manifest.layout));
-    if (manifest.ranks != 0) kind += fmt::format(" on {} ranks", manifest.ranks);
+    if (manifest.ranks != 0) kind += " on " + counted(manifest.ranks, "rank");
     if (!manifest.run_id.empty()) kind += fmt::format(", run {}", base::printable(manifest.run_id));
     if (!opened.blocks) kind += ", no checksums: nothing to verify against";
   } else {
@@ -30,13 +30,14 @@ void print_heading(Output& output, const Inspection& inspection) {
   }
   output.line(kind);
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
-  output.line(fmt::format("{} tensors, {} elements, {} in {} files", group_digits(inspection.total.tensors),
-                          group_digits(inspection.total.elements), base::format_size(inspection.total.size_bytes),
-                          inspection.total.files));
+  output.line(fmt::format("{}, {}, {} in {}", counted(inspection.total.tensors, "tensor"),
+                          counted(inspection.total.elements, "element"), base::format_size(inspection.total.size_bytes),
+                          counted(inspection.total.files, "file")));
   for (const InspectTotals& section : inspection.sections) {
     for (const InspectCoding& coding : section.codings) {
-      output.line(fmt::format("{}: {} pairs of moments are codes of {}, {}", base::printable(section.section),
-                              group_digits(coding.pairs), base::printable(coding.codec), saving_text(coding)));
+      output.line(fmt::format("{}: {} codes of {}, {}", base::printable(section.section),
+                              counted(coding.pairs, "pair of moments is", "pairs of moments are"),
+                              base::printable(coding.codec), saving_text(coding)));
     }
   }
   for (const format::Rebuilt& rule : inspection.rebuilt) {
@@ -83,7 +84,7 @@ Table tensor_table(const Inspection& inspection) {
   const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
   for (const format::StoredTensor& tensor : stored.tensors) {
     std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
-    if (tensor.boxes.size() > 1) where += fmt::format(" and {} more boxes", tensor.boxes.size() - 1);
+    if (tensor.boxes.size() > 1) where += " and " + counted(tensor.boxes.size() - 1, "more box", "more boxes");
     std::vector<std::string> cells = {base::printable(tensor.section),    base::printable(tensor.name),
                                       std::string(name_of(tensor.dtype)), shape_text(tensor.shape),
                                       group_digits(size_of(tensor)),      where};

@@ -63,26 +63,26 @@ std::string sample_text(const PlanFigures& figures) {
   constexpr std::size_t kShown = 6;
   const std::size_t shown = std::min(kShown, figures.sampled.size());
   const std::vector<int> first(figures.sampled.begin(), figures.sampled.begin() + static_cast<std::ptrdiff_t>(shown));
-  return fmt::format("{} ranks ({}{}): evenly spaced ones and those with the most to do", figures.sampled.size(),
-                     fmt::join(first, ", "), shown < figures.sampled.size() ? " ..." : "");
+  return fmt::format("{} ({}{}): evenly spaced ones and those with the most to do",
+                     counted(figures.sampled.size(), "rank"), fmt::join(first, ", "),
+                     shown < figures.sampled.size() ? " ..." : "");
 }
 
 }  // namespace
 
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options) {
-  output.line(fmt::format("{} ({}) on {} ranks in layout {}", base::printable(options.model),
+  output.line(fmt::format("{} ({}) on {} in layout {}", base::printable(options.model),
                           base::printable(options.sections == "all" ? "all sections" : options.sections),
-                          group_digits(static_cast<std::uint64_t>(figures.ranks)), base::printable(options.layout)));
-  output.line(fmt::format("{} tensors, {} bytes ({}) in {} files with {} of headers, {} blocks of {}",
-                          group_digits(figures.tensors), group_digits(figures.tensor_bytes),
-                          base::format_size(figures.tensor_bytes), group_digits(figures.files),
-                          base::format_size(figures.header_bytes), group_digits(figures.blocks),
-                          base::format_size(options.checkpointer.block_bytes)));
+                          counted(static_cast<std::uint64_t>(figures.ranks), "rank"), base::printable(options.layout)));
+  output.line(fmt::format("{}, {} ({}) in {} with {} of headers, {} of {}", counted(figures.tensors, "tensor"),
+                          counted(figures.tensor_bytes, "byte"), base::format_size(figures.tensor_bytes),
+                          counted(figures.files, "file"), base::format_size(figures.header_bytes),
+                          counted(figures.blocks, "block"), base::format_size(options.checkpointer.block_bytes)));
   output.line("\n" + traffic_table(figures).text());
-  output.line(
-      fmt::format("stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
-                  "{} rounds of the exchange",
-                  100 * figures.local_share, figures.write_balance, figures.provide_balance, figures.rounds));
+  output.line(fmt::format(
+      "stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
+      "{} of the exchange",
+      100 * figures.local_share, figures.write_balance, figures.provide_balance, counted(figures.rounds, "round")));
   if (figures.stripes) {
     const StripeFigures& stripes = *figures.stripes;
     output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",

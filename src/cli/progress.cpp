@@ -1,4 +1,4 @@
-// Draws the progress line.
+// Draws the progress line, or writes lines where it cannot be drawn.
 #include "cli/progress.hpp"
 
 #include <fmt/core.h>
@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/units.hpp"
@@ -14,41 +15,77 @@
 namespace cairn::cli {
 namespace {
 
-constexpr std::chrono::milliseconds kInterval{100};
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kDrawInterval{100};
+constexpr double kLineSeconds = 10;
+constexpr const char* kLineVariable = "CAIRN_PROGRESS_S";
 constexpr const char* kErase = "\r\x1b[K";
 
+std::string text_of(std::string_view phase, std::uint64_t done, std::uint64_t total) {
+  std::string text = fmt::format("cairn: {} {}", base::printable(phase), base::format_size(done));
+  if (total == 0) return text;
+  const double percent = 100.0 * static_cast<double>(std::min(done, total)) / static_cast<double>(total);
+  return text + fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
+}
+
+void write(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// One line that is drawn again and again.
 class Drawer {
  public:
   void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-    const auto now = std::chrono::steady_clock::now();
-    if (phase == phase_ && now - drawn_ < kInterval && done != total) return;
+    const auto now = Clock::now();
+    if (phase == phase_ && now - drawn_ < kDrawInterval && done != total) return;
     phase_ = phase;
     drawn_ = now;
-    std::string text = fmt::format("{}cairn: {} {}", kErase, base::printable(phase), base::format_size(done));
-    if (total != 0) {
-      const double percent = 100.0 * static_cast<double>(std::min(done, total)) / static_cast<double>(total);
-      text += fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
-    }
-    std::fwrite(text.data(), 1, text.size(), stderr);
-    std::fflush(stderr);
+    write(kErase + text_of(phase, done, total));
   }
 
  private:
   std::string phase_;
-  std::chrono::steady_clock::time_point drawn_;
+  Clock::time_point drawn_;
 };
+
+/// A line now and then, for job logs; work that is done before the first one is due says nothing.
+class Liner {
+ public:
+  explicit Liner(double seconds)
+      : interval_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
+  void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
+    const auto now = Clock::now();
+    if (now < due_) return;
+    due_ = now + interval_;
+    write(text_of(phase, done, total) + "\n");
+  }
+
+ private:
+  Clock::duration interval_;
+  Clock::time_point due_ = Clock::now() + interval_;
+};
+
+/// 0: none.
+double line_seconds() {
+  const char* text = std::getenv(kLineVariable);
+  return text == nullptr ? kLineSeconds : std::clamp(std::strtod(text, nullptr), 0.0, 1e6);
+}
 
 }  // namespace
 
-ProgressLine::ProgressLine(const Output& output) : active_(output.error_is_terminal()) {
-  if (active_) checkpoint::set_progress(Drawer());
+ProgressLine::ProgressLine(const Output& output) : draws_(output.error_is_terminal()) {
+  if (draws_) {
+    checkpoint::set_progress(Drawer());
+  } else if (output.enabled() && line_seconds() > 0) {
+    checkpoint::set_progress(Liner(line_seconds()));
+  }
 }
 
 ProgressLine::~ProgressLine() {
-  if (!active_) return;
   checkpoint::set_progress({});
-  std::fputs(kErase, stderr);
-  std::fflush(stderr);
+  if (draws_) write(kErase);
 }
 
 }  // namespace cairn::cli

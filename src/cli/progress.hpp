@@ -1,12 +1,13 @@
-// A line on the terminal that says how far long work has come, and leaves nothing behind.
+// Says how far long work has come: one line on the terminal, which leaves nothing behind, or lines in a job's log.
 #pragma once
 
 #include "cli/output.hpp"
 
 namespace cairn::cli {
 
-/// While it lives, rank 0 updates one line on standard error, at most ten times a second; only when standard error is a
-/// terminal. The line is erased at the end. At most one at a time.
+/// While it lives, rank 0 updates one line on standard error, at most ten times a second, and erases it at the end; where
+/// standard error is not a terminal (under mpirun it never is) it writes a line every 10 seconds, or every CAIRN_PROGRESS_S
+/// (0: none). At most one at a time.
 class ProgressLine {
  public:
   explicit ProgressLine(const Output& output);
@@ -15,7 +16,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
  private:
-  bool active_;
+  bool draws_;
 };
 
 }  // namespace cairn::cli

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/counted.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/root.hpp"
@@ -52,8 +53,9 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
                                     entry->complete ? "of a higher step" : "newer but not complete", entry->problem));
   }
-  out.notes.push_back(fmt::format("'{}' is a root of {} checkpoints; this is {}, the newest complete one",
-                                  base::printable(root.string()), entries.size(), name_of(*newest)));
+  out.notes.push_back(fmt::format("'{}' is a root of {}; this is {}, the newest complete one",
+                                  base::printable(root.string()), base::counted(entries.size(), "checkpoint"),
+                                  name_of(*newest)));
   return out;
 }
 

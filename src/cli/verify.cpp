@@ -16,9 +16,9 @@
 namespace cairn::cli {
 namespace {
 
-checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path) {
+checkpoint::VerifyResult verify_with_progress(Context& context, const std::filesystem::path& path, bool follow_links) {
   const ProgressLine progress(context.output);
-  return checkpoint::verify(context.communicator, path);
+  return checkpoint::verify(context.communicator, path, checkpoint::links_of(follow_links));
 }
 
 /// What was read with the page cache in between, if anything.
@@ -32,17 +32,16 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
   const std::string path = base::printable(target.path.string());
   for (const checkpoint::Fault& fault : result.faults) output.line("fault: " + one_line(fault.message));
   if (!result.faults.empty()) {
-    output.line(
-        fmt::format("bad: {} {} in {}", result.faults.size(), result.faults.size() == 1 ? "fault" : "faults", path));
+    output.line(fmt::format("bad: {} in {}", counted(result.faults.size(), "fault"), path));
   } else if (!result.has_checksums) {
-    output.line(fmt::format(
-        "structure good: {} tensors in {} files of {}; it has no checksums of Cairn's, so there is nothing to "
-        "verify the bytes against",
-        group_digits(result.tensors), result.files, path));
+    output.line(
+        fmt::format("structure good: {} in {} of {}; it has no checksums of Cairn's, so there is nothing to "
+                    "verify the bytes against",
+                    counted(result.tensors, "tensor"), counted(result.files, "file"), path));
   } else {
-    output.line(fmt::format("good: {} tensors in {} files of {}, {} in {} blocks {}checked in {:.2f} s ({} GiB/s)",
-                            group_digits(result.tensors), result.files, path, base::format_size(result.bytes),
-                            group_digits(result.blocks),
+    output.line(fmt::format("good: {} in {} of {}, {} in {} {}checked in {:.2f} s ({} GiB/s)",
+                            counted(result.tensors, "tensor"), counted(result.files, "file"), path,
+                            base::format_size(result.bytes), counted(result.blocks, "block"),
                             result.cached_bytes == 0 ? "read past the page cache and " : "", result.seconds,
                             throughput(result.bytes, result.seconds)));
   }
@@ -78,7 +77,7 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
 
 int run_verify(Context& context, const VerifyOptions& options) {
   const ResolvedPath target = resolve(context.communicator, options.path);
-  const checkpoint::VerifyResult result = verify_with_progress(context, target.path);
+  const checkpoint::VerifyResult result = verify_with_progress(context, target.path, options.follow_links);
   if (options.json) {
     print_document(context.output, target, result);
   } else {

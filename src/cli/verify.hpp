@@ -9,6 +9,7 @@ namespace cairn::cli {
 
 struct VerifyOptions {
   std::filesystem::path path;
+  bool follow_links = false;  ///< out of the checkpoint's directory
   bool json = false;
 };
 

@@ -27,4 +27,14 @@ std::uint32_t finish_crc32c(std::uint32_t raw, std::uint64_t length_bytes);
 /// Standard CRC of A || B from the standard CRCs of A and B.
 std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes);
 
+/// Of bytes that come piece by piece.
+class RunningCrc32c {
+ public:
+  void add(std::span<const std::byte> data) { value_ = combine_crc32c(value_, crc32c(data), data.size()); }
+  [[nodiscard]] std::uint32_t value() const { return value_; }
+
+ private:
+  std::uint32_t value_ = 0;
+};
+
 }  // namespace cairn::format

@@ -38,6 +38,8 @@ StageFile::StageFile(const std::filesystem::path&, std::uint64_t) { refuse(); }
 StageFile::~StageFile() = default;
 void StageFile::read_box(const format::StoredTensor&, const Box&, std::span<std::byte>) { refuse(); }
 void StageFile::read_packed(const format::StoredTensor&, std::uint64_t, std::span<std::byte>) { refuse(); }
+std::uint64_t StageFile::carried_bytes(const std::string&) { refuse(); }
 base::Bytes StageFile::read_carried(const std::string&) { refuse(); }
+void StageFile::give_carried(const std::string&, const base::PutBytes&) { refuse(); }
 
 }  // namespace cairn::hdf5

@@ -12,6 +12,7 @@ namespace cairn::hdf5 {
 namespace {
 
 constexpr std::uint64_t kMaxAttributeBytes = 1ULL << 20;
+constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
 /// HDF5 has no text of length 0: it is one NUL.
 Handle text_type(std::size_t bytes, const Checker& check) {
@@ -117,26 +118,25 @@ Handle put_text_dataset(hid_t group, const char* name, const std::string& value,
   return dataset;
 }
 
-Handle put_bytes_dataset(hid_t group, const char* name, std::span<const std::byte> value, hid_t creation,
-                         const Checker& check) {
-  const hsize_t count = value.size();
+Handle make_bytes_dataset(hid_t group, const char* name, const BytesToCome& bytes, hid_t creation,
+                          const Checker& check) {
+  const hsize_t count = bytes.size_bytes;
   const Handle space = check.handle(H5Screate_simple(1, &count, nullptr), H5Sclose, "data space of");
   Handle dataset = check.handle(H5Dcreate2(group, name, H5T_STD_U8LE, space.get(), H5P_DEFAULT, creation, H5P_DEFAULT),
                                 H5Dclose, "making datasets in");
-  put_number(dataset.get(), "crc32c", format::crc32c(value), check);
-  if (count == 0) return dataset;
-  check.done(H5Dwrite(dataset.get(), H5T_STD_U8LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "writing");
+  put_number(dataset.get(), "crc32c", bytes.crc32c, check);
   return dataset;
 }
 
-base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check) {
+void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& put, const Checker& check) {
   const std::string shown =
       fmt::format("'{}': '{}'", base::printable(check.path().string(), 1000), base::printable(name));
   const Handle type = check.handle(H5Dget_type(dataset), H5Tclose, "reading datasets of");
   const Handle space = check.handle(H5Dget_space(dataset), H5Sclose, "reading datasets of");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
-  const bool is_plain = H5Tequal(type.get(), H5T_STD_U8LE) > 0 ||
-                        (H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0 && count == 1);
+  const bool is_text = H5Tget_class(type.get()) == H5T_STRING;
+  const bool is_row = H5Tequal(type.get(), H5T_STD_U8LE) > 0 && H5Sget_simple_extent_ndims(space.get()) == 1;
+  const bool is_plain = is_row || (is_text && H5Tis_variable_str(type.get()) == 0 && count == 1);
   const std::uint64_t element_bytes = H5Tget_size(type.get());
   const std::uint64_t stored_bytes = H5Dget_storage_size(dataset);
   const auto crc = get_number(dataset, "crc32c", check);
@@ -144,17 +144,37 @@ base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& che
       stored_bytes / element_bytes != static_cast<std::uint64_t>(count)) {
     throw Error(check.kind(), shown + " holds no text or bytes of Cairn's: the file is damaged, or not Cairn's");
   }
-  base::Bytes value(stored_bytes);
-  if (!value.empty()) {
-    check.done(H5Dread(dataset, type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, value.data()), "reading datasets of");
+  format::RunningCrc32c found;
+  base::Bytes piece(is_text ? stored_bytes : std::min(stored_bytes, kPieceBytes));
+  for (std::uint64_t at = 0; at < stored_bytes; at += piece.size()) {
+    piece.resize(std::min<std::uint64_t>(piece.size(), stored_bytes - at));
+    const hsize_t offset = at;
+    const hsize_t length = piece.size();
+    const Handle in_memory = check.handle(H5Screate_simple(1, &length, nullptr), H5Sclose, "reading datasets of");
+    if (is_row) {
+      check.done(H5Sselect_hyperslab(space.get(), H5S_SELECT_SET, &offset, nullptr, &length, nullptr),
+                 "reading datasets of");
+    }
+    check.done(H5Dread(dataset, type.get(), is_row ? in_memory.get() : H5S_ALL, is_row ? space.get() : H5S_ALL,
+                       H5P_DEFAULT, piece.data()),
+               "reading datasets of");
+    // HDF5 has no text of length 0; that is one NUL.
+    if (is_text && piece.size() == 1 && piece[0] == std::byte{0}) break;
+    found.add(piece);
+    put(piece);
   }
-  // HDF5 has no text of length 0; that is one NUL.
-  if (value.size() == 1 && value[0] == std::byte{0} && H5Tget_class(type.get()) == H5T_STRING) value.clear();
-  const std::uint32_t found = format::crc32c(value);
-  if (found == *crc) return value;
-  throw Error(
-      ErrorKind::kIntegrity,
-      fmt::format("{} has checksum {:08x}, {:08x} was written: the file was damaged since", shown, found, *crc));
+  if (found.value() == *crc) return;
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("{} has checksum {:08x}, {:08x} was written: the file was damaged since", shown,
+                          found.value(), *crc));
+}
+
+base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check) {
+  base::Bytes value;
+  give_bytes(
+      dataset, name, [&](std::span<const std::byte> piece) { value.insert(value.end(), piece.begin(), piece.end()); },
+      check);
+  return value;
 }
 
 }  // namespace cairn::hdf5

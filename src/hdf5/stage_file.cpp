@@ -26,6 +26,8 @@ void check_size(const std::filesystem::path& path, std::uint64_t expected, Error
                                 found, expected));
 }
 
+std::string carried_link(const std::string& name) { return std::string(kOwnGroup) + "/files/" + link_name(name); }
+
 /// The fault hook of an operation, which is tried again when it is interrupted.
 void pass_fault(std::string_view operation, const std::filesystem::path& path, const std::string& what) {
   int error = EINTR;
@@ -49,6 +51,10 @@ struct StageFile::State {
       open_name = name;
     }
     return dataset.get();
+  }
+
+  [[nodiscard]] Handle carried(const std::string& name) const {
+    return open_plain_dataset(file.get(), carried_link(name), check);
   }
 
   void read(const format::StoredTensor& tensor, const std::vector<hsize_t>& offset, const std::vector<hsize_t>& shape,
@@ -102,12 +108,21 @@ void StageFile::read_packed(const format::StoredTensor& tensor, std::uint64_t of
   state_->read(tensor, {offset_bytes}, {memory.size()}, memory);
 }
 
+std::uint64_t StageFile::carried_bytes(const std::string& name) {
+  const LibraryLock lock;
+  return H5Dget_storage_size(state_->carried(name).get());
+}
+
 base::Bytes StageFile::read_carried(const std::string& name) {
+  base::Bytes bytes;
+  give_carried(name, [&](std::span<const std::byte> piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); });
+  return bytes;
+}
+
+void StageFile::give_carried(const std::string& name, const base::PutBytes& put) {
   const LibraryLock lock;
   pass_fault("read", state_->check.path(), "read of a carried file from");
-  const std::string path = std::string(kOwnGroup) + "/files/" + link_name(name);
-  const Handle dataset = open_plain_dataset(state_->file.get(), path, state_->check);
-  return get_bytes(dataset.get(), path, state_->check);
+  give_bytes(state_->carried(name).get(), carried_link(name), put, state_->check);
 }
 
 }  // namespace cairn::hdf5

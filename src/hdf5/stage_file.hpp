@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 
+#include "base/byte_stream.hpp"
 #include "base/bytes.hpp"
 #include "cairn/box.hpp"
 #include "format/stored_checkpoint.hpp"
@@ -44,8 +45,11 @@ class StageFile {
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
   /// The same for a sub-byte tensor: some of its packed bytes.
   void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);
-  /// A carried file.
+  /// A carried file, and its size.
+  std::uint64_t carried_bytes(const std::string& name);
   base::Bytes read_carried(const std::string& name);
+  /// The same in pieces. `put` must not call HDF5.
+  void give_carried(const std::string& name, const base::PutBytes& put);
 
  private:
   struct State;

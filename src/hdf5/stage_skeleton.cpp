@@ -7,6 +7,7 @@
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
+#include "format/crc32c.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/attributes.hpp"
 #include "hdf5/handle.hpp"
@@ -52,6 +53,18 @@ Handle utf8_links(const Checker& check) {
   return links;
 }
 
+using Checksums = std::map<std::string, std::uint32_t>;
+
+Checksums checksums_of(const std::map<std::string, base::ByteStream>& carried) {
+  Checksums checksums;
+  for (const auto& [name, stream] : carried) {
+    format::RunningCrc32c crc;
+    stream.give([&](std::span<const std::byte> piece) { crc.add(piece); });
+    checksums[name] = crc.value();
+  }
+  return checksums;
+}
+
 class SkeletonWriter {
  public:
   SkeletonWriter(const std::filesystem::path& path, const StageContent& content, SparseImage& image)
@@ -65,7 +78,7 @@ class SkeletonWriter {
     links_ = utf8_links(check_);
   }
 
-  void put_own() {
+  void put_own(const Checksums& checksums) {
     put_number(file_.get(), "cairn_format_version", kStageVersion, check_);
     put_text(file_.get(), "tool", content_.tool, check_);
     put_text(file_.get(), "run_id", content_.run_id, check_);
@@ -74,11 +87,15 @@ class SkeletonWriter {
     const Handle own = make_group(file_.get(), kOwnGroup);
     put_text_dataset(own.get(), "manifest", content_.manifest, dataset_creation_.get(), check_);
     const Handle files = make_group(own.get(), "files");
-    for (const auto& [name, bytes] : content_.carried) {
+    for (const auto& [name, stream] : content_.carried) {
       const Handle dataset =
-          put_bytes_dataset(files.get(), link_name(name).c_str(), bytes, dataset_creation_.get(), check_);
+          make_bytes_dataset(files.get(), link_name(name).c_str(), {stream.size_bytes, checksums.at(name)},
+                             dataset_creation_.get(), check_);
       index_ += std::string(kOwnGroup) + "/files/" + link_name(name) + "\n";
       put_text(dataset.get(), "name", name, check_);
+      if (stream.size_bytes == 0) continue;
+      places_[name] = H5Dget_offset(dataset.get());
+      check_.done(places_[name] == HADDR_UNDEF ? -1 : 0, "asking for the place of a dataset in");
     }
   }
 
@@ -100,6 +117,9 @@ class SkeletonWriter {
     check_.done(offset == HADDR_UNDEF ? -1 : 0, "asking for the place of a dataset in");
     return offset;
   }
+
+  /// Where the bytes of each carried file that has some begin.
+  [[nodiscard]] const std::map<std::string, std::uint64_t>& places() const { return places_; }
 
   /// Last of all: what was put before.
   void put_index() {
@@ -144,26 +164,33 @@ class SkeletonWriter {
   Handle group_creation_;
   Handle dataset_creation_;
   Handle links_;
-  std::string index_;                     // a path per line
+  std::string index_;  // a path per line
+  std::map<std::string, std::uint64_t> places_;
   std::map<std::string, Handle> groups_;  // by section
 };
 
-format::StoredCheckpoint place_tensors(const std::filesystem::path& path, const StageContent& content,
-                                       SparseImage& image) {
-  const LibraryLock lock;
+struct Placed {
   format::StoredCheckpoint stored;
-  stored.tensors = content.tensors;
+  std::map<std::string, std::uint64_t> carried;  ///< file name -> where its bytes begin
+};
+
+Placed place(const std::filesystem::path& path, const StageContent& content, const Checksums& checksums,
+             SparseImage& image) {
+  const LibraryLock lock;
+  Placed placed;
+  placed.stored.tensors = content.tensors;
   SkeletonWriter writer(path, content, image);
-  writer.put_own();
-  for (format::StoredTensor& tensor : stored.tensors) {
+  writer.put_own(checksums);
+  for (format::StoredTensor& tensor : placed.stored.tensors) {
     const std::uint64_t offset = writer.put_tensor(tensor);
     tensor.boxes = {{0, offset, {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}}};
   }
   writer.put_index();
+  placed.carried = writer.places();
   writer.close();
   if (image.is_incomplete) throw std::bad_alloc();
-  stored.files = {{path.filename().string(), image.size_bytes()}};
-  return stored;
+  placed.stored.files = {{path.filename().string(), image.size_bytes()}};
+  return placed;
 }
 
 void check_places(const format::StoredCheckpoint& stored) {
@@ -180,13 +207,25 @@ void check_places(const format::StoredCheckpoint& stored) {
 
 format::StoredCheckpoint write_skeleton(const std::filesystem::path& path, const StageContent& content) {
   SparseImage image;
-  format::StoredCheckpoint stored = place_tensors(path, content, image);
-  check_places(stored);
+  const Checksums checksums = checksums_of(content.carried);
+  Placed placed = place(path, content, checksums, image);
+  check_places(placed.stored);
   os::File file(path, os::OpenMode::kCreateNew);
   file.set_size(image.size_bytes());
   image.for_each_page([&](std::uint64_t offset, std::span<const std::byte> data) { file.write_at(data, offset); });
+  for (const auto& [name, offset] : placed.carried) {
+    std::uint64_t at = offset;
+    format::RunningCrc32c crc;
+    content.carried.at(name).give([&](std::span<const std::byte> piece) {
+      file.write_at(piece, at);
+      crc.add(piece);
+      at += piece.size();
+    });
+    if (crc.value() == checksums.at(name)) continue;
+    throw Error(ErrorKind::kIo, fmt::format("'{}' was changed while it was copied", base::printable(name)));
+  }
   file.close();
-  return stored;
+  return std::move(placed.stored);
 }
 
 }  // namespace cairn::hdf5

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.hpp"
+#include "base/byte_stream.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::hdf5 {
@@ -20,9 +20,9 @@ namespace cairn::hdf5 {
 inline constexpr std::uint64_t kStageVersion = 1;
 
 struct StageContent {
-  std::vector<format::StoredTensor> tensors;   ///< boxes are not looked at
-  std::map<std::string, base::Bytes> carried;  ///< file name -> content
-  std::string manifest;                        ///< JSON text (format/manifest.hpp)
+  std::vector<format::StoredTensor> tensors;        ///< boxes are not looked at
+  std::map<std::string, base::ByteStream> carried;  ///< file name -> content, given twice
+  std::string manifest;                             ///< JSON text (format/manifest.hpp)
   std::string tool;
   std::string run_id;
   std::string layout;

@@ -10,6 +10,7 @@
 #include <unordered_set>
 
 #include "base/checked.hpp"
+#include "base/counted.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"
 #include "interop/sharding_info.hpp"
@@ -179,9 +180,10 @@ void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, 
     std::erase_if(matched.unlisted, [](const Copy& copy) { return is_scale_name(copy.entry->name); });
   }
   if (!matched.unlisted.empty()) {
-    reading.warn(fmt::format("{}: {} tensors of the files are not listed, e.g. {}; they are taken as well",
-                             shown(set.index_file), matched.unlisted.size(),
-                             in_quotes(matched.unlisted.front().entry->name)));
+    reading.warn(
+        fmt::format("{}: {} not listed, e.g. {}, and taken as well", shown(set.index_file),
+                    base::counted(matched.unlisted.size(), "tensor of the files is", "tensors of the files are"),
+                    in_quotes(matched.unlisted.front().entry->name)));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/checked.hpp"
+#include "base/counted.hpp"
 #include "interop/cover.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
@@ -195,8 +196,8 @@ std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>&
     tensors.push_back(std::move(gathered.tensor));
   }
   if (replicas != 0) {
-    reading.warn(
-        fmt::format("{} boxes are stored more than once; of each the copy in the first file is used", replicas));
+    reading.warn(fmt::format("{} stored more than once; of each the copy in the first file is used",
+                             base::counted(replicas, "box is", "boxes are")));
   }
   return tensors;
 }

@@ -43,6 +43,10 @@ struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
   format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
   std::vector<QuantisedMoments> quantised;  ///< by name; their parts are tensors of `stored`, of right dtype and shape
+  /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes, dialect). Where
+  /// they disagree about a key, the first file by name that has it decides, and the key is in `disputed_metadata`.
+  std::map<std::string, std::string> metadata;
+  std::vector<std::string> disputed_metadata;
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
 };

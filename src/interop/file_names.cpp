@@ -112,6 +112,19 @@ bool is_mindspore_part_name(std::string_view file) {
   return seven(tail.substr(0, 8)) && seven(tail.substr(8)) && to_number(tail.substr(9)) > 1;
 }
 
+bool belongs_to_model(std::string_view file) {
+  constexpr std::array<std::string_view, 17> kSuffixes = {
+      ".json",  ".jsonl",    ".txt",   ".md",  ".yaml", ".yml",   ".toml",
+      ".ini",   ".jinja",                                                             // configurations and cards
+      ".py",                                                                          // a model's own code
+      ".model", ".tiktoken", ".vocab", ".spm", ".bpe",  ".codes", ".chat_template"};  // tokenizers
+  constexpr std::array<std::string_view, 4> kTexts = {"LICENSE", "LICENCE", "NOTICE", "README"};
+  const auto ends = [&](std::string_view suffix) { return file.size() > suffix.size() && file.ends_with(suffix); };
+  if (ends(".index.json")) return false;  // of weights that stay behind
+  if (std::any_of(kSuffixes.begin(), kSuffixes.end(), ends)) return true;
+  return std::any_of(kTexts.begin(), kTexts.end(), [&](std::string_view text) { return file.starts_with(text); });
+}
+
 bool is_cairn_file(std::string_view file) { return file == "cairn.json" || file == "cairn.blocks"; }
 
 }  // namespace cairn::interop

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "base/counted.hpp"
 #include "base/json.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
@@ -88,8 +89,8 @@ void take_u16_as_bf16(std::vector<format::StoredTensor>& tensors, Reading& readi
     ++count;
   }
   if (count != 0) {
-    reading.warn(
-        fmt::format("{} tensors are stored as U16 and taken as BF16, which PaddlePaddle writes that way", count));
+    reading.warn(fmt::format("{} stored as U16 and taken as BF16, which PaddlePaddle writes that way",
+                             base::counted(count, "tensor is", "tensors are")));
   }
 }
 

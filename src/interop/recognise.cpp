@@ -167,6 +167,23 @@ void sort_and_check(std::vector<format::StoredTensor>& tensors, const Reading& r
                                               in_quotes(same->section), in_quotes(same->name)));
 }
 
+/// What a file says of how it holds its tensors, which is not true of a file that is made of it.
+bool describes_file(const std::string& key, const std::string& value) {
+  return key.starts_with(format::kCodingKey) || key == kCairnSectionsKey || key.starts_with("DCP_") ||
+         (key == "format" && value == "np");  // a mark of PaddlePaddle's
+}
+
+void join_metadata(const Directory& directory, Recognised& out) {
+  std::set<std::string> disputed;
+  for (const auto& [file, header] : directory.safetensors) {
+    for (const auto& [key, value] : header.metadata) {
+      if (describes_file(key, value)) continue;
+      if (out.metadata.emplace(key, value).first->second != value) disputed.insert(key);
+    }
+  }
+  out.disputed_metadata.assign(disputed.begin(), disputed.end());
+}
+
 std::vector<std::string> carried_files(const Directory& directory) {
   std::vector<std::string> carried;
   for (const auto& [file, text] : directory.json) {
@@ -216,6 +233,7 @@ Recognised recognise(const Directory& directory) {
   sort_and_check(tensors, reading);
   add_codings(out, reading);
   for (const auto& [file, header] : directory.safetensors) out.stored.files.push_back({file, header.file_bytes});
+  join_metadata(directory, out);
   out.carried = carried_files(directory);
   if (!directory.folders.empty()) {
     reading.warn("sub-directories are neither read nor carried along: " + list_some(directory.folders));

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
@@ -118,6 +119,32 @@ Renamed try_rename(const std::filesystem::path& from, const std::filesystem::pat
   return Renamed::kDone;
 }
 
+namespace {
+
+/// 0, or errno. By a hard link, which is never made in the place of something.
+int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
+  if (error == 0) remove_file(from);
+  return error;
+}
+
+}  // namespace
+
+bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  int error = call_with_faults(
+      "rename", to, [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE); });
+  if (error == EINVAL || error == ENOSYS) error = link_to_new(from, to);
+  if (error == EEXIST) return false;
+  if (error == EPERM || error == EXDEV || error == EOPNOTSUPP || error == ENOSYS) {
+    std::optional<File> place = create_exclusively(to);
+    if (!place) return false;
+    place->close();
+    error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  }
+  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+  return true;
+}
+
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
   const int error = call_with_faults(
       "exchange", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
@@ -178,14 +205,15 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
   for (const std::string& name : names_in(directory.get(), path)) {
     struct stat status {};
     const int parent = ::dirfd(directory.get());
-    if (::fstatat(parent, name.c_str(), &status, 0) != 0) {
-      const bool is_dangling_link = ::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
-      if (is_dangling_link) entries.push_back({name, false, false, 0});
-      continue;  // else it was removed since
+    if (::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // it was removed since
+    const bool is_link = S_ISLNK(status.st_mode);
+    if (is_link && ::fstatat(parent, name.c_str(), &status, 0) != 0) {
+      entries.push_back({name, false, false, 0, true});
+      continue;
     }
     const bool is_regular = S_ISREG(status.st_mode);
-    entries.push_back(
-        {name, S_ISDIR(status.st_mode), is_regular, is_regular ? static_cast<std::uint64_t>(status.st_size) : 0});
+    entries.push_back({name, S_ISDIR(status.st_mode), is_regular,
+                       is_regular ? static_cast<std::uint64_t>(status.st_size) : 0, is_link});
   }
   return entries;
 }

@@ -15,8 +15,8 @@
 namespace cairn::os::internal {
 namespace {
 
-constexpr std::array<std::string_view, 11> kFileOperations = {
-    "open", "write", "read", "fsync", "close", "rename", "exchange", "mkdir", "unlink", "truncate", "flock"};
+constexpr std::array<std::string_view, 12> kFileOperations = {
+    "open", "write", "read", "fsync", "close", "rename", "exchange", "mkdir", "unlink", "truncate", "flock", "link"};
 
 constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
                                                                       {"ENOSPC", ENOSPC},

@@ -103,6 +103,9 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// the target's place that has entries is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
+/// Gives a file a name that nothing else has, and never takes the name from anything: false when it has come into being.
+/// Where the file system can neither rename so nor make hard links, the name is an empty file for a moment.
+bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
@@ -120,6 +123,7 @@ struct DirectoryEntry {
   bool is_directory = false;  ///< after following a symbolic link; a dangling one is neither
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
+  bool is_link = false;  ///< whatever it leads to
 };
 /// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);

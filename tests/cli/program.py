@@ -10,6 +10,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
@@ -88,6 +89,38 @@ class CairnTest(unittest.TestCase):
         for word in says:
             self.assertIn(str(word), result.errors[0])
         return result
+
+
+class Paused:
+    """The program, once its rank 0 has come to a fault point, where it stays until go(), or until it is ended."""
+
+    def __init__(self, test, fault, *arguments, ranks=None, before=None):
+        self.gate = test.folder / "gate"
+        command = [str(CAIRN), *map(str, arguments)]
+        self.process = subprocess.Popen(command if ranks is None else launcher(ranks) + command, stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before,
+                                        env=environment({"CAIRN_FAULT": f"{fault}:rank=0:times=1:pause={self.gate}"}))
+        test.addCleanup(self._end)
+        reached = self.gate.with_name("gate.reached")
+        until = time.monotonic() + LIMIT_S
+        while not reached.exists():
+            test.assertIsNone(self.process.poll(), "it ended before it came to " + fault)
+            test.assertLess(time.monotonic(), until, "it never came to " + fault)
+            time.sleep(0.01)
+        reached.unlink()
+
+    def go(self):
+        self.gate.touch()
+
+    def result(self):
+        out, err = self.process.communicate(timeout=LIMIT_S)
+        self.gate.unlink(missing_ok=True)
+        return Result(self.process.returncode, out, err)
+
+    def _end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
 
 
 def main():

@@ -18,7 +18,7 @@ class Staging(CairnTest):
 
     def test_there_and_back(self):
         text = self.good("convert", self.source, self.file, ranks=3).out
-        self.assertIn(f"converted 3 tensors, 212 B, into 1 files of {self.file}", text)
+        self.assertIn(f"converted 3 tensors, 212 B, into 1 file of {self.file}", text)
         for ranks in (None, 4):
             self.good("convert", self.file, self.folder / f"back-{ranks}", ranks=ranks)
             self.assertEqual(read_checkpoint(self.folder / f"back-{ranks}"), self.tensors)

@@ -54,9 +54,9 @@ class WrongUsage(CairnTest):
 
     def test_values_that_are_not_allowed(self):
         cases = [
-            (["--layout", "tp=two"], "two"),
-            (["--layout", "sideways=2"], "sideways"),
-            (["--layout", "@" + str(self.source / "config.json")], "model_type"),
+            (["--to", "shards", "--layout", "tp=two"], "two"),
+            (["--to", "shards", "--layout", "sideways=2"], "sideways"),
+            (["--to", "shards", "--layout", "@" + str(self.source / "config.json")], "model_type"),
             (["--max-file-size", "5XB"], "5XB"),
             (["--max-file-size", "0"], "--max-file-size"),
             (["--memory", "-1"], "--memory"),
@@ -82,7 +82,7 @@ class WrongUsage(CairnTest):
             with self.subTest(command=words):
                 self.bad(1, *words, missing, says=[missing])
         self.bad(1, "convert", missing, self.destination, says=[missing])
-        self.bad(1, "convert", self.source, self.destination, "--layout", f"@{missing}", says=[missing])
+        self.bad(1, "convert", self.source, self.destination, "--to", "shards", "--layout", f"@{missing}", says=[missing])
         self.bad(2, "inspect", "", says=["empty"])
         self.assertFalse(missing.exists())
 

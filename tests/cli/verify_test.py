@@ -49,7 +49,7 @@ class Verify(CairnTest):
         size = (self.sound / "model.safetensors").stat().st_size
         self.assertEqual((document["files"], document["tensors"], document["size_bytes"]), (1, 2, size))
         self.assertEqual(document["blocks"], size // BLOCK)
-        self.assertRegex(self.good("verify", self.sound).out, r"(^|\n)good: 2 tensors in 1 files of ")
+        self.assertRegex(self.good("verify", self.sound).out, r"(^|\n)good: 2 tensors in 1 file of ")
 
     def test_it_says_whether_it_read_past_the_page_cache(self):
         with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:

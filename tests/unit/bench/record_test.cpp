@@ -41,6 +41,20 @@ TEST(Record, PhasesAreSummarisedByName) {
   EXPECT_EQ(phase_bytes(save, "none"), 0U);
 }
 
+TEST(Record, FixedCostsAreThoseOfPhasesThatMoveNothing) {
+  const Operation save = operation_of(Kind::kSave);
+  const double plan = phase_seconds(save, "plan").median;
+  const double write = phase_seconds(save, "write").median;
+  const FixedCosts costs = fixed_costs_of(save);
+  EXPECT_GT(plan, 0);
+  EXPECT_DOUBLE_EQ(costs.seconds, plan);
+  EXPECT_DOUBLE_EQ(costs.share, plan / (plan + write));
+  // At that size, by the same rate, they are a tenth.
+  const double then = write * static_cast<double>(costs.size_bytes) / static_cast<double>(save.bytes);
+  EXPECT_NEAR(plan / (plan + then), kFixedShare, 1e-6);
+  EXPECT_EQ(fixed_costs_of({}).size_bytes, 0U);
+}
+
 TEST(Record, EngineIsToldWithItsHints) {
   Operation save = operation_of(Kind::kSave);
   EXPECT_EQ(engine_text(save), "mpiio: asked for; hints cb_nodes=4 romio_cb_write=<disable>");

@@ -162,13 +162,13 @@ TEST_F(StageFileTest, CarriesFilesAndAttributes) {
   StageContent content;
   content.manifest = "{\"a\": 1}";
   content.carried["config.json"] = base::Bytes(70'000, std::byte{'{'});
-  content.carried["empty.txt"] = {};
+  content.carried["empty.txt"] = base::Bytes();
   write_skeleton(path_, content);
   const StageDescription found = describe_stage(path_);
   EXPECT_EQ(found.manifest, content.manifest);
   EXPECT_EQ(found.carried, (std::map<std::string, std::uint64_t>{{"config.json", 70'000}, {"empty.txt", 0}}));
   StageFile file(path_, found.stored.files.at(0).size_bytes);
-  EXPECT_TRUE(file.read_carried("config.json") == content.carried["config.json"]);
+  EXPECT_TRUE(file.read_carried("config.json") == base::Bytes(70'000, std::byte{'{'}));
   EXPECT_TRUE(file.read_carried("empty.txt").empty());
 }
 

@@ -87,5 +87,18 @@ TEST(FileNames, Dialects) {
   EXPECT_FALSE(is_cairn_file("cairn.blocks.bak"));
 }
 
+TEST(FileNames, WhatBelongsToAModel) {
+  for (const char* name : {"config.json", "tokenizer.json", "tokenizer.model", "vocab.txt", "merges.txt", "README.md",
+                           "LICENSE", "LICENSE-APACHE", "modeling_x.py", "chat_template.jinja", "added_tokens.json"}) {
+    EXPECT_TRUE(belongs_to_model(name)) << name;
+  }
+  for (const char* name :
+       {"optimizer.pt", "pytorch_model.bin", "pytorch_model.bin.index.json", "rng_state_0.pth", "x.pkl",
+        "training_args.bin", "scheduler.pt", "model.gguf", "model.onnx", "tf_model.h5", ".metadata", ".gitattributes",
+        "state.distcp", "model.pdparams", "latest", ".json", "events.out.tfevents"}) {
+    EXPECT_FALSE(belongs_to_model(name)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace cairn::interop

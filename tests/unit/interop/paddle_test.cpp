@@ -98,7 +98,7 @@ TEST(Paddle, UnlistedOptimizerTensorsAreTakenUnlistedWeightsAreNot) {
       kNumpy);
   const auto out = recognise(d.directory);
   EXPECT_EQ(tensor_of(out, "optimizer", "extra").boxes.size(), 1u);
-  EXPECT_TRUE(warns_of(out, {"1 tensors", "not listed", "extra"}));
+  EXPECT_TRUE(warns_of(out, {"1 tensor of the files is not listed", "extra"}));
   d.index("model.safetensors.index.json", {{"w", "model-00001-of-00001.safetensors"}}, 60);
   EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("'norm'"), HasSubstr("does not list")));
 }

@@ -21,6 +21,27 @@ void touch(const std::filesystem::path& path, std::string_view content = "x") {
   write_new_file(path, base::as_bytes(content));
 }
 
+TEST(Directory, AFileGetsANewNameAndNeverTakesOne) {
+  // By the rename that replaces nothing, by a hard link, and by a name that is taken first.
+  for (const char* rules : {"", "rename:errno=EINVAL:times=1", "rename:errno=EINVAL:times=1;link:errno=ENOTSUP"}) {
+    const TempDir dir;
+    write_new_file(dir / "from", base::as_bytes("new"));
+    {
+      const Faults faults(rules);
+      EXPECT_TRUE(rename_to_new(dir / "from", dir / "to")) << rules;
+    }
+    EXPECT_EQ(read_text(dir / "to", 100), "new");
+    EXPECT_FALSE(os::exists(dir / "from"));
+    write_new_file(dir / "from", base::as_bytes("newer"));
+    {
+      const Faults faults(rules);
+      EXPECT_FALSE(rename_to_new(dir / "from", dir / "to")) << rules;
+    }
+    EXPECT_EQ(read_text(dir / "to", 100), "new");
+    EXPECT_EQ(read_text(dir / "from", 100), "newer");
+  }
+}
+
 TEST(MakeDirectory, MakesParentsAndToleratesExisting) {
   const TempDir dir;
   make_directory(dir / "a/b/c");

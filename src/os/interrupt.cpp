@@ -1,0 +1,134 @@
+#include "os/interrupt.hpp"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/units.hpp"
+#include "os/file.hpp"
+
+namespace cairn::os {
+namespace {
+
+constexpr int kRemovals = 50;
+constexpr std::chrono::milliseconds kBetweenRemovals{20};
+/// mpirun kills what is left of a job a second after it asked it to end.
+constexpr std::chrono::seconds kPatience{3};
+
+struct Ending {
+  std::recursive_mutex mutex;
+  std::vector<std::filesystem::path> paths;
+  std::atomic<bool> has_begun{false};
+  std::atomic<bool> speaks{true};
+};
+
+/// Never destroyed: the thread lives as long as the process.
+Ending& ending() {
+  static Ending& only = *new Ending;
+  return only;
+}
+
+/// Other ranks may still be writing there. Returns why not, or nothing.
+std::string try_to_remove(const std::filesystem::path& path) {
+  std::string why;
+  for (int attempt = 0; attempt < kRemovals; ++attempt) {
+    try {
+      remove_tree(path);
+      return {};
+    } catch (const std::exception& error) {
+      why = error.what();
+      std::this_thread::sleep_for(kBetweenRemovals);
+    }
+  }
+  return why;
+}
+
+std::string quoted(const std::filesystem::path& path) { return "'" + base::printable(path.string(), 1000) + "'"; }
+
+/// What was done, in one line.
+std::string remove_all(int signal) {
+  std::string removed;
+  std::string left;
+  for (const std::filesystem::path& path : ending().paths) {
+    std::error_code ignored;
+    const bool is_there = std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+    const std::string why = try_to_remove(path);
+    if (!why.empty()) {
+      left += fmt::format("; {} is left behind: {}", quoted(path), why);
+    } else if (is_there) {
+      removed += (removed.empty() ? "; removed the unfinished " : ", ") + quoted(path);
+    }
+  }
+  return fmt::format("cairn: interrupted by {}{}{}\n", signal == SIGINT ? "SIGINT" : "SIGTERM", removed, left);
+}
+
+[[noreturn]] void end(int signal) {
+  constexpr int kSignalStatus = 128;
+  ending().has_begun = true;
+  const std::lock_guard lock(ending().mutex);
+  if (ending().speaks) {
+    const std::string line = (::isatty(STDERR_FILENO) == 1 ? "\r\x1b[K" : "") + remove_all(signal);
+    // Not by stdio, whose locks a thread that works may hold.
+    for (std::size_t done = 0; done < line.size();) {
+      const ssize_t written = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+      if (written <= 0) break;
+      done += static_cast<std::size_t>(written);
+    }
+  } else {
+    std::this_thread::sleep_for(kPatience);
+  }
+  ::_exit(kSignalStatus + signal);
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+void end_on_signals() {
+  sigset_t waited;
+  ::sigemptyset(&waited);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    if (!is_ignored(signal)) ::sigaddset(&waited, signal);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &waited, nullptr);
+  std::thread([waited] {
+    int signal = 0;
+    while (::sigwait(&waited, &signal) != 0) {
+    }
+    // A second one ends the program whatever it is doing.
+    ::pthread_sigmask(SIG_UNBLOCK, &waited, nullptr);
+    end(signal);
+  }).detach();
+}
+
+void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
+
+void remove_at_end(const std::filesystem::path& path) {
+  const std::lock_guard lock(ending().mutex);
+  ending().paths.push_back(path);
+}
+
+void keep_at_end(const std::filesystem::path& path) {
+  const std::lock_guard lock(ending().mutex);
+  std::erase(ending().paths, path);
+}
+
+std::unique_lock<std::recursive_mutex> hold_end() { return std::unique_lock(ending().mutex); }
+
+void wait_when_ending() {
+  while (ending().has_begun) std::this_thread::sleep_for(kPatience);
+}
+
+}  // namespace cairn::os

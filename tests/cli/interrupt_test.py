@@ -1,0 +1,102 @@
+"""Ctrl-C and SIGTERM: what a command was writing is gone, one line says so, and nothing else was touched."""
+
+import signal
+import time
+
+from program import CairnTest, Paused, main, snapshot
+from small_files import two_shards
+
+
+class Interrupted(CairnTest):
+    def setUp(self):
+        super().setUp()
+        self.source = self.folder / "source"
+        two_shards(self.source)
+        self.others = self.folder / "out.0123456789abcdef.partial"  # of another run
+        self.others.mkdir()
+        (self.others / "file").write_text("mine")
+
+    def names(self):
+        return sorted(path.name for path in self.folder.iterdir())
+
+    def interrupt(self, started, which, says):
+        """One line on standard error that has the words; gives the exit status."""
+        started.process.send_signal(which)
+        result = started.result()
+        own = [line for line in result.err.splitlines() if line.startswith("cairn") and "is of another run" not in line]
+        self.assertEqual(len(own), 1, result.err)
+        for word in says:
+            self.assertIn(word, own[0])
+        self.assertEqual(result.out, "")
+        return result.code
+
+    def test_a_conversion(self):
+        before = self.names()
+        for fault, which, status in (("fsync", signal.SIGINT, 130), ("commit.manifest", signal.SIGTERM, 143),
+                                     ("commit.rename", signal.SIGINT, 130)):
+            with self.subTest(fault=fault, which=which):
+                started = Paused(self, fault, "convert", self.source, self.folder / "out")
+                partial = set(self.names()) - set(before)
+                self.assertEqual(len(partial), 1)
+                code = self.interrupt(started, which, [which.name, "removed", f"{self.folder}/{partial.pop()}"])
+                self.assertEqual(code, status)
+                self.assertEqual(self.names(), before)
+        self.assertEqual(snapshot(self.others), {"file": b"mine"})
+        self.good("convert", self.source, self.folder / "out")
+
+    def test_a_staging_file(self):
+        before = self.names()
+        for fault in ("stage.skeleton", "stage.rename"):
+            started = Paused(self, fault, "convert", self.source, self.folder / "out.h5")
+            self.assertEqual(self.interrupt(started, signal.SIGINT, ["SIGINT", "removed", "out.h5."]), 130)
+            self.assertEqual(self.names(), before)
+
+    def test_a_save_on_two_ranks_and_the_one_before_stays(self):
+        root = self.folder / "root"
+        save = ("demo", "save", "--dir", root, "--layers", "1", "--step")
+        self.good(*save, "100", ranks=2)
+        for fault in ("fsync:path=.safetensors", "commit.manifest"):
+            started = Paused(self, fault, *save, "200", ranks=2)
+            self.assertEqual(len(list(root.glob("checkpoint-200.*.partial"))), 1)
+            # mpirun asks its ranks to end by SIGTERM, whatever it was sent.
+            self.assertNotEqual(self.interrupt(started, signal.SIGINT, ["removed", "checkpoint-200."]), 0)
+            self.assertEqual([path.name for path in root.iterdir() if "200" in path.name], [])
+            self.assertIn("good:", self.good("verify", root / "checkpoint-100").out)
+        self.good(*save, "200", ranks=2)
+
+    def test_a_save_that_has_its_name_stays(self):
+        root = self.folder / "root"
+        started = Paused(self, "commit.publish", "demo", "save", "--dir", root, "--layers", "1")
+        self.assertEqual(self.interrupt(started, signal.SIGINT, ["SIGINT"]), 130)
+        self.assertIn("good:", self.good("verify", root / "checkpoint-100").out)
+        self.assertEqual([path.name for path in root.iterdir() if path.suffix in (".partial", ".tmp")], [])
+
+    def test_a_benchmark(self):
+        before = self.names()
+        started = Paused(self, "commit.manifest", "bench", "--dir", self.folder / "bench", "--size", "16MiB", "--repeats", "1")
+        started.process.send_signal(signal.SIGINT)
+        result = started.result()
+        self.assertEqual(result.code, 130)
+        self.assertIn("removed the unfinished", result.err.splitlines()[-1])
+        self.assertEqual(list((self.folder / "bench").iterdir()), [])
+        self.assertEqual(self.names(), sorted([*before, "bench"]))
+
+    def test_a_command_that_only_reads(self):
+        self.good("convert", self.source, self.folder / "out")
+        started = Paused(self, "read:path=.safetensors", "verify", self.folder / "out")
+        self.assertEqual(self.interrupt(started, signal.SIGTERM, ["interrupted by SIGTERM"]), 143)
+
+    def test_what_is_ignored_stays_so(self):
+        started = Paused(self, "commit.manifest", "convert", self.source, self.folder / "out",
+                             before=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN))  # as nohup and "&" do
+        started.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        self.assertIsNone(started.process.poll())
+        started.go()
+        result = started.result()
+        self.assertEqual(result.code, 0, result.err)
+        self.assertTrue((self.folder / "out" / "cairn.json").exists())
+
+
+if __name__ == "__main__":
+    main()
