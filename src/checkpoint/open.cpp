@@ -270,7 +270,8 @@ bool is_manifest_changed(comm::Communicator& communicator, const fs::path& direc
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
   // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
   const std::string directory = base::printable(opened.directory.string(), 1000);
-  if (!opened.manifest || std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
+  if (!opened.manifest || is_stage(opened)) return false;  // a staging file has its manifest in itself
+  if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
   return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
 }
 
