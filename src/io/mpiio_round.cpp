@@ -17,6 +17,7 @@
 #include "io/mpiio_engine.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
+#include "os/record.hpp"
 
 namespace cairn::io {
 namespace {
@@ -148,6 +149,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   }
   MPI_Status status;
   std::memset(&status, 0, sizeof status);
+  const std::int64_t begin_ns = os::begin_record();
   if (const int code = transfer(member.handle.get(), piece.offset, data, collective, &status); code != MPI_SUCCESS) {
     return fail(mpi_error_text(code));
   }
@@ -156,6 +158,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   if (moved != static_cast<MPI_Count>(expected)) {
     fail("MPI reported success, but moved " + std::to_string(moved) + " of " + std::to_string(expected) + " bytes");
   }
+  if (!data.empty()) os::record(verb, file.path, begin_ns);
   if constexpr (kIsWrite<Op>) member.own.start_writeback(piece.offset, expected);
 }
 

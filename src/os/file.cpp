@@ -56,12 +56,14 @@ std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::fi
     const auto fault = check_fault(operation, path);
     if (fault && fault->short_bytes) count = std::min(count, *fault->short_bytes);
     int error = fault ? fault->error : 0;
+    const std::int64_t begin_ns = begin_record();
     const ssize_t moved = error == 0 ? move(done, count) : -1;
     if (error == 0 && moved < 0) error = errno;
     if (error == EINTR) continue;
     if (error != 0) return {error, done};
     if (moved == 0) break;
     done += static_cast<std::uint64_t>(moved);
+    record(operation, path, begin_ns);
     work_moved();
   }
   return {0, done};
