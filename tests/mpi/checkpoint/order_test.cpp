@@ -70,11 +70,17 @@ class Story {
     return find([&](const Operation& o) { return o.name == name && o.path == path; });
   }
   /// Of them, those that lie wholly between two moments.
-  [[nodiscard]] Span find_between(const std::string& name, const std::string& path_part, std::int64_t after,
+  [[nodiscard]] Span find_between(const std::string& name, const fs::path& path, std::int64_t after,
                                   std::int64_t before) const {
     return find([&](const Operation& o) {
-      return o.name == name && o.path.native().find(path_part) != std::string::npos && o.begin_ns >= after &&
-             o.end_ns <= before;
+      return o.name == name && o.path == path && o.begin_ns >= after && o.end_ns <= before;
+    });
+  }
+  /// Looks for another saver in the folder of the lease.
+  [[nodiscard]] Span looks_between(const fs::path& root, std::int64_t after, std::int64_t before) const {
+    const std::string look = (root / ".cairn" / "look.").native();
+    return find([&](const Operation& o) {
+      return o.name == "open" && o.path.native().starts_with(look) && o.begin_ns >= after && o.end_ns <= before;
     });
   }
   [[nodiscard]] fs::path made_directory(const std::string& begin, const std::string& end) const {
@@ -189,14 +195,13 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
     EXPECT_LE(aside.end_ns, name.begin_ns);
   }
 
-  const Span publish =
-      story.find_between("fsync", parent.native(), name.end_ns, std::numeric_limits<std::int64_t>::max());
+  const Span publish = story.find_between("fsync", parent, name.end_ns, std::numeric_limits<std::int64_t>::max());
   EXPECT_GT(publish.count, 0U) << "the new name was not made durable";
   const Span removed = story.find(
       [&](const Operation& o) { return o.name == "unlink" && o.path.native().starts_with(directory.native() + "."); });
   EXPECT_EQ(removed.count != 0, old != Old::kNone);
   if (removed.count != 0) {
-    const Span before = story.find_between("fsync", parent.native(), name.end_ns, removed.begin_ns);
+    const Span before = story.find_between("fsync", parent, name.end_ns, removed.begin_ns);
     EXPECT_GT(before.count, 0U) << "what was replaced was removed before the new name was durable";
   }
   if (place == Place::kAnywhere) return;
@@ -210,19 +215,18 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
   EXPECT_LE(temporary.end_ns, name.begin_ns);
   const Span pointer = story.find("rename", parent / checkpoint::kLatestFile);
   EXPECT_EQ(pointer.count, 1U);
-  EXPECT_GT(story.find_between("fsync", parent.native(), name.end_ns, pointer.begin_ns).count, 0U)
+  EXPECT_GT(story.find_between("fsync", parent, name.end_ns, pointer.begin_ns).count, 0U)
       << "the pointer file was replaced before the new name was durable";
   const Span noted = story.find("rename", parent / ".cairn" / "state.json");
   EXPECT_EQ(noted.count, 1U);
-  EXPECT_GT(story.find_between("fsync", parent.native(), pointer.end_ns, noted.begin_ns).count, 0U)
+  EXPECT_GT(story.find_between("fsync", parent, pointer.end_ns, noted.begin_ns).count, 0U)
       << "the pointer file was noted before it was durable";
   EXPECT_TRUE(removed.count == 0 || pointer.end_ns <= removed.begin_ns);
 
   // The look for another saver comes when all is made that is to be renamed, and before each rename.
-  EXPECT_GT(
-      story.find_between("open", "/.cairn/look.", std::max(content.end_ns, temporary.end_ns), name.begin_ns).count, 0U)
+  EXPECT_GT(story.looks_between(parent, std::max(content.end_ns, temporary.end_ns), name.begin_ns).count, 0U)
       << "nobody looked for another saver before the rename";
-  EXPECT_GT(story.find_between("open", "/.cairn/look.", name.end_ns, pointer.begin_ns).count, 0U)
+  EXPECT_GT(story.looks_between(parent, name.end_ns, pointer.begin_ns).count, 0U)
       << "nobody looked for another saver before the pointer file was replaced";
 }
 
