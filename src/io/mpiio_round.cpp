@@ -100,13 +100,13 @@ std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
 }
 
 template <class Op>
-void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
+void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   Failure failure;
   std::vector<Op> pieces;
   try {
     pieces = cut_pieces(ops);
-  } catch (const Error& error) {
-    failure.note(error);
+  } catch (...) {
+    failure.note_current();
   }
   const auto of_file = [&](std::uint32_t file) -> std::span<const Op> {
     const auto begin = std::find_if(pieces.begin(), pieces.end(), [&](const Op& piece) { return piece.file >= file; });
