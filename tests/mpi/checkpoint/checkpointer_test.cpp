@@ -2,12 +2,18 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <string>
+#include <thread>
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/convert.hpp"
 #include "comm/mpi.hpp"
 #include "environment.hpp"
+#include "faults.hpp"
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -118,6 +124,11 @@ void expect_same_everywhere(const std::string& text) {
   EXPECT_EQ(text, other);
 }
 
+TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
+  EXPECT_EQ(Options{}.waiting.limit_s, 1800);
+  EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
+}
+
 TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {
   const World world;
   const SharedTempDir root;
@@ -170,6 +181,38 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
   checkpointer.save(++step, state.sources());
   EXPECT_EQ(checkpointer.latest(), step);
+}
+
+/// The other saver is a thread of rank 0 that exchanges directories while the load stands between opening and reading.
+TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
+  const World world;
+  const SharedTempDir root;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  for (const int version : {1, 2}) {
+    state.fill(version);
+    Checkpointer(MPI_COMM_WORLD, root / std::to_string(version), options_for("posix")).save(1, state.sources());
+  }
+  const std::filesystem::path go = root / "go";
+  std::thread other;
+  if (world.rank == 0) {
+    other = std::thread([&] {
+      while (!std::filesystem::exists(go.string() + ".reached"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::filesystem::rename(root / "1" / "checkpoint-1", root / "old");
+      std::filesystem::rename(root / "2" / "checkpoint-1", root / "1" / "checkpoint-1");
+      std::filesystem::remove_all(root / "old");
+      std::ofstream(go).close();
+    });
+  }
+  Checkpointer checkpointer(MPI_COMM_WORLD, root / "1", options_for("posix"));
+  RankState loaded(small_state(), Cut::kColumns, world.rank, world.ranks);
+  {
+    const Faults faults("memory.load:rank=0:times=1:pause=" + go.string());
+    const std::string message = message_of([&] { checkpointer.load(1, loaded.targets()); });
+    EXPECT_EQ(message, "");
+  }
+  if (other.joinable()) other.join();
+  EXPECT_EQ(loaded.matching_bytes(2), loaded.bytes());
 }
 
 }  // namespace

@@ -83,6 +83,13 @@ class Story {
       return o.name == "open" && o.path.native().starts_with(look) && o.begin_ns >= after && o.end_ns <= before;
     });
   }
+  /// Of the first operation on a path that begins so.
+  [[nodiscard]] fs::path path_of(const std::string& name, const std::string& begin) const {
+    for (const Operation& o : operations_) {
+      if (o.name == name && o.path.native().starts_with(begin)) return o.path;
+    }
+    return {};
+  }
   [[nodiscard]] fs::path made_directory(const std::string& begin, const std::string& end) const {
     for (const Operation& o : operations_) {
       if (o.name == "mkdir" && o.path.native().starts_with(begin) && o.path.native().ends_with(end)) return o.path;
@@ -193,6 +200,9 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
     EXPECT_EQ(aside.count, 1U);
     EXPECT_LE(content.end_ns, aside.begin_ns);
     EXPECT_LE(aside.end_ns, name.begin_ns);
+    const Span made = story.find("mkdir", container);
+    EXPECT_TRUE(place == Place::kAnywhere || story.looks_between(parent, made.end_ns, aside.begin_ns).count > 0)
+        << "nobody looked for another saver between making the place to move to and moving";
   }
 
   const Span publish = story.find_between("fsync", parent, name.end_ns, std::numeric_limits<std::int64_t>::max());
@@ -222,6 +232,11 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
   EXPECT_GT(story.find_between("fsync", parent, pointer.end_ns, noted.begin_ns).count, 0U)
       << "the pointer file was noted before it was durable";
   EXPECT_TRUE(removed.count == 0 || pointer.end_ns <= removed.begin_ns);
+
+  // The end of the lease, after all else: or the next saver would wait for it after a power failure.
+  const fs::path lease = story.path_of("write", (parent / ".cairn" / "epoch-").native());
+  ASSERT_FALSE(lease.empty());
+  EXPECT_LE(noted.end_ns, story.expect_durable(lease).end_ns);
 
   // The look for another saver comes when all is made that is to be renamed, and before each rename.
   EXPECT_GT(story.looks_between(parent, std::max(content.end_ns, temporary.end_ns), name.begin_ns).count, 0U)
