@@ -13,7 +13,6 @@
 #include "checkpoint/root_state.hpp"
 #include "checkpoint/takeover.hpp"
 #include "checkpoint/version.hpp"
-#include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
@@ -146,8 +145,7 @@ void add_data_files(CommitContent& content) {
 }  // namespace
 
 // Two agreements, so that the work never begins when some rank has already failed.
-void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path,
-                 const std::function<void()>& work) {
+void commit_step(comm::Communicator& communicator, const char* name, const fs::path& path, comm::Work work) {
   comm::agree(communicator, name, [&] { os::fault_point(name, path); });
   comm::agree_on_root(communicator, name, 0, work);
 }
@@ -199,7 +197,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
   const fs::path& partial = commit.partial;
   const fs::path parent = parent_of(target.directory);
   // A step that fails because another saver has taken over says so, and not that a file is missing.
-  const auto step = [&](const char* name, const fs::path& path, const std::function<void()>& work) {
+  const auto step = [&](const char* name, const fs::path& path, comm::Work work) {
     commit_step(communicator, name, path, [&] {
       try {
         work();
@@ -249,7 +247,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
   });
 
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
-  const auto after_rename = [&](const char* name, const std::function<void()>& work) {
+  const auto after_rename = [&](const char* name, comm::Work work) {
     try {
       step(name, target.directory, work);
     } catch (const Error& error) {

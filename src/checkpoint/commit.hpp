@@ -37,6 +37,7 @@
 #include "base/byte_stream.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/lease.hpp"
+#include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
@@ -84,7 +85,7 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
 
 /// Collective: one named step of a protocol. Every rank passes its fault point; when none has failed, rank 0 works.
 void commit_step(comm::Communicator& communicator, const char* name, const std::filesystem::path& path,
-                 const std::function<void()>& work);
+                 comm::Work work);
 
 /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that because
 /// another saver has taken over, throws kState naming that one instead.

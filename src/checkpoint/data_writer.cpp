@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <optional>
 #include <string>
 
@@ -17,6 +18,8 @@
 namespace cairn::checkpoint {
 namespace {
 
+constexpr std::size_t kMessageBytes = 200;
+
 /// Bytes of the window that are tensor data; the others are headers.
 std::uint64_t data_bytes(const plan::FileLayout& layout, const plan::Window& window) {
   std::uint64_t bytes = 0;
@@ -27,10 +30,10 @@ std::uint64_t data_bytes(const plan::FileLayout& layout, const plan::Window& win
   return bytes;
 }
 
-/// Writes of the window without the header bytes in front of its parts.
-std::vector<io::WriteOp> data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window) {
-  std::vector<io::WriteOp> ops;
-  if (window.window == nullptr) return ops;
+/// Writes of the window without the header bytes in front of its parts. Requires: room in `ops`.
+void put_data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window, std::vector<io::WriteOp>& ops) {
+  ops.clear();
+  if (window.window == nullptr) return;
   for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
     const plan::Extent& part = window.window->parts[p];
     const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
@@ -39,7 +42,12 @@ std::vector<io::WriteOp> data_ops(const plan::FileLayout& layout, const io::Wind
       ops.push_back({part.file, begin, window.buffer.subspan(at, part.end - begin)});
     }
   }
-  return ops;
+}
+
+std::size_t most_parts(std::span<const plan::Window> windows) {
+  std::size_t most = 0;
+  for (const plan::Window& window : windows) most = std::max(most, window.parts.size());
+  return most;
 }
 
 /// This rank's share of the headers.
@@ -62,16 +70,23 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   clock.begin("open");
   std::vector<io::EngineFile> files;
   std::optional<format::BlockAccumulator> table_of_sums;
+  // All that the rounds need is made here: between them nothing may fail on one rank alone.
+  std::vector<io::WriteOp> ops;
+  std::vector<io::WriteOp> headers;
+  std::string missing;
   comm::agree(communicator, "make room for checksums", [&] {
     os::fault_memory("memory.checksums");
+    ops.reserve(most_parts(job.windows));
+    headers = header_ops(job.layout, job.extents.of(communicator.rank()));
+    missing.reserve(kMessageBytes);
     files = engine_files(directory, job.layout.stored);
     table_of_sums.emplace(file_sizes(job.layout.stored), job.extents.grain_bytes());
   });
   format::BlockAccumulator& checksums = *table_of_sums;
   engine.open_for_write(files, job.extents);
 
-  const auto add = [&](const std::vector<io::WriteOp>& ops) {
-    for (const io::WriteOp& op : ops) {
+  const auto add = [&](const std::vector<io::WriteOp>& written) {
+    for (const io::WriteOp& op : written) {
       checksums.add(op.file, op.offset, op.data);
       clock.add_bytes(op.data.size());
     }
@@ -89,7 +104,6 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
                        });
   }
   // What arrived is checked by every rank in every round, and agreed on once: a round less of waiting for each other.
-  std::string missing;
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("writing", job.extents.total_bytes() * round / job.rounds, job.extents.total_bytes());
     const io::WindowBuffer window = job.buffers.of(job.windows, round);
@@ -101,16 +115,16 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     engine.finish_rounds(io::WindowPool::kAhead);  // all ranks come from the exchange: nobody waits long
     const std::uint64_t expected = window.window == nullptr ? 0 : data_bytes(job.layout, *window.window);
     if (arrived != expected && missing.empty()) {
-      missing = fmt::format("{} bytes arrived for window {} of {} data bytes", arrived, round, expected);
+      fmt::format_to(std::back_inserter(missing), "{} bytes arrived for window {} of {} data bytes", arrived, round,
+                     expected);
     }
-    const std::vector<io::WriteOp> ops = data_ops(job.layout, window);
+    put_data_ops(job.layout, window, ops);
     clock.begin("checksum");
     add(ops);
     clock.begin("write");
     engine.begin_write(ops);
     for (const io::WriteOp& op : ops) clock.add_bytes(op.data.size());
   }
-  const std::vector<io::WriteOp> headers = header_ops(job.layout, job.extents.of(communicator.rank()));
   clock.begin("checksum");
   add(headers);
   clock.begin("write");

@@ -230,22 +230,24 @@ class Lease::Impl {
     const std::uint64_t saved = highest_saved_epoch_ ? highest_saved_epoch_() : 0;
     const std::uint64_t epoch = std::max(folder_.highest_epoch(), saved) + 1;
     if (folder_.highest_epoch() != watch_.epoch()) return false;
-    os::fault_point("lease.take", folder_.path_of(epoch));
+    const fs::path path = folder_.path_of(epoch);
+    os::fault_point("lease.take", path);
     const LeaseTime now = holder_now();
-    auto file = os::create_exclusively(folder_.path_of(epoch));
+    auto file = os::create_exclusively(path);
     if (!file) return false;
-    os::fault_point("lease.taken", folder_.path_of(epoch));
     file_ = std::move(*file);
+    bool is_highest = false;
     try {
+      os::fault_point("lease.taken", path);
       write_first_record();
+      is_highest = folder_.highest_epoch() == epoch;
     } catch (...) {
-      os::remove_tree(folder_.path_of(epoch));  // or the next saver would wait for nobody
+      os::remove_tree(path);  // or the next saver would wait for nobody
       drop();
       throw;
     }
-    if (folder_.highest_epoch() !=
-        epoch) {  // one who took it, and let the files of old epochs go, may have been faster still
-      os::remove_tree(folder_.path_of(epoch));
+    if (!is_highest) {  // one who took it, and let the files of old epochs go, may have been faster still
+      os::remove_tree(path);
       drop();
       return false;
     }

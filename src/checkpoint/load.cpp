@@ -179,10 +179,9 @@ void Loader::load(std::span<const WantedBox> wanted) {
   std::unique_ptr<io::Engine> engine;
   try {
     std::vector<io::EngineFile> files;
-    comm::agree(communicator_, "make an engine", [&] {
-      files = engine_files(checkpoint_.directory, checkpoint_.stored);
-      engine = io::make_engine(engine_.name, communicator_, std::move(engine_options));
-    });
+    comm::agree(communicator_, "name the files",
+                [&] { files = engine_files(checkpoint_.directory, checkpoint_.stored); });
+    engine = io::make_engine_on_all(engine_.name, communicator_, std::move(engine_options));
     engine->open_for_read(std::move(files), extents);
     engine_.hints = engine->hints();
     if (is_straight) read_straight(grid, straight);

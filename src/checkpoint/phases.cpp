@@ -3,16 +3,18 @@
 namespace cairn::checkpoint {
 namespace {
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-}
+constexpr std::size_t kMostPhases = 16;
+}  // namespace
 
-PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) {}
+// With room for every phase there is: to begin one must not fail.
+PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) { rows_.reserve(kMostPhases); }
 
-void PhaseClock::begin(const std::string& name) {
+void PhaseClock::begin(std::string_view name) {
   stop();
   if (liveness_) liveness_->progress(name, {});
   current_ = 0;
   while (current_ < rows_.size() && rows_[current_].name != name) ++current_;
-  if (current_ == rows_.size()) rows_.push_back({name, 0, 0});
+  if (current_ == rows_.size()) rows_.push_back({std::string(name), 0, 0});
   phase_start_ = Clock::now();
 }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,7 +20,7 @@ class PhaseClock {
  public:
   PhaseClock();
   /// Ends the running phase and begins (or continues) `name`.
-  void begin(const std::string& name);
+  void begin(std::string_view name);
   void add_bytes(std::uint64_t bytes);
   void stop();
   /// Each begin() is progress of this rank from now on; null ends that.

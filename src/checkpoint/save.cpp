@@ -200,8 +200,7 @@ std::string Saver::write(CommitTarget target, CommitContent content, std::span<c
   std::unique_ptr<io::Engine> engine;
   std::string warning;
   try {
-    comm::agree(communicator_, "make an engine",
-                [&] { engine = io::make_engine(choice_->name, communicator_, {options_.hints}); });
+    engine = io::make_engine_on_all(choice_->name, communicator_, {options_.hints});
     const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
                        *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
                        memory};

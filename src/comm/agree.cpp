@@ -19,18 +19,18 @@ namespace {
 constexpr std::size_t kForeignTextBytes = 500;
 
 /// What `work` threw, as an Error; nothing when it returned.
-std::optional<Error> outcome_of(const std::string& step, const std::function<void()>& work) {
+std::optional<Error> outcome_of(std::string_view step, Work work) {
   try {
     work();
     return std::nullopt;
   } catch (const Error& error) {
     return error;
   } catch (const std::bad_alloc&) {
-    return Error(ErrorKind::kInternal, step + ": out of memory (std::bad_alloc)");
+    return Error(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
   } catch (const std::exception& error) {
-    return Error(ErrorKind::kInternal, step + ": " + base::printable(error.what(), kForeignTextBytes));
+    return Error(ErrorKind::kInternal, fmt::format("{}: {}", step, base::printable(error.what(), kForeignTextBytes)));
   } catch (...) {
-    return Error(ErrorKind::kInternal, step + ": exception of unknown type");
+    return Error(ErrorKind::kInternal, fmt::format("{}: exception of unknown type", step));
   }
 }
 
@@ -63,7 +63,7 @@ AgreedError common_error(Communicator& communicator, const std::optional<Error>&
 
 }  // namespace
 
-void agree(Communicator& communicator, const std::string& step, const std::function<void()>& work) {
+void agree(Communicator& communicator, std::string_view step, Work work) {
   if (const auto liveness = communicator.liveness()) liveness->step(step);
   const std::optional<Error> mine = outcome_of(step, work);
   const std::optional<int> lowest = communicator.lowest_rank_where(mine.has_value());
@@ -104,7 +104,7 @@ void agree_on_values(Communicator& communicator, const std::string& what,
   }
 }
 
-void agree_on_root(Communicator& communicator, const std::string& step, int root, const std::function<void()>& work) {
+void agree_on_root(Communicator& communicator, std::string_view step, int root, Work work) {
   agree(communicator, step, [&] {
     if (communicator.rank() == root) work();
   });

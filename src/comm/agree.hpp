@@ -4,8 +4,12 @@
 // Error is thrown on all. What all ranks should have been given alike is compared by agree_on_values().
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "cairn/error.hpp"
@@ -19,14 +23,35 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
+/// Refers to what is called inside the call that it is given to. Making one allocates nothing, as a std::function may: what
+/// fails before agree() begins cannot be agreed on.
+class Work {
+ public:
+  template <class F>
+  requires(!std::same_as<std::remove_cvref_t<F>, Work> && std::is_object_v<std::remove_reference_t<F>>) Work(F&& work)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(work)))), call_([](const Work& self) {
+          static_cast<void>((*static_cast<std::remove_reference_t<F>*>(self.object_))());
+        }) {}
+  Work(void (&work)()) : function_(&work), call_([](const Work& self) { self.function_(); }) {}
+
+  void operator()() const { call_(*this); }
+
+ private:
+  union {
+    void* object_;
+    void (*function_)();
+  };
+  void (*call_)(const Work& self);
+};
+
 /// Collective. Runs `work` on this rank; when it threw on any rank, throws on all ranks one AgreedError whose kind and text are
 /// those of the lowest failing rank, with " (rank 3)" or " (ranks 3, 5 and 2 more)" appended when the group has more than
 /// one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does not
 /// communicate on `communicator`.
-void agree(Communicator& communicator, const std::string& step, const std::function<void()>& work);
+void agree(Communicator& communicator, std::string_view step, Work work);
 
 /// Collective. As agree(), where only `root` works; its result is shared by the caller.
-void agree_on_root(Communicator& communicator, const std::string& step, int root, const std::function<void()>& work);
+void agree_on_root(Communicator& communicator, std::string_view step, int root, Work work);
 
 /// What every rank was given, in words.
 struct NamedValue {

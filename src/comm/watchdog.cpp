@@ -22,6 +22,9 @@ namespace {
 constexpr unsigned kAbortGraceSeconds = 10;
 /// A rank that waits gives up by itself at the limit; one that does not is stuck inside MPI.
 constexpr double kStuckWait = 1.5;
+/// Room for names, made beforehand: a step is named where nothing may fail.
+constexpr std::size_t kNameBytes = 200;
+constexpr std::size_t kPathBytes = 1000;
 
 void write_line(const std::string& message) {
   const std::string line = "cairn: error: " + message + "\n";
@@ -42,6 +45,9 @@ void carry_out(const Waiting& waiting, const std::string& message) {
 Watchdog::Watchdog(Waiting waiting, std::string rank_text)
     : waiting_(std::move(waiting)), rank_text_(std::move(rank_text)) {
   if (waiting_.limit_s <= 0) return;
+  phase_.reserve(kNameBytes);
+  step_.reserve(kNameBytes);
+  file_.reserve(kPathBytes);
   if (os::check_fault("thread.watchdog", {})) {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "no thread to watch with");
   }
@@ -98,14 +104,14 @@ void Watchdog::progress(std::string_view phase, const std::filesystem::path& fil
   progress();
   const std::lock_guard lock(mutex_);
   if (phase_ != phase) step_.clear();
-  phase_ = phase;
-  file_ = file.native();
+  phase_.assign(phase.substr(0, kNameBytes));
+  file_.assign(file.native(), 0, kPathBytes);
 }
 
 void Watchdog::step(std::string_view name) {
   if (!thread_.joinable()) return;
   const std::lock_guard lock(mutex_);
-  step_ = name;
+  step_.assign(name.substr(0, kNameBytes));
 }
 
 std::string Watchdog::where() {

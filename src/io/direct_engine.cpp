@@ -15,6 +15,8 @@ namespace {
 /// Requests with the kernel at a time, per rank: more than all windows have in requests of 1 MiB.
 constexpr unsigned kQueueDepth = 128;
 constexpr std::uint64_t kSmallestRequestBytes = 64ULL << 10;
+/// More than any caller has on their way.
+constexpr std::size_t kRoundsAhead = 32;
 
 bool is_aligned(const std::byte* address, std::uint64_t alignment) {
   return reinterpret_cast<std::uintptr_t>(address) % alignment == 0;
@@ -30,6 +32,7 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
   if (!staging_.empty() && staging_.size() < kRequestBytes) {
     throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
   }
+  rounds_.reserve(kRoundsAhead);
 }
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
@@ -160,7 +163,7 @@ void DirectEngine::wait_rounds(std::size_t unfinished) {
 void DirectEngine::finish_rounds(std::size_t unfinished) {
   while (rounds_.size() > unfinished) {
     Round round = rounds_.front();
-    rounds_.pop_front();
+    rounds_.erase(rounds_.begin());
     wait(round);
     comm::agree(communicator(), round.is_write ? "write data files" : "read data files", [&] {
       if (round.failure) std::rethrow_exception(round.failure);

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <exception>
 #include <memory>
 #include <span>
@@ -63,7 +62,8 @@ class DirectEngine final : public PosixEngine {
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::unique_ptr<StagedReads> staged_;  ///< null: reads go into the memory of the caller
-  std::deque<Round> rounds_;             ///< begun and not finished, oldest first
+  /// Begun and not finished, oldest first. The room is made beforehand: to begin a round must not fail.
+  std::vector<Round> rounds_;
   std::uint64_t rounds_begun_ = 0;
 };
 

@@ -3,10 +3,12 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "comm/agree.hpp"
 #include "io/direct_engine.hpp"
 #include "io/hdf5_engine.hpp"
 #include "io/memory_engine.hpp"
@@ -23,6 +25,13 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
   throw Error(ErrorKind::kUsage,
               "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix', 'hdf5' and 'memory'");
+}
+
+std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
+                                           EngineOptions options) {
+  std::unique_ptr<Engine> engine;
+  comm::agree(communicator, "make an engine", [&] { engine = make_engine(name, communicator, std::move(options)); });
+  return engine;
 }
 
 void close_after_error(Engine* engine) noexcept {

@@ -101,6 +101,10 @@ struct EngineOptions {
 /// Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
+/// Collective. As make_engine; what it throws on one rank is thrown on all, and none has an engine then.
+std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
+                                           EngineOptions options);
+
 /// Collective, after an Error that all ranks threw (comm::AgreedError), whoever met it: closes the files, and swallows what
 /// goes wrong then. `engine` may be null, on all ranks alike, and may have closed them before.
 void close_after_error(Engine* engine) noexcept;

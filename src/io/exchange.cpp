@@ -62,6 +62,10 @@ struct Exchange::State {
   Schedule local;                           // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena extent_slots;
+  // Of the round under way; the room is made in the first one, so that no later one can fail on one rank alone.
+  std::vector<const std::byte*> sources;  // memory boxes to gather from
+  std::vector<std::byte*> boxes;          // the same, and those to scatter to
+  std::vector<std::byte*> buffers;        // of all ranks
 
   void schedule(std::span<const plan::Transfer> mine, std::span<const plan::Transfer> arriving,
                 const format::StoredCheckpoint& stored, const std::function<WindowIndex(int)>& windows_of,
@@ -160,24 +164,31 @@ void Exchange::State::check_memory(std::span<const Buffer> memory) const {
 
 std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<const std::byte>> memory) {
   State& state = *state_;
-  if (round == 0) comm::agree(communicator_, "gather", [&] { state.check_memory(memory); });
+  if (round == 0) {
+    comm::agree(communicator_, "gather", [&] {
+      state.check_memory(memory);
+      state.sources.reserve(memory.size());
+      state.boxes.reserve(memory.size());
+      pool_.put_buffers(round, state.buffers);
+    });
+  }
   pool_.make_window(communicator_, round);
   pool_.reset_arrived(round);
   pool_.barrier();  // from here on the others may write into this rank's window
-  std::vector<const std::byte*> bases;
-  std::vector<std::byte*> local_bases;
+  state.sources.clear();
+  state.boxes.clear();
   for (const auto& box : memory) {
-    bases.push_back(box.data());
-    local_bases.push_back(const_cast<std::byte*>(box.data()));  // read only: LocalCopy::kToWindows
+    state.sources.push_back(box.data());
+    state.boxes.push_back(const_cast<std::byte*>(box.data()));  // read only: LocalCopy::kToWindows
   }
-  const std::vector<std::byte*> windows = pool_.buffers(round);
-  std::byte* const own_window = windows[static_cast<std::size_t>(communicator_.rank())];
-  const Side<const std::byte*> from_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
+  pool_.put_buffers(round, state.buffers);
+  std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
+  const Side<const std::byte*> from_memory{state.memory_side.routes(), state.memory_side.items(round), state.sources};
   const Side<std::byte*> to_window{state.extent_side.routes(), state.extent_side.items(round), {}, own_window};
   Lane<const std::byte*> outgoing(communicator_, from_memory, state.memory_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_window, state.extent_slots, state.slot_bytes);
-  LocalCopy local(LocalCopy::Direction::kToWindows, state.local.routes(), state.local.items(round), local_bases,
-                  windows);
+  LocalCopy local(LocalCopy::Direction::kToWindows, state.local.routes(), state.local.items(round), state.boxes,
+                  state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
   for (const Item& item : state.local.items(round)) {
     pool_.add_arrived(state.local.routes()[item.route].peer, round, item.bytes);
@@ -189,17 +200,24 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const std::span<co
 
 std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const std::span<std::byte>> memory) {
   State& state = *state_;
-  if (round == 0) comm::agree(communicator_, "scatter", [&] { state.check_memory(memory); });
+  if (round == 0) {
+    comm::agree(communicator_, "scatter", [&] {
+      state.check_memory(memory);
+      state.boxes.reserve(memory.size());
+      pool_.put_buffers(round, state.buffers);
+    });
+  }
   pool_.barrier();  // all windows of the node are filled
-  std::vector<std::byte*> bases;
-  for (const auto& box : memory) bases.push_back(box.data());
-  const std::vector<std::byte*> windows = pool_.buffers(round);
-  const std::byte* const own_window = windows[static_cast<std::size_t>(communicator_.rank())];
+  state.boxes.clear();
+  for (const auto& box : memory) state.boxes.push_back(box.data());
+  pool_.put_buffers(round, state.buffers);
+  const std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_window{state.extent_side.routes(), state.extent_side.items(round), {}, own_window};
-  const Side<std::byte*> to_memory{state.memory_side.routes(), state.memory_side.items(round), bases};
+  const Side<std::byte*> to_memory{state.memory_side.routes(), state.memory_side.items(round), state.boxes};
   Lane<const std::byte*> outgoing(communicator_, from_window, state.extent_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_memory, state.memory_slots, state.slot_bytes);
-  LocalCopy local(LocalCopy::Direction::kToMemory, state.local.routes(), state.local.items(round), bases, windows);
+  LocalCopy local(LocalCopy::Direction::kToMemory, state.local.routes(), state.local.items(round), state.boxes,
+                  state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
   pool_.barrier();  // nobody reads this rank's window any more
   const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();

@@ -111,7 +111,7 @@ template <class Pointer>
 Lane<Pointer>::Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena,
                     std::uint64_t slot_bytes)
     : communicator_(communicator), side_(side), arena_(arena), cutter_(side.routes, side.items, slot_bytes) {
-  in_flight_.reserve(kInFlightPerLane);
+  if (cutter_.next()) in_flight_.reserve(kInFlightPerLane);
 }
 
 template <class Pointer>

@@ -4,6 +4,7 @@
 
 #include "comm/agree.hpp"
 #include "io/round_check.hpp"
+#include "os/record.hpp"
 
 namespace cairn::io {
 
@@ -26,7 +27,11 @@ void Hdf5Engine::open_for_read(std::vector<EngineFile> files, const plan::Extent
 void Hdf5Engine::write_round(std::span<const WriteOp> ops) {
   comm::agree(communicator(), "write data files", [&] {
     check_round(ops, files());
-    for (const WriteOp& op : ops) external_.write_at(place_of(op.file), op.data, op.offset);
+    for (const WriteOp& op : ops) {
+      const std::int64_t begin_ns = os::begin_record();
+      external_.write_at(place_of(op.file), op.data, op.offset);
+      os::record("write", files()[op.file].path, begin_ns);
+    }
   });
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
@@ -122,8 +123,8 @@ void MpiioEngine::note_hints_in_force() {
 }
 
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  begin(std::move(files), extents);
   guarded([&] {
+    comm::agree(communicator_, "open data files", [&] { begin(std::move(files), extents); });
     choose_hints();
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "create data files", [&] {
@@ -137,8 +138,8 @@ void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
 }
 
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  begin(std::move(files), extents);
   guarded([&] {
+    comm::agree(communicator_, "open data files", [&] { begin(std::move(files), extents); });
     choose_hints();
     start_reader();
     std::optional<InfoHandle> info;

@@ -7,10 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/error.hpp"
@@ -52,14 +53,18 @@ class MpiioEngine final : public Engine {
   class Failure {
    public:
     void note(const Error& error) {
-      if (!error_) error_ = error;
+      if (!failure_) failure_ = std::make_exception_ptr(error);
+    }
+    /// In a handler.
+    void note_current() {
+      if (!failure_) failure_ = std::current_exception();
     }
     void rethrow() const {
-      if (error_) throw *error_;
+      if (failure_) std::rethrow_exception(failure_);
     }
 
    private:
-    std::optional<Error> error_;
+    std::exception_ptr failure_;
   };
 
   enum class Call { kCollective, kIndependent };
@@ -76,7 +81,7 @@ class MpiioEngine final : public Engine {
   void open_handles(int mode, MPI_Info info);
   void give_up_half_open_files();
   template <class Op>
-  void run_round(std::span<const Op> ops, const std::string& step);
+  void run_round(std::span<const Op> ops, std::string_view step);
   template <class Op>
   std::vector<Op> cut_pieces(std::span<const Op> ops);
   template <class Op>

@@ -17,6 +17,7 @@
 #include "io/mpiio_engine.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
+#include "os/record.hpp"
 
 namespace cairn::io {
 namespace {
@@ -99,13 +100,13 @@ std::vector<Op> MpiioEngine::cut_pieces(std::span<const Op> ops) {
 }
 
 template <class Op>
-void MpiioEngine::run_round(std::span<const Op> ops, const std::string& step) {
+void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   Failure failure;
   std::vector<Op> pieces;
   try {
     pieces = cut_pieces(ops);
-  } catch (const Error& error) {
-    failure.note(error);
+  } catch (...) {
+    failure.note_current();
   }
   const auto of_file = [&](std::uint32_t file) -> std::span<const Op> {
     const auto begin = std::find_if(pieces.begin(), pieces.end(), [&](const Op& piece) { return piece.file >= file; });
@@ -151,6 +152,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   }
   MPI_Status status;
   std::memset(&status, 0, sizeof status);
+  const std::int64_t begin_ns = os::begin_record();
   if (const int code = transfer(member.handle.get(), piece.offset, data, collective, &status); code != MPI_SUCCESS) {
     return fail(mpi_error_text(code));
   }
@@ -159,6 +161,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   if (moved != static_cast<MPI_Count>(expected)) {
     fail("MPI reported success, but moved " + std::to_string(moved) + " of " + std::to_string(expected) + " bytes");
   }
+  if (!data.empty()) os::record(verb, file.path, begin_ns);
   if constexpr (kIsWrite<Op>) member.own.start_writeback(piece.offset, expected);
 }
 

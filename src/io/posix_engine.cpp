@@ -61,8 +61,8 @@ void PosixEngine::look_at_storage() {
 }
 
 void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  begin(std::move(files), extents);
   comm::agree(communicator_, "create data files", [&] {
+    begin(std::move(files), extents);
     look_at_storage();
     for (const std::uint32_t number : kept_) {
       const EngineFile& file = files_[number];
@@ -82,8 +82,8 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
 }
 
 void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  begin(std::move(files), extents);
   comm::agree(communicator_, "open data files", [&] {
+    begin(std::move(files), extents);
     for (std::size_t i = 0; i < mine_.size(); ++i) {
       check_size(files_[mine_[i]], "cannot read:", ErrorKind::kIntegrity);
       descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kRead);

@@ -45,12 +45,11 @@ std::byte* WindowPool::buffer(int rank, std::uint64_t round) const {
   return memory_.of(rank).data() + round % buffers_ * stride_bytes_;
 }
 
-std::vector<std::byte*> WindowPool::buffers(std::uint64_t round) const {
-  std::vector<std::byte*> all(memory_.ranks(), nullptr);
+void WindowPool::put_buffers(std::uint64_t round, std::vector<std::byte*>& all) const {
+  all.resize(memory_.ranks());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    if (memory_.reaches(static_cast<int>(rank))) all[rank] = buffer(static_cast<int>(rank), round);
+    all[rank] = memory_.reaches(static_cast<int>(rank)) ? buffer(static_cast<int>(rank), round) : nullptr;
   }
-  return all;
 }
 
 std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes,

@@ -59,8 +59,8 @@ class WindowPool {
 
   /// Whether this rank can address the windows of that one. Symmetric; true for the rank itself.
   [[nodiscard]] bool reaches(int rank) const { return memory_.reaches(rank); }
-  /// Buffers of all ranks in a round; null for those that are not reached.
-  [[nodiscard]] std::vector<std::byte*> buffers(std::uint64_t round) const;
+  /// Buffers of all ranks in a round, into the memory given: one for each rank, null for those that are not reached.
+  void put_buffers(std::uint64_t round, std::vector<std::byte*>& all) const;
   /// Collective over the ranks that reach each other.
   void barrier() { memory_.barrier(); }
 

@@ -38,8 +38,6 @@ constexpr int kUnset = -1;
 std::atomic<int> process_rank{0};
 thread_local int thread_rank = kUnset;
 
-int fault_rank() { return thread_rank != kUnset ? thread_rank : process_rank.load(std::memory_order_relaxed); }
-
 /// With the mutex held.
 void replace_rules(std::string_view text) {
   rules() = internal::parse_fault_rules(text);
@@ -70,6 +68,8 @@ void set_fault_rank(int rank) {
   thread_rank = rank;
   process_rank.store(rank, std::memory_order_relaxed);
 }
+
+int fault_rank() { return thread_rank != kUnset ? thread_rank : process_rank.load(std::memory_order_relaxed); }
 
 void set_faults(std::string_view text) {
   const std::lock_guard lock(mutex);

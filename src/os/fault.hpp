@@ -31,6 +31,7 @@ namespace cairn::os {
 /// Which rank this process (or, with simulated ranks, this thread) is, for rank=R. Threads that never said so take what
 /// was said last in the process; 0 before.
 void set_fault_rank(int rank);
+int fault_rank();
 
 /// Replaces all rules; "" removes them. Throws Error(kUsage) for a rule that it cannot read. Read once from CAIRN_FAULT
 /// at first use otherwise.

@@ -61,12 +61,14 @@ std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::fi
       done += count;
       continue;
     }
+    const std::int64_t begin_ns = begin_record();
     const ssize_t moved = error == 0 ? move(done, count) : -1;
     if (error == 0 && moved < 0) error = errno;
     if (error == EINTR) continue;
     if (error != 0) return {error, done};
     if (moved == 0) break;
     done += static_cast<std::uint64_t>(moved);
+    record(operation, path, begin_ns);
     work_moved();
   }
   return {0, done};

@@ -167,6 +167,7 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
     if (result < 0)
       internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
     const auto moved = static_cast<std::uint64_t>(result);
+    record(verb_of(request), request.target.plain->path(), begin_record());
     if (moved >= request.needed_bytes) return end(request, nullptr);
     const std::string path = base::printable(request.target.plain->path().native(), 1000);
     if (moved == 0 && request.is_write) {

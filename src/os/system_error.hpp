@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 #include "cairn/error.hpp"
+#include "os/record.hpp"
 #include "os/work.hpp"
 
 namespace cairn::os::internal {
@@ -28,8 +30,12 @@ template <class Call>
 int call_with_faults(std::string_view operation, const std::filesystem::path& path, Call call) {
   for (;;) {
     int error = fault_error(operation, path);
+    const std::int64_t begin_ns = begin_record();
     if (error == 0 && call() < 0) error = errno;
-    if (error == 0) work_moved();
+    if (error == 0) {
+      record(operation, path, begin_ns);
+      work_moved();
+    }
     if (error != EINTR) return error;
   }
 }

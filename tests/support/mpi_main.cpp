@@ -1,5 +1,6 @@
 // main of a test program on several ranks. CTest sets CAIRN_TEST_RANKS (the world size that the test expects: another one
-// is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before). Rank 0 prints as GoogleTest does, the
+// is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before), and for tests of it CAIRN_TEST_THREADS, the
+// thread level that MPI is asked for (multiple, unless it says serialized or funneled). Rank 0 prints as GoogleTest does, the
 // others only what failed. Every rank exits non-zero when a test failed on any.
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -101,13 +102,22 @@ int run_tests(int rank) {
   return failed;
 }
 
+// MPI_THREAD_MULTIPLE unless CAIRN_TEST_THREADS says otherwise; -1 for a word that it does not know.
+int thread_level() {
+  const char* text = std::getenv("CAIRN_TEST_THREADS");
+  const std::string level = text == nullptr ? "multiple" : text;
+  if (level == "multiple") return MPI_THREAD_MULTIPLE;
+  if (level == "serialized") return MPI_THREAD_SERIALIZED;
+  return level == "funneled" ? MPI_THREAD_FUNNELED : -1;
+}
+
 // What MPI_Init loses is not ours, and cannot be told from ours: it unloads the components that it does not take.
-void init_mpi(int& argc, char**& argv) {
+void init_mpi(int& argc, char**& argv, int level) {
 #ifdef __SANITIZE_ADDRESS__
   __lsan_disable();
 #endif
   int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
+  MPI_Init_thread(&argc, &argv, level, &provided);
 #ifdef __SANITIZE_ADDRESS__
   __lsan_enable();
 #endif
@@ -126,7 +136,12 @@ void check_for_leaks() {
 int main(int argc, char** argv) {
   // OMPIO of Open MPI 4.1 loses write errors; it is read when the first file is opened.
   setenv("OMPI_MCA_io", "romio321", 0);
-  init_mpi(argc, argv);
+  const int level = thread_level();
+  if (level < 0) {
+    std::fprintf(stderr, "CAIRN_TEST_THREADS is not multiple, serialized or funneled\n");
+    return 1;
+  }
+  init_mpi(argc, argv, level);
   // MPICH 4.0 asks these for the errors of messages, whatever the message's own communicator says.
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);

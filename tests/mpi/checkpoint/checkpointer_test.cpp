@@ -2,12 +2,18 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <string>
+#include <thread>
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/convert.hpp"
 #include "comm/mpi.hpp"
 #include "environment.hpp"
+#include "faults.hpp"
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -80,17 +86,20 @@ TEST(Checkpointer, ExtrasComeBackOnEveryRank) {
   extras.metadata = {{"loss", "2.5"}};
   extras.carry_texts = {{"trainer_state.json", "{\"step\": 1}"}};
   extras.layout = "fsdp=4";
-  extras.rank_blob.assign(static_cast<std::size_t>(world.rank * 3), static_cast<std::byte>(world.rank));
+  // Rank 0 has an empty one, unless it is alone: without any byte there are no blobs.
+  const auto blob_of = [&](int rank) {
+    return std::vector<std::byte>(static_cast<std::size_t>(world.ranks == 1 ? 5 : rank * 3),
+                                  static_cast<std::byte>(rank + 1));
+  };
+  extras.rank_blob = blob_of(world.rank);
   checkpointer.save(1, state.sources(), extras);
   const auto loaded = checkpointer.load_extras(1);
   EXPECT_EQ(loaded.metadata, extras.metadata);
   EXPECT_EQ(loaded.layout, extras.layout);
   EXPECT_EQ(loaded.carried, (std::map<std::string, std::string>{{"trainer_state.json", "{\"step\": 1}"}}));
-  if (world.ranks == 1) return;  // an only rank with an empty blob has saved none
   ASSERT_EQ(loaded.rank_blobs.size(), static_cast<std::size_t>(world.ranks));
   for (int rank = 0; rank < world.ranks; ++rank) {
-    const std::vector<std::byte> expected(static_cast<std::size_t>(rank * 3), static_cast<std::byte>(rank));
-    EXPECT_EQ(loaded.rank_blobs[static_cast<std::size_t>(rank)], expected);
+    EXPECT_EQ(loaded.rank_blobs[static_cast<std::size_t>(rank)], blob_of(rank));
   }
 }
 
@@ -113,6 +122,11 @@ void expect_same_everywhere(const std::string& text) {
   if (text.size() == other.size()) other = text;
   MPI_Bcast(other.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
   EXPECT_EQ(text, other);
+}
+
+TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
+  EXPECT_EQ(Options{}.waiting.limit_s, 1800);
+  EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
 }
 
 TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {
@@ -167,6 +181,38 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
   checkpointer.save(++step, state.sources());
   EXPECT_EQ(checkpointer.latest(), step);
+}
+
+/// The other saver is a thread of rank 0 that exchanges directories while the load stands between opening and reading.
+TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
+  const World world;
+  const SharedTempDir root;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  for (const int version : {1, 2}) {
+    state.fill(version);
+    Checkpointer(MPI_COMM_WORLD, root / std::to_string(version), options_for("posix")).save(1, state.sources());
+  }
+  const std::filesystem::path go = root / "go";
+  std::thread other;
+  if (world.rank == 0) {
+    other = std::thread([&] {
+      while (!std::filesystem::exists(go.string() + ".reached"))
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::filesystem::rename(root / "1" / "checkpoint-1", root / "old");
+      std::filesystem::rename(root / "2" / "checkpoint-1", root / "1" / "checkpoint-1");
+      std::filesystem::remove_all(root / "old");
+      std::ofstream(go).close();
+    });
+  }
+  Checkpointer checkpointer(MPI_COMM_WORLD, root / "1", options_for("posix"));
+  RankState loaded(small_state(), Cut::kColumns, world.rank, world.ranks);
+  {
+    const Faults faults("memory.load:rank=0:times=1:pause=" + go.string());
+    const std::string message = message_of([&] { checkpointer.load(1, loaded.targets()); });
+    EXPECT_EQ(message, "");
+  }
+  if (other.joinable()) other.join();
+  EXPECT_EQ(loaded.matching_bytes(2), loaded.bytes());
 }
 
 }  // namespace

@@ -91,11 +91,16 @@ void can_be_a_ranks_own(comm::Communicator& communicator) {
 
 void too_much_shared_memory_is_an_error_of_all(comm::Communicator& communicator) {
   const std::uint64_t bytes = communicator.rank() + 1 == communicator.size() ? 1ULL << 63 : 4096;  // beyond any file
+  std::string text;
   try {
     const comm::SharedMemory memory(communicator, bytes);
     ADD_FAILURE() << "2^63 bytes were given";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("shared memory"), std::string::npos) << error.what();
+    text = error.what();
+    EXPECT_NE(text.find("shared memory"), std::string::npos) << text;
+  }
+  for (const base::Bytes& other : communicator.all_gather(base::as_bytes(text))) {
+    EXPECT_EQ(std::string(reinterpret_cast<const char*>(other.data()), other.size()), text);
   }
 }
 

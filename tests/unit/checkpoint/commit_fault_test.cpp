@@ -5,6 +5,8 @@
 #include <set>
 
 #include "cairn/error.hpp"
+#include "expect_error.hpp"
+#include "faults.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -14,29 +16,40 @@ namespace fs = std::filesystem;
 
 constexpr int kRanks = 4;
 
-struct FaultsOff {
-  ~FaultsOff() { os::set_faults(""); }
+std::set<std::string> names_in(const fs::path& directory) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());
+  return names;
+}
+
+/// What the error of a rule must say: what failed, why, and on which rank.
+struct Expected {
+  std::string what;
+  std::string why = "Input/output error";
+  int rank = 0;
 };
 
-void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visible) {
+/// The error is that of the rule, with nothing left of a save that failed before its rename.
+void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visible, const Expected& expected) {
   SCOPED_TRACE(rule);
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, kRanks);
+  const auto before = data_files(root / "checkpoint-1");
   {
-    const FaultsOff off;
-    os::set_faults(rule);
-    try {
-      save_simulated(root.path(), 2, Cut::kGrid, kRanks);
-      ADD_FAILURE() << "the fault was not met";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.kind(), ErrorKind::kIo) << error.what();
-      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
-    }
+    const Faults faults(rule);
+    const std::string rank = "(rank " + std::to_string(expected.rank) + ")";
+    expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 2, Cut::kGrid, kRanks); },
+                 {expected.what, "checkpoint-2", expected.why, rank,
+                  may_be_visible ? "is complete, but it may not survive a power failure" : ""});
   }
+  std::set<std::string> left = {".cairn", "checkpoint-1", checkpoint::kLatestFile};
+  if (may_be_visible) left.insert("checkpoint-2");
+  EXPECT_EQ(names_in(root.path()), left);
+  EXPECT_EQ(before, data_files(root / "checkpoint-1"));
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
-  EXPECT_EQ(fs::exists(root / "checkpoint-2"), may_be_visible);
   if (may_be_visible) expect_loads(root / "checkpoint-2", 2, Cut::kRows, 3);
   EXPECT_EQ(checkpoint::newest_step(root.path()), may_be_visible ? 2 : 1);
+  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "1\n") << "the pointer file is written last";
 
   Options options = small_options();
   options.overwrite = true;
@@ -44,50 +57,64 @@ void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visib
   save_simulated(root.path(), 3, Cut::kGrid, kRanks);
   expect_loads(root / "checkpoint-2", 2, Cut::kRows, 3);
   expect_loads(root / "checkpoint-3", 3, Cut::kRows, 3);
-  EXPECT_TRUE(checkpoint::partial_directories(root.path()).empty());
+  left.insert({"checkpoint-2", "checkpoint-3"});
+  EXPECT_EQ(names_in(root.path()), left);
   EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "3\n");
 }
 
 class CommitStep : public testing::TestWithParam<int> {};
 
 TEST_P(CommitStep, NamedStepsBeforeTheRename) {
-  for (const char* step : {"begin", "carry", "blocks", "manifest", "sync", "rename"}) {
-    expect_failed_save_harms_nothing("commit." + std::string(step) + ":rank=" + std::to_string(GetParam()), false);
+  for (const std::string step : {"begin", "carry", "blocks", "manifest", "sync", "rename"}) {
+    expect_failed_save_harms_nothing("commit." + step + ":rank=" + std::to_string(GetParam()), false,
+                                     {"step commit." + step + " on", "Input/output error", GetParam()});
   }
 }
 
 TEST_P(CommitStep, NamedStepsAfterTheRename) {
-  for (const char* step : {"publish", "latest"}) {
-    expect_failed_save_harms_nothing("commit." + std::string(step) + ":rank=" + std::to_string(GetParam()), true);
+  for (const std::string step : {"publish", "latest"}) {
+    expect_failed_save_harms_nothing("commit." + step + ":rank=" + std::to_string(GetParam()), true,
+                                     {"step commit." + step + " on", "Input/output error", GetParam()});
   }
 }
 
 TEST_P(CommitStep, WritingTheData) {
-  const std::string rank = ":rank=" + std::to_string(GetParam());
-  for (const std::string& rule :
-       {"write" + rank + ":path=.safetensors", "write" + rank + ":path=.safetensors:errno=ENOSPC",
-        "write" + rank + ":path=.safetensors:after=2", "open" + rank + ":path=.safetensors",
-        "fsync" + rank + ":path=.safetensors"}) {
-    expect_failed_save_harms_nothing(rule, false);
-  }
+  const int rank = GetParam();
+  const std::string of_data = ":path=.safetensors:rank=" + std::to_string(rank);
+  const std::vector<std::pair<std::string, Expected>> rules = {
+      {"open", {"open for writing of", "Input/output error", rank}},
+      {"open:after=3", {"open for writing of", "Input/output error", rank}},
+      {"truncate:errno=ENOSPC", {"setting the size", "No space left on device", rank}},
+      {"write", {"write of", "Input/output error", rank}},
+      {"write:errno=ENOSPC", {"write of", "No space left on device", rank}},
+      {"write:after=2", {"write of", "Input/output error", rank}},
+      {"fsync", {"fsync of", "Input/output error", rank}},
+      {"close", {"close of", "Input/output error", rank}}};
+  for (const auto& [rule, expected] : rules) expect_failed_save_harms_nothing(rule + of_data, false, expected);
 }
 
 INSTANTIATE_TEST_SUITE_P(OnRank, CommitStep, testing::Values(0, 2));
 
 TEST(CommitFault, OwnFilesOnRankZero) {
-  for (const char* rule :
-       {"open:path=cairn.json", "write:path=cairn.json", "fsync:path=cairn.json", "write:path=cairn.blocks",
-        "fsync:path=cairn.blocks:errno=ENOSPC", "mkdir:path=/checkpoint-2.", "rename:path=checkpoint-2"}) {
-    expect_failed_save_harms_nothing(rule, false);
-  }
+  const std::vector<std::pair<std::string, Expected>> before = {
+      {"open:path=cairn.json", {"open for writing of"}},
+      {"write:path=cairn.json", {"write of"}},
+      {"fsync:path=cairn.json", {"fsync of"}},
+      {"close:path=cairn.json", {"close of"}},
+      {"write:path=cairn.blocks", {"write of"}},
+      {"fsync:path=cairn.blocks:errno=ENOSPC", {"fsync of", "No space left on device"}},
+      {"write:path=model.safetensors.index.json", {"write of"}},
+      {"mkdir:path=/checkpoint-2.", {"creation of directory"}},
+      {"rename:path=checkpoint-2", {"rename of"}}};
+  for (const auto& [rule, expected] : before) expect_failed_save_harms_nothing(rule, false, expected);
 }
 
 TEST(CommitFault, AShortWriteIsContinued) {
   const TempDir root;
-  const FaultsOff off;
-  os::set_faults("write:path=.safetensors:short=100:times=3");
-  save_simulated(root.path(), 1, Cut::kMixed, kRanks);
-  os::set_faults("");
+  {
+    const Faults faults("write:path=.safetensors:short=100:times=3");
+    save_simulated(root.path(), 1, Cut::kMixed, kRanks);
+  }
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
 }
 
@@ -133,12 +160,6 @@ TEST(CommitFault, AReplacementOfCairn01ThatWasCutOffIsRolledBack) {
   expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
   EXPECT_FALSE(fs::exists(root / "checkpoint-1.replaced"));
   EXPECT_TRUE(fs::exists(root / "checkpoint-2.replaced"));  // it may be a user's
-}
-
-std::set<std::string> names_in(const fs::path& directory) {
-  std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(directory)) names.insert(entry.path().filename());
-  return names;
 }
 
 TEST(CommitFault, NothingOfTheUserIsRemoved) {
@@ -197,8 +218,7 @@ TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {
     options.overwrite = true;
     bool has_failed = false;
     {
-      const FaultsOff off;
-      os::set_faults(rules);
+      const Faults faults(rules);
       const auto lease = lease_of(root.path(), options);
       try {
         save_simulated_by(*lease, 1, Cut::kRows, kRanks, options, 2);

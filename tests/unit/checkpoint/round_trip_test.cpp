@@ -42,6 +42,25 @@ TEST(RoundTrip, FilesDependOnTheStateAlone) {
   EXPECT_EQ(files, data_files(c / "checkpoint-5"));
 }
 
+TEST(RoundTrip, RanksOfSeveralNodesSaveTheSameFilesAndLoadThem) {
+  const TempDir one;
+  save_simulated(one.path(), 1, Cut::kMixed, 5);
+  const auto files = data_files(one / "checkpoint-1");
+  for (const int ranks_per_node : {1, 2, 3}) {
+    for (const std::uint64_t aggregators : {0, 1, 2}) {
+      SCOPED_TRACE(std::to_string(ranks_per_node) + " ranks per node, " + std::to_string(aggregators) + " aggregators");
+      const TempDir several;
+      Options options = small_options();
+      options.aggregators_per_node = aggregators;
+      save_simulated(several.path(), 1, Cut::kMixed, 5, options, ranks_per_node);
+      EXPECT_EQ(files, data_files(several / "checkpoint-1"));
+      for (const Cut cut : {Cut::kColumns, Cut::kFlat, Cut::kOneRank}) {
+        expect_loads(several / "checkpoint-1", 1, cut, 4, 64 << 10, ranks_per_node);
+      }
+    }
+  }
+}
+
 /// Bytes of a phase of a save of large tensors by 4 ranks.
 std::uint64_t exchanged_bytes(const std::filesystem::path& directory, const Options& options) {
   std::uint64_t bytes = 0;
@@ -99,6 +118,53 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
     expect_loads(root / ("checkpoint-" + std::to_string(version)), version, Cut::kColumns, 2);
   }
   EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "4\n");
+}
+
+TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
+  const TempDir root;
+  const std::vector<StateTensor> base = {{"model", "a", DType::kF32, {8, 4}}, {"optimizer", "b", DType::kF32, {6, 4}}};
+  struct Other {
+    const char* what;
+    StateTensor tensor;  ///< in the place of the first
+    Cut cut = Cut::kRows;
+  };
+  const std::vector<Other> others = {{"section", {"master_weights", "a", DType::kF32, {8, 4}}},
+                                     {"name", {"model", "c", DType::kF32, {8, 4}}},
+                                     {"dtype", {"model", "a", DType::kI32, {8, 4}}},
+                                     {"shape", {"model", "a", DType::kF32, {8, 2, 2}}},
+                                     {"boxes", {"model", "a", DType::kF32, {8, 4}}, Cut::kColumns}};
+  Options options = small_options();
+  options.overwrite = true;
+  const auto held = lease_of(root.path(), options);
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    checkpoint::RootLife life{communicator.rank() == 0 ? held.get() : nullptr, {}, 0};
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, options, store);
+    std::uint64_t step = 0;
+    const auto save = [&](const std::vector<StateTensor>& tensors, Cut cut) {
+      RankState state(tensors, cut, communicator.rank(), 2);
+      state.fill(1);
+      const auto sources = state.sources();
+      ++step;
+      return saver.save(checkpoint::checkpoint_directory(root.path(), step), step, sources, {}, &life).plan_reused;
+    };
+    save(base, Cut::kRows);
+    for (const Other& other : others) {
+      EXPECT_EQ(save(base, Cut::kRows), &other == others.data()) << "the plan of the state before " << other.what;
+      EXPECT_FALSE(save({other.tensor, base[1]}, other.cut)) << other.what;
+    }
+  });
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    SCOPED_TRACE(others[i].what);
+    const auto opened = checkpoint::open_here(checkpoint::checkpoint_directory(root.path(), 3 + 2 * i));
+    const StateTensor& wanted = others[i].tensor;
+    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
+    ASSERT_EQ(numbers.size(), 2U);
+    ASSERT_TRUE(numbers.contains({wanted.section, wanted.name}));
+    const auto& found = opened.stored.tensors[numbers.at({wanted.section, wanted.name})];
+    EXPECT_EQ(found.dtype, wanted.dtype);
+    EXPECT_EQ(found.shape, wanted.shape);
+  }
 }
 
 TEST(RoundTrip, LoadsWithTheSmallestBudget) {

@@ -40,8 +40,9 @@ inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& 
 
 /// By the saver that has `lease`, which may save again.
 inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut cut, int ranks, const Options& options,
-                              int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0) {
-  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+                              int version, const std::vector<format::Life>& lineage = {}, std::uint64_t saves = 0,
+                              int ranks_per_node = 0) {
+  const auto save = [&](comm::Communicator& communicator) {
     os::set_fault_rank(communicator.rank());
     RankState state(small_state(), cut, communicator.rank(), ranks);
     state.fill(version);
@@ -50,23 +51,24 @@ inline void save_simulated_by(checkpoint::Lease& lease, std::uint64_t step, Cut 
     const auto sources = state.sources();
     checkpoint::RootLife life{communicator.rank() == 0 ? &lease : nullptr, lineage, saves};
     saver.save(checkpoint::checkpoint_directory(lease.root(), step), step, sources, {}, &life);
-  });
+  };
+  comm::run_simulated(ranks, save, ranks_per_node);
 }
 
 /// By a saver of its own.
 inline void save_simulated(const std::filesystem::path& root, std::uint64_t step, Cut cut, int ranks,
-                           const Options& options = small_options()) {
+                           const Options& options = small_options(), int ranks_per_node = 0) {
   std::filesystem::create_directories(root);
   const auto lease = lease_of(root, options);
-  save_simulated_by(*lease, step, cut, ranks, options, static_cast<int>(step));
+  save_simulated_by(*lease, step, cut, ranks, options, static_cast<int>(step), {}, 0, ranks_per_node);
 }
 
 /// Loads and compares; fails the test unless every byte of every rank was compared and equal.
 inline void expect_loads(const std::filesystem::path& directory, int version, Cut cut, int ranks,
-                         std::uint64_t memory_budget_bytes = 64 << 10) {
+                         std::uint64_t memory_budget_bytes = 64 << 10, int ranks_per_node = 0) {
   std::atomic<std::uint64_t> total = 0;
   std::atomic<std::uint64_t> matching = 0;
-  comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
+  const auto load = [&](comm::Communicator& communicator) {
     RankState state(small_state(), cut, communicator.rank(), ranks);
     const auto opened = checkpoint::open_checkpoint(communicator, directory);
     const auto numbers = plan::numbers_by_name(opened.stored.tensors);
@@ -84,7 +86,8 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
     loader.load(wanted);
     total += state.bytes();
     matching += state.matching_bytes(version);
-  });
+  };
+  comm::run_simulated(ranks, load, ranks_per_node);
   std::uint64_t at_least = 0;
   for (const StateTensor& tensor : small_state()) at_least += whole_content(tensor, 0, 0).size();
   EXPECT_GE(total, at_least);
