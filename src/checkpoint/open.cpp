@@ -16,6 +16,7 @@
 #include "format/crc32c.hpp"
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
+#include "os/page_cache.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
@@ -29,16 +30,26 @@ constexpr std::uint64_t kMaxBlocksBytes = 1ULL << 30;
 constexpr std::size_t kLfsPrefixBytes = 64;
 constexpr int kOpenAttempts = 8;
 
-/// Compares the blocks that hold a file's header with their checksums. Files without any are named by who compares the lists.
-void check_header_blocks(const fs::path& path, const format::BlockTable& table) {
+/// How many files ahead the kernel is asked for their first block, so that storage is not waited for file by file.
+constexpr std::size_t kFilesAhead = 8;
+
+const format::FileBlocks* blocks_of(const fs::path& path, std::uint64_t size, const format::BlockTable& table) {
   const auto row = std::ranges::find(table.files, path.filename().string(), &format::FileBlocks::name);
+  return row == table.files.end() || row->size_bytes != size ? nullptr : &*row;
+}
+
+/// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is named by
+/// who compares the lists.
+format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockTable& table) {
   const os::File file(path, os::OpenMode::kRead);
   const std::uint64_t size = file.size_bytes();
-  if (row == table.files.end() || row->size_bytes != size) return;
-  base::Bytes block(std::min(table.block_bytes, size));
-  std::uint64_t header_end = std::min<std::uint64_t>(size, 1);
-  for (std::uint64_t at = 0; at < header_end; at += table.block_bytes) {
-    block.resize(std::min(table.block_bytes, size - at));
+  const format::FileBlocks* const row = blocks_of(path, size, table);
+  if (row == nullptr) return read_header(path);
+  base::Bytes bytes;
+  std::uint64_t header_end = format::kPrefixBytes;
+  for (std::uint64_t at = 0; at < std::min(header_end, size); at += table.block_bytes) {
+    bytes.resize(std::min(at + table.block_bytes, size));
+    const auto block = std::span(bytes).subspan(at);
     file.read_at(block, at);
     const std::uint64_t number = at / table.block_bytes;
     const std::uint32_t found = format::crc32c(block);
@@ -49,28 +60,51 @@ void check_header_blocks(const fs::path& path, const format::BlockTable& table) 
                       "was damaged or changed since",
                       base::printable(path.string()), number, found, row->crcs[number]));
     }
-    if (at == 0) header_end = format::kPrefixBytes + format::header_length(block, size, path.string());
+    if (at == 0) header_end += format::header_length(bytes, size, path.string());
   }
+  if (size == 0) (void)format::header_length(bytes, size, path.string());  // says that it is too small
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return format::parse_header(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes), size,
+                              path.string());
 }
 
-/// With a block table, no header is parsed before the blocks that hold it have their checksums.
+using Headers = std::map<std::string, format::SafetensorsHeader>;
+
+Headers read_checked_headers(const fs::path& directory, const std::vector<std::string>& names,
+                             const format::BlockTable& table) {
+  Headers headers;
+  std::size_t announced = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (; announced < std::min(names.size(), i + kFilesAhead); ++announced) {
+      os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes);
+    }
+    headers[names[i]] = read_checked_header(directory / names[i], table);
+  }
+  return headers;
+}
+
 interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
                                   const std::optional<format::BlockTable>& blocks) {
   interop::Directory directory;
   directory.path = path.string();
+  std::vector<std::string> safetensors;
   for (const auto& entry : entries) {
     if (entry.is_directory) {
       directory.folders.push_back(entry.name);
     } else if (!entry.is_regular) {
       continue;
     } else if (entry.name.ends_with(".safetensors")) {
-      if (blocks) check_header_blocks(path / entry.name, *blocks);
-      directory.safetensors[entry.name] = read_header(path / entry.name);
+      safetensors.push_back(entry.name);
     } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
       directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
     } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
       directory.others[entry.name] = entry.size_bytes;
     }
+  }
+  if (blocks) {
+    directory.safetensors = read_checked_headers(path, safetensors, *blocks);
+  } else {
+    for (const std::string& name : safetensors) directory.safetensors[name] = read_header(path / name);
   }
   return directory;
 }

@@ -53,7 +53,7 @@ double Wait::look_again() {
   }
   if (liveness_ != nullptr) liveness_->poll(what_, now - start_);
   const double waited_s = std::chrono::duration<double>(now - start_).count();
-  return std::clamp(waited_s / 16, kShortestSleepS, kLongestSleepS);
+  return std::clamp(waited_s / 64, kShortestSleepS, kLongestSleepS);
 }
 
 }  // namespace cairn::comm

@@ -5,7 +5,7 @@
 //
 // `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the thread
 // of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds; then the
-// rank sleeps a sixteenth of the time that it has waited, so that it is late by little and other ranks have its core.
+// rank sleeps a 64th of the time that it has waited, at most 1 ms, so that it is late by 1 % and other ranks have its core.
 #pragma once
 
 #include <chrono>

@@ -42,4 +42,8 @@ std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t 
   return std::min(cached, bytes);
 }
 
+void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes) {
+  ::posix_fadvise(file.descriptor(), static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
 }  // namespace cairn::os

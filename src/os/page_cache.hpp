@@ -13,4 +13,7 @@ namespace cairn::os {
 /// who may write it.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
+/// Asks the kernel to read these bytes into the page cache, and does not wait. No promise.
+void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
+
 }  // namespace cairn::os
