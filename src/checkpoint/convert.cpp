@@ -191,8 +191,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
       begin_commit(communicator, {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}});
   std::unique_ptr<io::Engine> engine;
   try {
-    comm::agree(communicator, "make an engine",
-                [&] { engine = io::make_engine(choice.name, communicator, {options.write.hints}); });
+    engine = io::make_engine_on_all(choice.name, communicator, {options.write.hints});
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, commit.partial, job,

@@ -137,7 +137,7 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 
 void StageWriter::write_data(const FillWindow& fill) {
   clock_.begin("open");
-  const auto engine = io::make_engine(engine_.name, communicator_, {options_.hints});
+  const auto engine = io::make_engine_on_all(engine_.name, communicator_, {options_.hints});
   try {
     write_file(*engine, fill);
   } catch (const comm::AgreedError&) {
