@@ -25,6 +25,7 @@ constexpr std::chrono::milliseconds kBetweenRemovals{20};
 constexpr std::chrono::seconds kPatience{3};
 
 struct Ending {
+  std::atomic<bool> is_asked_for{false};
   std::recursive_mutex mutex;
   std::vector<std::filesystem::path> paths;
   std::atomic<bool> has_begun{false};
@@ -97,6 +98,7 @@ bool is_ignored(int signal) {
 }  // namespace
 
 void end_on_signals() {
+  ending().is_asked_for = true;
   sigset_t waited;
   ::sigemptyset(&waited);
   for (const int signal : {SIGINT, SIGTERM}) {
@@ -115,17 +117,23 @@ void end_on_signals() {
 
 void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
 
+// Where nothing waits for signals no lock is taken: in a library a rename that hangs must not stop another Checkpointer.
 void remove_at_end(const std::filesystem::path& path) {
+  if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);
   ending().paths.push_back(path);
 }
 
 void keep_at_end(const std::filesystem::path& path) {
+  if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);
   std::erase(ending().paths, path);
 }
 
-std::unique_lock<std::recursive_mutex> hold_end() { return std::unique_lock(ending().mutex); }
+std::unique_lock<std::recursive_mutex> hold_end() {
+  if (!ending().is_asked_for) return {};
+  return std::unique_lock(ending().mutex);
+}
 
 void wait_when_ending() {
   while (ending().has_begun) std::this_thread::sleep_for(kPatience);

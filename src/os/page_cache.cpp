@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <vector>
 
 #include "base/checked.hpp"
@@ -14,6 +16,8 @@ namespace {
 
 /// Mapped at a time to be counted.
 constexpr std::uint64_t kMappedBytes = 1ULL << 30;
+constexpr int kAttempts = 3;
+constexpr std::chrono::milliseconds kBetweenAttempts{2};
 
 std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes) {
   void* const mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), static_cast<off_t>(offset));
@@ -31,15 +35,22 @@ std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes) {
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t end = offset + bytes;
-  offset -= offset % page_bytes;
+  const std::uint64_t begin = offset - offset % page_bytes;
   ::fdatasync(file.descriptor());  // dirty pages cannot be forgotten; what was not written is counted
-  ::posix_fadvise(file.descriptor(), static_cast<off_t>(offset),
-                  static_cast<off_t>(base::round_up(end, page_bytes) - offset), POSIX_FADV_DONTNEED);
   std::uint64_t cached = 0;
-  for (; offset < end; offset += kMappedBytes) {
-    cached += cached_bytes(file, offset, std::min(kMappedBytes, end - offset), page_bytes);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    // A page that another processor holds for a moment, or that is still being read ahead, is passed over.
+    if (attempt > 0) std::this_thread::sleep_for(kBetweenAttempts);
+    ::posix_fadvise(file.descriptor(), static_cast<off_t>(begin),
+                    static_cast<off_t>(base::round_up(end, page_bytes) - begin), POSIX_FADV_DONTNEED);
+    cached = 0;
+    for (std::uint64_t at = begin; at < end; at += kMappedBytes) {
+      cached += cached_bytes(file, at, std::min(kMappedBytes, end - at), page_bytes);
+    }
+    cached = std::min(cached, bytes);
+    if (cached == 0) break;
   }
-  return std::min(cached, bytes);
+  return cached;
 }
 
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes) {
