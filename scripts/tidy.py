@@ -72,10 +72,14 @@ def main():
     version = subprocess.run(["clang-tidy", "--version"], capture_output=True, check=True).stdout
     basis = version + (ROOT / ".clang-tidy").read_bytes() + EXTRA.encode()
     commands = compile_commands(options.build)
+    files = [file for file in options.files if file.resolve() in commands]
+    for file in options.files:
+        if file not in files:
+            print(f"{file} is not compiled in {options.build}")
     wrong, known, said = 0, 0, time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         results = [pool.submit(look_at, file, options.build, commands[file.resolve()], basis, cache)
-                   for file in options.files]
+                   for file in files]
         for number, result in enumerate(concurrent.futures.as_completed(results), 1):
             text, was_known = result.result()
             known += was_known
@@ -85,7 +89,7 @@ def main():
             if time.monotonic() - said >= 30:
                 said = time.monotonic()
                 print(f"clang-tidy: {number} of {len(results)} files", flush=True)
-    print(f"{len(options.files)} files, {known} of them known to be good, {wrong} with findings")
+    print(f"{len(files)} files, {known} of them known to be good, {wrong} with findings")
     sys.exit(1 if wrong else 0)
 
 
