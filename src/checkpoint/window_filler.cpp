@@ -75,7 +75,8 @@ void WindowFiller::find_scales() {
   });
   if (scales_.empty()) return;
   run(mine);
-  for (auto& [pair, statistics] : scales_) {
+  for (auto& scale : scales_) {
+    auto& statistics = scale.second;
     std::vector<std::uint64_t> keys;
     comm::agree(communicator_, "reduce the scales", [&] { keys = quant::reduction_keys(statistics); });
     communicator_.all_reduce(keys, comm::ReduceOp::kMax);
