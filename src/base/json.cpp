@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/message.hpp"
 #include "base/units.hpp"
 #include "base/utf8.hpp"
 #include "cairn/error.hpp"
@@ -16,56 +17,82 @@ namespace {
 
 using Tree = nlohmann::ordered_json;
 
-[[noreturn]] void fail(std::string_view path, const std::string& what) {
-  std::string where;
-  for (const char c : path.substr(0, 1000)) {
-    const auto byte = static_cast<unsigned char>(c);
-    where += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte) : std::string(1, c);
-  }
-  throw Error(ErrorKind::kFormat, fmt::format("{}: {}", where, what));
-}
-
 void check_text(std::string_view text, std::string_view path) {
   const std::size_t bad = find_invalid_utf8(text);
-  if (bad != std::string_view::npos) fail(path, fmt::format("byte {} is not UTF-8", bad));
-  if (text.starts_with("\xEF\xBB\xBF")) fail(path, "begins with a byte order mark; JSON must not");
+  if (bad != std::string_view::npos) fail_format(path, fmt::format("byte {} is not UTF-8", bad));
+  if (text.starts_with("\xEF\xBB\xBF")) fail_format(path, "begins with a byte order mark; JSON must not");
   const std::size_t nul = text.find('\0');
-  if (nul != std::string_view::npos) fail(path, fmt::format("not JSON: NUL at byte {}", nul));
+  if (nul != std::string_view::npos) fail_format(path, fmt::format("not JSON: NUL at byte {}", nul));
 }
 
-Tree tree_of(const Json& value, bool sorted) {
+/// Of what is neither an array nor an object.
+Tree scalar_of(const Json& value) {
   if (value.is_null()) return nullptr;
   if (value.is_boolean()) return value.boolean();
   if (value.is_number_unsigned()) return value.whole_number();
   if (value.is_string()) return value.text();
-  if (value.is_array()) {
-    Tree out = Tree::array();
-    for (const Json& element : value.elements()) out.push_back(tree_of(element, sorted));
-    return out;
-  }
   if (const std::int64_t* negative = value.negative_number()) return *negative;
-  if (!value.is_object()) return value.real_number();
-  std::vector<const Json::Member*> members;
-  for (const Json::Member& member : value.items()) members.push_back(&member);
-  if (sorted) std::ranges::sort(members, {}, [](const Json::Member* member) { return std::string_view(member->key); });
-  // Not through operator[], which looks at all keys before.
-  Tree out = Tree::object();
-  auto& object = out.get_ref<Tree::object_t&>();
-  object.reserve(members.size());
-  for (const Json::Member* member : members) {
-    static_cast<Tree::object_t::Container&>(object).emplace_back(member->key, tree_of(member->value, sorted));
-  }
-  return out;
+  return value.real_number();
 }
 
-std::string text_of(const Tree& tree, const JsonFormat& format) {
+std::string text_of(const Tree& scalar, const JsonFormat& format) {
   const auto handler = format.is_lenient ? Tree::error_handler_t::replace : Tree::error_handler_t::strict;
   try {
-    return tree.dump(format.indent, ' ', format.ascii, handler);
+    return scalar.dump(format.indent, ' ', format.ascii, handler);
   } catch (const Tree::type_error& error) {
     throw Error(ErrorKind::kUsage, fmt::format("text that is to be stored as JSON is not UTF-8: {}", error.what()));
   }
 }
+
+/// Writes arrays and objects; nlohmann writes what is in them. A tree of its own needs memory when it is destroyed, and ends
+/// the process where there is none.
+class JsonWriter {
+ public:
+  explicit JsonWriter(const JsonFormat& format) : format_(format) {}
+
+  void put(const Json& value) {
+    if (value.is_array()) {
+      put_all('[', value.elements(), ']', [&](const Json& element) { put(element); });
+    } else if (value.is_object()) {
+      std::vector<const Json::Member*> members;
+      for (const Json::Member& member : value.items()) members.push_back(&member);
+      if (format_.sorted) {
+        std::ranges::sort(members, {}, [](const Json::Member* member) { return std::string_view(member->key); });
+      }
+      put_all('{', members, '}', [&](const Json::Member* member) {
+        text_ += text_of(Tree(member->key), format_) + (format_.indent < 0 ? ":" : ": ");
+        put(member->value);
+      });
+    } else {
+      text_ += text_of(scalar_of(value), format_);
+    }
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  template <class Items, class Put>
+  void put_all(char open, const Items& items, char close, const Put& put_item) {
+    text_ += open;
+    ++depth_;
+    bool is_first = true;
+    for (const auto& item : items) {
+      if (!is_first) text_ += ',';
+      is_first = false;
+      new_line();
+      put_item(item);
+    }
+    --depth_;
+    if (!is_first) new_line();
+    text_ += close;
+  }
+  void new_line() {
+    if (format_.indent >= 0) text_.append(1, '\n').append(depth_ * static_cast<std::size_t>(format_.indent), ' ');
+  }
+
+  const JsonFormat& format_;
+  std::string text_;
+  std::size_t depth_ = 0;
+};
 
 }  // namespace
 
@@ -93,7 +120,8 @@ class JsonBuilder {
     for (const Json::Member& member : members) keys.push_back(member.key);
     std::ranges::sort(keys);
     const auto twice = std::ranges::adjacent_find(keys);
-    if (twice != keys.end()) fail(path_, fmt::format("the key '{}' appears twice in one object", printable(*twice)));
+    if (twice != keys.end())
+      fail_format(path_, fmt::format("the key '{}' appears twice in one object", printable(*twice)));
     return close();
   }
   bool key(std::string& value) {
@@ -102,8 +130,9 @@ class JsonBuilder {
   }
   template <class Exception>
   bool parse_error(std::size_t position, const std::string&, const Exception&) {
-    if constexpr (std::same_as<Exception, Tree::out_of_range>) fail(path_, "not valid JSON: a number is too large");
-    fail(path_, fmt::format("not valid JSON at byte {}; the file is damaged or cut off", position));
+    if constexpr (std::same_as<Exception, Tree::out_of_range>)
+      fail_format(path_, "not valid JSON: a number is too large");
+    fail_format(path_, fmt::format("not valid JSON at byte {}; the file is damaged or cut off", position));
   }
 
  private:
@@ -120,7 +149,7 @@ class JsonBuilder {
   // The parent of an open value grows only after that is closed: pointers stay.
   bool open(Json value) {
     if (open_.size() >= kMaxJsonDepth) {
-      fail(path_, fmt::format("JSON is nested more than {} levels deep", kMaxJsonDepth));
+      fail_format(path_, fmt::format("JSON is nested more than {} levels deep", kMaxJsonDepth));
     }
     open_.push_back(&place(std::move(value)));
     return true;
@@ -138,9 +167,12 @@ class JsonBuilder {
 
 Json::Json() = default;
 Json::~Json() = default;
-Json::Json(const Json&) = default;
+// Not the variant's own copy: that of GCC 12's library, when memory is short, destroys what it has not made.
+Json::Json(const Json& other) {
+  std::visit([this]<class Value>(const Value& value) { value_.emplace<Value>(value); }, other.value_);
+}
 Json::Json(Json&&) noexcept = default;
-Json& Json::operator=(const Json&) = default;
+Json& Json::operator=(const Json& other) { return *this = Json(other); }
 Json& Json::operator=(Json&&) noexcept = default;
 Json::Json(bool value) : value_(value) {}
 Json::Json(double value) : value_(value) {}
@@ -182,7 +214,11 @@ Json Json::parse(std::string_view text, std::string_view path) {
   return builder.take();
 }
 
-std::string Json::dump(const JsonFormat& format) const { return text_of(tree_of(*this, format.sorted), format); }
+std::string Json::dump(const JsonFormat& format) const {
+  JsonWriter writer(format);
+  writer.put(*this);
+  return writer.take();
+}
 
 bool Json::is_null() const { return std::holds_alternative<std::monostate>(value_); }
 bool Json::is_boolean() const { return std::holds_alternative<bool>(value_); }
@@ -288,7 +324,7 @@ bool operator==(const Json& a, const Json& b) {
   if (!a.is_object()) {
     if (a.is_array()) return std::ranges::equal(a.elements(), b.elements());
     if (a.is_string()) return a.text() == b.text();
-    return a.is_null() || (a.is_boolean() ? a.boolean() == b.boolean() : tree_of(a, false) == tree_of(b, false));
+    return a.is_null() || (a.is_boolean() ? a.boolean() == b.boolean() : scalar_of(a) == scalar_of(b));
   }
   return std::ranges::all_of(a.items(), [&](const Json::Member& member) {
     const Json* other = b.find(member.key);

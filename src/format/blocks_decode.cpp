@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/message.hpp"
 #include "base/units.hpp"
 #include "base/utf8.hpp"
 #include "cairn/error.hpp"
@@ -12,7 +13,6 @@
 #include "format/blocks_layout.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
-#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
@@ -37,7 +37,7 @@ class BlocksReader {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(ErrorKind::kFormat, fmt::format("{}: block checksums: {}", one_line(path_), what));
+    throw Error(ErrorKind::kFormat, fmt::format("{}: block checksums: {}", base::one_line(path_), what));
   }
 
   std::span<const std::byte> take(std::uint64_t count, const char* what) {

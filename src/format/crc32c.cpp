@@ -5,6 +5,7 @@
 // three products of some 20 ns. It is called for every piece of every tensor.
 #include "format/crc32c.hpp"
 
+#include <fmt/core.h>
 #include <isa-l/crc.h>
 
 #include <algorithm>
@@ -84,6 +85,10 @@ std::uint32_t finish_crc32c(std::uint32_t raw, std::uint64_t length_bytes) {
 
 std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes) {
   return shift_crc32c(a, b_bytes) ^ b;
+}
+
+std::string mismatch_words(std::uint32_t found, std::uint32_t written) {
+  return fmt::format("has checksum {:08x}, {:08x} was written", found, written);
 }
 
 }  // namespace cairn::format

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace cairn::format {
 
@@ -26,6 +27,9 @@ std::uint32_t finish_crc32c(std::uint32_t raw, std::uint64_t length_bytes);
 
 /// Standard CRC of A || B from the standard CRCs of A and B.
 std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes);
+
+/// "has checksum 0000002a, e3069283 was written", for messages.
+std::string mismatch_words(std::uint32_t found, std::uint32_t written);
 
 /// Of bytes that come piece by piece.
 class RunningCrc32c {

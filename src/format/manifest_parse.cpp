@@ -8,6 +8,7 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "base/message.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
@@ -15,7 +16,6 @@
 #include "format/manifest.hpp"
 #include "format/manifest_checksum.hpp"
 #include "format/manifest_keys.hpp"
-#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
@@ -27,19 +27,19 @@ using base::Json;
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) fail_format(where_, fmt::format("must be an object, found {}", object.type_name()));
+    if (!object.is_object()) base::fail_format(where_, fmt::format("must be an object, found {}", object.type_name()));
   }
 
   [[nodiscard]] const Json* find(const char* key) const { return object_.find(key); }
 
   [[nodiscard]] const Json& need(const char* key) const {
     const Json* value = find(key);
-    if (value == nullptr) fail_format(where_, fmt::format("the key '{}' is missing", key));
+    if (value == nullptr) base::fail_format(where_, fmt::format("the key '{}' is missing", key));
     return *value;
   }
 
   [[noreturn]] void mistyped(const char* key, const char* expected, const Json& found) const {
-    fail_format(where_, fmt::format("'{}' must be {}, found {}", key, expected, found.type_name()));
+    base::fail_format(where_, fmt::format("'{}' must be {}, found {}", key, expected, found.type_name()));
   }
 
   [[nodiscard]] std::uint64_t number(const char* key) const {
@@ -64,8 +64,8 @@ class Fields {
     std::uint32_t value = 0;
     const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
     if (digits.size() != 8 || !all_hex || status != std::errc() || end != digits.data() + digits.size()) {
-      fail_format(where_, fmt::format("'{}' must be 8 lower-case hexadecimal digits, found '{}'", key,
-                                      base::printable(digits, 40)));
+      base::fail_format(where_, fmt::format("'{}' must be 8 lower-case hexadecimal digits, found '{}'", key,
+                                            base::printable(digits, 40)));
     }
     return value;
   }
@@ -78,16 +78,16 @@ class Fields {
 /// The version comes before everything else: a newer manifest may have any other shape.
 int read_version(const Fields& fields, std::string_view path) {
   if (fields.text(keys::kFormat) != keys::kFormatName) {
-    fail_format(path, fmt::format("'{}' is not '{}'; this is no manifest of a Cairn checkpoint", keys::kFormat,
-                                  keys::kFormatName));
+    base::fail_format(path, fmt::format("'{}' is not '{}'; this is no manifest of a Cairn checkpoint", keys::kFormat,
+                                        keys::kFormatName));
   }
   const std::uint64_t version = fields.number(keys::kFormatVersion);
   if (version > static_cast<std::uint64_t>(kManifestVersion)) {
-    fail_format(
+    base::fail_format(
         path, fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
                           version, kManifestVersion));
   }
-  if (version == 0) fail_format(path, "format version 0 does not exist");
+  if (version == 0) base::fail_format(path, "format version 0 does not exist");
   return static_cast<int>(version);
 }
 
@@ -126,15 +126,14 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
   std::string zeroed(text);
   const std::size_t digits = own_checksum_place(text);
   if (digits == std::string_view::npos) {
-    fail_format(path, fmt::format("'{}' is not in a line of its own: the file was rewritten by another program",
-                                  keys::kManifestCrc));
+    base::fail_format(path, fmt::format("'{}' is not in a line of its own: the file was rewritten by another program",
+                                        keys::kManifestCrc));
   }
   zeroed.replace(digits, kChecksumDigits, kChecksumDigits, '0');
   const std::uint32_t found = crc32c(base::as_bytes(zeroed));
   if (found == expected) return;
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("{}: has checksum {:08x}, {:08x} was written: the file was damaged or changed since",
-                          one_line(path), found, expected));
+  throw Error(ErrorKind::kIntegrity, fmt::format("{}: {}: the file was damaged or changed since", base::one_line(path),
+                                                 mismatch_words(found, expected)));
 }
 
 void check_unique(const Manifest& manifest, std::string_view path) {
@@ -143,7 +142,8 @@ void check_unique(const Manifest& manifest, std::string_view path) {
   for (const ManifestFile& file : manifest.carried_files) names.push_back(file.name);
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
-  if (twice != names.end()) fail_format(path, fmt::format("the file '{}' is listed twice", base::printable(*twice)));
+  if (twice != names.end())
+    base::fail_format(path, fmt::format("the file '{}' is listed twice", base::printable(*twice)));
 }
 
 std::map<std::string, std::string> read_user_metadata(const Fields& manifest, std::string_view path) {
@@ -153,8 +153,8 @@ std::map<std::string, std::string> read_user_metadata(const Fields& manifest, st
   if (!value->is_object()) manifest.mistyped(keys::kUserMetadata, "an object", *value);
   for (const auto& [key, text] : value->items()) {
     if (!text.is_string()) {
-      fail_format(path, fmt::format("{}: '{}' must be a string, found {}", keys::kUserMetadata, base::printable(key),
-                                    text.type_name()));
+      base::fail_format(path, fmt::format("{}: '{}' must be a string, found {}", keys::kUserMetadata,
+                                          base::printable(key), text.type_name()));
     }
     out.emplace(key, text.text());
   }
@@ -179,15 +179,15 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.lineage = read_lineage(fields, path);
   if (fields.find(keys::kKind) != nullptr) manifest.kind = fields.text(keys::kKind);
   if (manifest.kind != kWholeKind && manifest.kind != kAdapterKind && manifest.kind != kPartKind) {
-    fail_format(path, fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn",
-                                  keys::kKind, base::printable(manifest.kind, 40)));
+    base::fail_format(path, fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn",
+                                        keys::kKind, base::printable(manifest.kind, 40)));
   }
   manifest.base = fields.text_or_empty(keys::kBase);
   if (!manifest.base.empty()) check_relative_path(manifest.base, fmt::format("{}: {}", path, keys::kBase));
   manifest.layout = fields.text_or_empty(keys::kLayout);
   manifest.ranks = fields.number_or_zero(keys::kRanks);
   manifest.block_bytes = fields.number(keys::kBlockBytes);
-  if (manifest.block_bytes == 0) fail_format(path, fmt::format("'{}' is 0", keys::kBlockBytes));
+  if (manifest.block_bytes == 0) base::fail_format(path, fmt::format("'{}' is 0", keys::kBlockBytes));
   manifest.blocks_crc32c = fields.crc(keys::kBlocksCrc);
   manifest.data_files = read_files(fields, keys::kDataFiles, path);
   manifest.carried_files = read_files(fields, keys::kCarriedFiles, path);

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
+#include "base/message.hpp"
 #include "base/units.hpp"
 #include "format/hf_index.hpp"
-#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
@@ -32,8 +32,9 @@ const char* problem_of(std::string_view name) {
 
 void check_relative_path(std::string_view name, std::string_view context) {
   if (const char* problem = problem_of(name)) {
-    fail_format(context, fmt::format("file name '{}' {}; it must be a relative path inside the checkpoint directory",
-                                     base::printable(name), problem));
+    base::fail_format(context,
+                      fmt::format("file name '{}' {}; it must be a relative path inside the checkpoint directory",
+                                  base::printable(name), problem));
   }
 }
 

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "format/message.hpp"
+#include "base/message.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::format {
@@ -40,7 +40,7 @@ const char* recognise(std::string_view start) {
 }  // namespace
 
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path) {
-  const std::string where = one_line(path);
+  const std::string where = base::one_line(path);
   if (prefix.size() < kPrefixBytes || file_bytes < kPrefixBytes) {
     throw SafetensorsError(SafetensorsErrorKind::kHeaderTooSmall,
                            fmt::format("{}: {} bytes are too few for a safetensors file, which begins with 8 bytes of "

@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "base/message.hpp"
 #include "base/units.hpp"
 #include "base/utf8.hpp"
-#include "format/message.hpp"
 #include "format/safetensors.hpp"
 #include "format/safetensors_sax.hpp"
 #include "format/safetensors_size.hpp"
@@ -19,7 +19,7 @@ namespace {
 using Kind = SafetensorsErrorKind;
 
 [[noreturn]] void fail(Kind kind, std::string_view path, const std::string& what) {
-  throw SafetensorsError(kind, fmt::format("{}: {}", one_line(path), what));
+  throw SafetensorsError(kind, fmt::format("{}: {}", base::one_line(path), what));
 }
 
 [[noreturn]] void fail_tensor(Kind kind, std::string_view path, const TensorEntry& tensor, const std::string& what) {

@@ -5,8 +5,8 @@
 
 #include <utility>
 
+#include "base/message.hpp"
 #include "base/units.hpp"
-#include "format/message.hpp"
 
 namespace cairn::format {
 namespace {
@@ -216,13 +216,13 @@ void HeaderEvents::fail(Kind kind, const std::string& what) const {
   } else if (metadata_seen_ && (expect_ == Expect::kMetadataKey || expect_ == Expect::kMetadataValue)) {
     subject = "__metadata__ of the safetensors header";
   }
-  throw SafetensorsError(kind, fmt::format("{}: {}: {}", one_line(path_), subject, what));
+  throw SafetensorsError(kind, fmt::format("{}: {}: {}", base::one_line(path_), subject, what));
 }
 
 void HeaderEvents::syntax_error(std::size_t position, const std::string& last_token) const {
   throw SafetensorsError(Kind::kInvalidHeaderDeserialization,
                          fmt::format("{}: safetensors header: not valid JSON at byte {} of the header, at '{}'",
-                                     one_line(path_), position, base::printable(last_token, 40)));
+                                     base::one_line(path_), position, base::printable(last_token, 40)));
 }
 
 }  // namespace cairn::format

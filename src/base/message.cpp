@@ -1,11 +1,10 @@
-// How the layer begins its error messages.
-#include "format/message.hpp"
+#include "base/message.hpp"
 
 #include <fmt/core.h>
 
 #include "cairn/error.hpp"
 
-namespace cairn::format {
+namespace cairn::base {
 
 std::string one_line(std::string_view text) {
   constexpr std::size_t kMost = 1000;
@@ -25,4 +24,4 @@ void fail_format(std::string_view where, const std::string& what) {
   throw Error(ErrorKind::kFormat, fmt::format("{}: {}", one_line(where), what));
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::base
