@@ -27,7 +27,10 @@ BlockChecker::BlockChecker(std::filesystem::path directory, const format::BlockT
                            PhaseClock& clock)
     : directory_(std::move(directory)), table_(table), reader_(reader), clock_(clock) {}
 
-void BlockChecker::check(std::span<const plan::Extent> extents, const std::function<void(std::uint64_t)>& seen) {
+void BlockChecker::check(std::span<const plan::Extent> extents,
+                         const std::function<void(std::uint64_t, std::uint64_t)>& seen) {
+  std::uint64_t all = bytes;
+  for (const plan::Extent& extent : extents) all += extent.end - extent.begin;
   std::vector<io::EngineFile> files;
   for (const format::FileBlocks& file : table_.files) files.push_back({directory_ / file.name, file.size_bytes});
   clock_.begin("read");
@@ -36,7 +39,7 @@ void BlockChecker::check(std::span<const plan::Extent> extents, const std::funct
     clock_.begin("verify");
     add(file, offset, data);
     clock_.add_bytes(data.size());
-    if (seen) seen(bytes);
+    if (seen) seen(bytes, all);
     clock_.begin("read");
   });
 }

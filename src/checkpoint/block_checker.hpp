@@ -27,9 +27,10 @@ class BlockChecker {
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the bytes checked so far. Throws what reading
-  /// throws; blocks that differ are in `faults`.
-  void check(std::span<const plan::Extent> extents, const std::function<void(std::uint64_t)>& seen = {});
+  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the bytes checked so far, and with all that
+  /// are to be. Throws what reading throws; blocks that differ are in `faults`.
+  void check(std::span<const plan::Extent> extents,
+             const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
   std::vector<BlockFault> faults;  ///< in the order of the extents
   std::uint64_t bytes = 0;         ///< checked

@@ -63,14 +63,10 @@ base::Json unknown_keys(const OpenCheckpoint& source) {
   return keys;
 }
 
-std::map<std::string, std::string> metadata_of(const OpenCheckpoint& source, std::map<std::string, std::string> own,
-                                               std::vector<std::string>& notes) {
-  if (!source.disputed_metadata.empty()) {
-    notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
-                                interop::list_some(source.disputed_metadata)));
-  }
-  for (const auto& [key, value] : source.metadata) own.insert_or_assign(key, value);
-  return own;
+void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes) {
+  if (source.disputed_metadata.empty()) return;
+  notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
+                              interop::list_some(source.disputed_metadata)));
 }
 
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest) {

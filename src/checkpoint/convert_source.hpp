@@ -29,10 +29,8 @@ plan::Catalog catalog_of(const View& view);
 /// Keys of the source's manifest that this version does not know. Those that a save writes beside are of its own files.
 base::Json unknown_keys(const OpenCheckpoint& source);
 
-/// `__metadata__` for every file that is written: that of the source's, and of `own` what they lack. `notes` gets a line where
-/// the source's disagree.
-std::map<std::string, std::string> metadata_of(const OpenCheckpoint& source, std::map<std::string, std::string> own,
-                                               std::vector<std::string>& notes);
+/// `notes` gets a line where the files of the source disagree about their `__metadata__`.
+void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes);
 
 /// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not known.
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);

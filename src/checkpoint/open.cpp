@@ -56,9 +56,8 @@ format::SafetensorsHeader read_checked_header(const fs::path& path, const format
     if (found != row->crcs.at(number)) {
       throw Error(
           ErrorKind::kIntegrity,
-          fmt::format("'{}': block {}, which holds its header, has checksum {:08x}, {:08x} was written: the file "
-                      "was damaged or changed since",
-                      base::printable(path.string()), number, found, row->crcs[number]));
+          fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
+                      base::printable(path.string()), number, format::mismatch_words(found, row->crcs[number])));
     }
     if (at == 0) header_end += format::header_length(bytes, size, path.string());
   }

@@ -7,6 +7,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/checked.hpp"
+#include "base/counted.hpp"
 #include "base/mix.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -30,7 +31,7 @@ std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ra
 std::string describe(const BlockFault& fault, std::uint64_t faults) {
   return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}",
                      base::printable(fault.path.string(), 1000), words_of(fault),
-                     faults == 1 ? "" : fmt::format(" and {} more blocks", faults - 1), kRefused);
+                     faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"), kRefused);
 }
 
 }  // namespace
@@ -78,9 +79,7 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
     checker.emplace(directory, table, *reader, parts);
     const auto extents = read_back_extents(table, job.how, job.step, static_cast<std::uint64_t>(communicator.size()),
                                            static_cast<std::uint64_t>(communicator.rank()), ranks_of_node);
-    std::uint64_t all = 0;
-    for (const plan::Extent& extent : extents) all += extent.end - extent.begin;
-    checker->check(extents, [&](std::uint64_t bytes) {
+    checker->check(extents, [&](std::uint64_t bytes, std::uint64_t all) {
       clock.begin("read back");  // progress, for ranks that wait
       report_progress("reading back", bytes, all);
     });

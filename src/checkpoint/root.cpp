@@ -268,14 +268,6 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries) {
   return head;
 }
 
-std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root) {
-  std::vector<std::filesystem::path> paths;
-  for (const RootEntry& entry : entries_of(root)) {
-    if (entry.partial) paths.push_back(entry.directory);
-  }
-  return paths;
-}
-
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
   if (!os::exists(root)) return std::nullopt;
   return newest_step(root, list_root(root));

@@ -88,9 +88,6 @@ struct Unfinished {
 /// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// Rank-local. Partial directories of any step under the root, complete or not.
-std::vector<std::filesystem::path> partial_directories(const std::filesystem::path& root);
-
 /// The complete checkpoint that was saved last: of the highest generation, and of the highest step where manifests have none.
 /// nullptr without any.
 const RootEntry* head_of(const std::vector<RootEntry>& entries);

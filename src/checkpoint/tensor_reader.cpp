@@ -48,9 +48,9 @@ void check_checksum(const OpenCheckpoint& checkpoint, const std::string& name, s
   const auto& listed = checkpoint.manifest->carried_files;
   const auto at = std::ranges::find(listed, name, &format::ManifestFile::name);
   if (at == listed.end() || found == at->crc32c) return;
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since",
-                          base::printable((checkpoint.directory / name).string()), found, at->crc32c));
+  throw Error(ErrorKind::kIntegrity, fmt::format("'{}' {}: the file was damaged or changed since",
+                                                 base::printable((checkpoint.directory / name).string()),
+                                                 format::mismatch_words(found, at->crc32c)));
 }
 
 }  // namespace

@@ -58,9 +58,9 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
   if (reader == nullptr) return;
   const std::uint32_t crc = crc32c_from_disk(*reader, path, size);
   if (crc != file.crc32c) {
-    add_fault(found, file.name,
-              fmt::format("'{}' has checksum {:08x}, {:08x} was written: the file was damaged or changed since", shown,
-                          crc, file.crc32c));
+    add_fault(
+        found, file.name,
+        fmt::format("'{}' {}: the file was damaged or changed since", shown, format::mismatch_words(crc, file.crc32c)));
   }
 }
 
@@ -168,9 +168,7 @@ void check_all_blocks(comm::Communicator& communicator, BlockChecker& checker, c
   comm::agree(communicator, "verify", [&] {
     const plan::ExtentMap extents(checkable(table, result.faults), communicator.size(), table.block_bytes);
     const std::vector<plan::Extent> mine = extents.of(communicator.rank());
-    std::uint64_t all = 0;
-    for (const plan::Extent& extent : mine) all += extent.end - extent.begin;
-    checker.check(mine, [all](std::uint64_t bytes) { report_progress("verifying", bytes, all); });
+    checker.check(mine, [](std::uint64_t bytes, std::uint64_t all) { report_progress("verifying", bytes, all); });
   });
   base::ByteWriter mine;
   put_faults(mine, faults_of(checker, directory));
@@ -191,10 +189,6 @@ void add_cached(comm::Communicator& communicator, const io::DiskReader& reader, 
   result.why_cached = reader.why_cached();
   communicator.share(result.why_cached, *first);
 }
-
-}  // namespace
-
-namespace {
 
 struct Verified {
   VerifyResult result;

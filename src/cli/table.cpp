@@ -13,17 +13,17 @@
 namespace cairn::cli {
 namespace {
 
-// Characters as a terminal counts them, near enough: bytes that do not continue a UTF-8 sequence.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
 constexpr std::string_view kGap = "  ";
 constexpr std::size_t kLeastText = 16;
 constexpr std::string_view kCut = "...";
 
-bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
+// Whether a byte begins a character of UTF-8.
+bool begins(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+// Characters as a terminal counts them, near enough.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));
+}
 
 /// Without the middle of what is too long: names differ at their ends.
 std::string cut(const std::string& text, std::size_t width) {
@@ -34,7 +34,7 @@ std::string cut(const std::string& text, std::size_t width) {
   std::string tail;
   std::size_t at = 0;
   for (const char c : text) {
-    at += continues(c) ? 0 : 1;  // counts the character that c is of
+    at += begins(c) ? 1 : 0;  // counts the character that c is of
     if (at <= keep / 2) head += c;
     if (at > has - (keep - keep / 2)) tail += c;
   }
