@@ -22,6 +22,16 @@ struct StateTensor {
 /// Weights, optimizer state, scalars, an empty tensor, 3-d and sub-byte tensors: some 600 KiB.
 std::vector<StateTensor> small_state();
 
+/// With which it takes several files, many blocks and many rounds.
+inline Options options_for_small_state(const std::string& engine = "auto") {
+  Options options;
+  options.engine = engine;
+  options.max_file_bytes = 60'000;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  return options;
+}
+
 enum class Cut {
   kReplicated,  ///< every rank holds everything
   kRows,        ///< torch.chunk of dimension 0; late ranks may hold nothing

@@ -16,6 +16,7 @@
 #include "checkpoint/lease_folder.hpp"
 #include "comm/mpi.hpp"
 #include "faults.hpp"
+#include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -28,10 +29,7 @@ using testing::HasSubstr;
 constexpr double kLimitSeconds = 20;
 
 Options small_options() {
-  Options options;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  Options options = options_for_small_state();
   options.waiting.limit_s = kLimitSeconds;
   return options;
 }
@@ -48,12 +46,7 @@ void expect_alike(ErrorKind kind, const char* part, const std::function<void()>&
   }
   EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2);
   EXPECT_THAT(text, HasSubstr(part));
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  std::string first = text;
-  first.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(first.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
-  EXPECT_EQ(text, first);
+  expect_same_everywhere(text);
 }
 
 /// A fault on the last rank, for one call.

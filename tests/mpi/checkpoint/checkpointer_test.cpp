@@ -15,6 +15,7 @@
 #include "environment.hpp"
 #include "faults.hpp"
 #include "os/fault.hpp"
+#include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -22,21 +23,12 @@
 namespace cairn::test {
 namespace {
 
-Options options_for(const char* engine) {
-  Options options;
-  options.engine = engine;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
-  return options;
-}
-
 class OnEngine : public testing::TestWithParam<const char*> {};
 
 TEST_P(OnEngine, SavesAndLoadsInEveryCut) {
   const World world;
   const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state(GetParam()));
   EXPECT_EQ(checkpointer.latest(), std::nullopt);
   std::uint64_t step = 0;
   for (const Cut cut : {Cut::kMixed, Cut::kColumns, Cut::kFlat}) {
@@ -61,13 +53,13 @@ INSTANTIATE_TEST_SUITE_P(Engines, OnEngine, testing::Values("mpiio", "posix"));
 TEST(Checkpointer, EveryReportTellsTheHintsInForce) {
   const World world;
   const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state("mpiio"));
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   state.fill(1);
   const Report saved = checkpointer.save(1, state.sources());
   const Report loaded = checkpointer.load(1, state.targets());
   checkpoint::ConvertOptions options;
-  options.write = options_for("mpiio");
+  options.write = options_for_small_state("mpiio");
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   const auto converted = checkpoint::convert(*communicator, saved.directory, root.path() / "converted", options);
   for (const Report& report : {saved, loaded, converted.report}) {
@@ -79,7 +71,7 @@ TEST(Checkpointer, EveryReportTellsTheHintsInForce) {
 TEST(Checkpointer, ExtrasComeBackOnEveryRank) {
   const World world;
   const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("auto"));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state("auto"));
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   state.fill(1);
   Extras extras;
@@ -114,16 +106,6 @@ std::string message_of(Call call) {
   return "";
 }
 
-/// Collective: every rank has the same text.
-void expect_same_everywhere(const std::string& text) {
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  std::string other(static_cast<std::size_t>(length), '\0');
-  if (text.size() == other.size()) other = text;
-  MPI_Bcast(other.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
-  EXPECT_EQ(text, other);
-}
-
 TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
   EXPECT_EQ(Options{}.waiting.limit_s, 1800);
   EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
@@ -132,7 +114,7 @@ TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
 TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {
   const World world;
   const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state("mpiio"));
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   state.fill(1);
   checkpointer.save(1, state.sources());
@@ -160,7 +142,7 @@ TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {
 TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
   const World world;
   const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for("mpiio"));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state("mpiio"));
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   state.fill(1);
   checkpointer.save(1, state.sources());
@@ -190,7 +172,8 @@ TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   for (const int version : {1, 2}) {
     state.fill(version);
-    Checkpointer(MPI_COMM_WORLD, root / std::to_string(version), options_for("posix")).save(1, state.sources());
+    Checkpointer(MPI_COMM_WORLD, root / std::to_string(version), options_for_small_state("posix"))
+        .save(1, state.sources());
   }
   const std::filesystem::path go = root / "go";
   std::thread other;
@@ -204,7 +187,7 @@ TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
       std::ofstream(go).close();
     });
   }
-  Checkpointer checkpointer(MPI_COMM_WORLD, root / "1", options_for("posix"));
+  Checkpointer checkpointer(MPI_COMM_WORLD, root / "1", options_for_small_state("posix"));
   RankState loaded(small_state(), Cut::kColumns, world.rank, world.ranks);
   {
     const Faults faults("memory.load:rank=0:times=1:pause=" + go.string());

@@ -21,10 +21,7 @@ namespace cairn::test {
 namespace {
 
 Options small_options() {
-  Options options;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  Options options = options_for_small_state();
   options.waiting.limit_s = 20;
   return options;
 }

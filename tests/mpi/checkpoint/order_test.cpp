@@ -245,15 +245,6 @@ void expect_durable_order(const Story& story, const fs::path& directory, Place p
       << "nobody looked for another saver before the pointer file was replaced";
 }
 
-Options options_for(const std::string& engine) {
-  Options options;
-  options.engine = engine;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
-  return options;
-}
-
 class DurableOrder : public testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -271,7 +262,7 @@ class DurableOrder : public testing::TestWithParam<const char*> {
 
   World world_;
   SharedTempDir root_;
-  Options options_ = options_for(GetParam());
+  Options options_ = options_for_small_state(GetParam());
   RankState state_{small_state(), Cut::kMixed, world_.rank, world_.ranks};
 };
 

@@ -19,6 +19,7 @@
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "os/file.hpp"
+#include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -32,10 +33,7 @@ using testing::HasSubstr;
 constexpr const char* kRefusal = "storage reported more as written than it holds; the save is refused";
 
 Options options_for(const std::string& engine, ReadBack read_back) {
-  Options options;
-  options.engine = engine;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
+  Options options = options_for_small_state(engine);
   options.memory_budget_bytes = 1 << 20;
   options.read_back = read_back;
   return options;
@@ -51,12 +49,7 @@ std::string common_text(ErrorKind kind, const std::function<void()>& call) {
     EXPECT_EQ(error.kind(), kind) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   }
-  int length = static_cast<int>(text.size());
-  MPI_Bcast(&length, 1, MPI_INT, 0, MPI_COMM_WORLD);
-  std::string first = text;
-  first.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(first.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
-  EXPECT_EQ(text, first);
+  expect_same_everywhere(text);
   return text;
 }
 

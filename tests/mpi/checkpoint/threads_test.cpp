@@ -102,11 +102,7 @@ class OnEngine : public testing::TestWithParam<const char*> {};
 TEST_P(OnEngine, SavesAndLoadsKeepToTheLevel) {
   const World world;
   const SharedTempDir root;
-  Options options;
-  options.engine = GetParam();
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  Options options = options_for_small_state(GetParam());
   options.overwrite = true;
   const std::uint64_t before = calls;
   const std::uint64_t before_of_others = calls_of_others;

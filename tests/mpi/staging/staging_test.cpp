@@ -43,11 +43,6 @@ class FirstRanks {
 
 class Staging : public testing::Test {
  protected:
-  Staging() {
-    options_.block_bytes = 4096;
-    options_.memory_budget_bytes = 64 << 10;
-    options_.max_file_bytes = 60'000;
-  }
   Report stage_in(Cut cut, int version, MPI_Comm comm = MPI_COMM_WORLD) {
     RankState state = state_of(cut, comm);
     state.fill(version);
@@ -70,7 +65,7 @@ class Staging : public testing::Test {
   const World world_;
   SharedTempDir directory_;
   std::filesystem::path file_ = directory_ / "state.h5";
-  Options options_;
+  Options options_ = options_for_small_state();
 };
 
 TEST_F(Staging, EveryCutInAndEveryCutOut) {

@@ -23,11 +23,7 @@
 namespace cairn::test {
 
 inline Options small_options() {
-  Options options;
-  options.engine = "posix";
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  Options options = options_for_small_state("posix");
   options.run_id = "test";
   return options;
 }
