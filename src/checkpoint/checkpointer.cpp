@@ -36,8 +36,7 @@ struct Checkpointer::State {
   /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place meanwhile.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
-    return checkpoint::with_open(*communicator, checkpoint::checkpoint_directory(root, step),
-                                 checkpoint::links_of(options.follow_links), read);
+    return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
   }
   Report load(const OpenCheckpoint& opened, std::span<const Target> targets, const checkpoint::PhaseClock& whole);
   LoadedExtras load_extras(const OpenCheckpoint& opened);
@@ -58,10 +57,14 @@ struct Checkpointer::State {
     lease.reset();  // released before another one is watched
     watch_lease();
   }
-  void agree_on_step(std::uint64_t step) {
-    comm::agree_on_values(*communicator, "argument", [&] {
-      return std::vector<comm::NamedValue>{{"step", std::to_string(step)}};
+  /// Collective: the directory of a step, which all ranks were given alike.
+  std::filesystem::path directory_of(std::uint64_t step) {
+    std::filesystem::path directory;
+    comm::agree_on_values(*communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
+      values.push_back({"step", std::to_string(step)});
+      directory = checkpoint::checkpoint_directory(root, step);
     });
+    return directory;
   }
 
   std::unique_ptr<comm::Communicator> communicator;
@@ -95,9 +98,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
   Report report;
   checkpoint::run_call(*state_->communicator, "save", [&] {
     comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
-    state_->agree_on_step(step);
-    report =
-        state_->saver.save(checkpoint::checkpoint_directory(state_->root, step), step, state, extras, &state_->life);
+    report = state_->saver.save(state_->directory_of(step), step, state, extras, &state_->life);
   });
   return report;
 }
@@ -121,7 +122,6 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   const checkpoint::PhaseClock whole;
   Report report;
   checkpoint::run_call(*state_->communicator, "open", [&] {
-    state_->agree_on_step(step);
     report =
         state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load(opened, targets, whole); });
   });
@@ -141,7 +141,6 @@ Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const T
 Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
   LoadedExtras extras;
   checkpoint::run_call(*state_->communicator, "open", [&] {
-    state_->agree_on_step(step);
     extras = state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });
   });
   return extras;

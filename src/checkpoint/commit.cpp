@@ -172,7 +172,7 @@ Commit begin_commit(comm::Communicator& communicator, CommitTarget target) {
   if (!target.directory.has_filename()) target.directory = target.directory.parent_path();
   Commit commit;
   commit.target = std::move(target);
-  base::Bytes partial;
+  std::string partial;
   commit_step(communicator, "commit.begin", commit.target.directory, [&] {
     const fs::path& directory = commit.target.directory;
     if (directory.has_parent_path()) os::make_directory(directory.parent_path());
@@ -184,18 +184,16 @@ Commit begin_commit(comm::Communicator& communicator, CommitTarget target) {
     commit.partial = partial_directory(directory, commit.nonce);
     os::remove_at_end(commit.partial);
     os::make_new_directory(commit.partial);
-    const auto name = base::as_bytes(commit.partial.native());
-    partial.assign(name.begin(), name.end());
+    partial = commit.partial.native();
   });
   communicator.share(partial, 0);
-  commit.partial = std::string(reinterpret_cast<const char*>(partial.data()), partial.size());
+  comm::agree(communicator, "commit.begin", [&] { commit.partial = partial; });
   return commit;
 }
 
 void finish_commit(comm::Communicator& communicator, Commit& commit, CommitContent content) {
   const CommitTarget& target = commit.target;
   const fs::path& partial = commit.partial;
-  const fs::path parent = parent_of(target.directory);
   // A step that fails because another saver has taken over says so, and not that a file is missing.
   const auto step = [&](const char* name, const fs::path& path, comm::Work work) {
     commit_step(communicator, name, path, [&] {
@@ -236,8 +234,9 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
     os::sync_directory(partial);
     if (!target.in_root) return;
     const std::string text = fmt::format("{}\n", content.manifest.step);
-    os::remove_at_end(latest_temporary(parent, commit.nonce));
-    os::write_new_file(latest_temporary(parent, commit.nonce), base::as_bytes(text));
+    const fs::path temporary = latest_temporary(parent_of(target.directory), commit.nonce);
+    os::remove_at_end(temporary);
+    os::write_new_file(temporary, base::as_bytes(text));
   });
   step("commit.rename", partial, [&] {
     const auto no_end = os::hold_end();
@@ -257,9 +256,10 @@ void finish_commit(comm::Communicator& communicator, Commit& commit, CommitConte
       throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target.directory), what, error.what()));
     }
   };
-  after_rename("commit.publish", [&] { os::sync_directory(parent); });
+  after_rename("commit.publish", [&] { os::sync_directory(parent_of(target.directory)); });
   if (target.in_root) {
     after_rename("commit.latest", [&] {
+      const fs::path parent = parent_of(target.directory);
       look(commit);
       os::fault_point("commit.latest.looked", parent);
       const fs::path temporary = latest_temporary(parent, commit.nonce);

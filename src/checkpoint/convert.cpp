@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -126,8 +127,10 @@ CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, b
 
 plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const ConvertOptions& options,
                          std::vector<std::string>& notes) {
-  const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes,
-                                metadata_of(source, options.write.file_metadata, notes)};
+  note_disputed_metadata(source, notes);
+  std::map<std::string, std::string> metadata = source.metadata;
+  metadata.insert(options.write.file_metadata.begin(), options.write.file_metadata.end());
+  const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes, std::move(metadata)};
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
@@ -158,49 +161,61 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
   ConvertReport result;
-  result.notes = source.warnings;
   Conversion conversion;
   MemorySplit budget;
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
+    result.notes = source.warnings;
     conversion = plan_conversion(source, destination, options, result.notes);
     budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
+    groups = plan::section_groups(conversion.layout.stored);
+    ranges = plan::whole_files(file_sizes(conversion.layout.stored));
   });
   const CodedCatalog& catalog = conversion.catalog;
   const plan::FileLayout& layout = conversion.layout;
   const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
   const EngineChoice choice = choose_engine(communicator, wish, destination);
-  const plan::ExtentMap extents =
-      deal_extents(communicator, plan::section_groups(layout.stored), plan::whole_files(file_sizes(layout.stored)),
-                   options.write.block_bytes, choice, Access::kWrite);
+  const plan::ExtentMap extents = deal_extents(communicator, std::move(groups), std::move(ranges),
+                                               options.write.block_bytes, choice, Access::kWrite);
   budget = budget.fitted_to(extents);
-  const auto windows =
-      plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+  std::vector<plan::Window> windows;
+  CommitContent content;
+  comm::agree(communicator, "lay out the files", [&] {
+    windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+    content = content_of(source, conversion, options);
+    const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    if (communicator.rank() == 0) add_carried(source, carried, layout, content);
+  });
   const io::WindowPool buffers(communicator, largest_buffer(windows));
-  CommitContent content = content_of(source, conversion, options);
-  const std::vector<std::string> carried = files_to_carry(source, result.notes);
-  comm::agree_on_root(communicator, "look at the files to carry along", 0,
-                      [&] { add_carried(source, carried, layout, content); });
 
   const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), measuring_of(quantisation)});
-  result.report = report_of(layout.stored, choice);
-  result.report.directory = destination;
+  CommitTarget target;
+  io::EngineOptions engine_options;
+  comm::agree(communicator, "describe the checkpoint", [&] {
+    result.report = report_of(layout.stored, choice);
+    result.report.directory = destination;
+    target = {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}};
+    engine_options.hints = options.write.hints;
+  });
   clock.begin("commit");
-  Commit commit =
-      begin_commit(communicator, {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}});
+  Commit commit = begin_commit(communicator, std::move(target));
   std::unique_ptr<io::Engine> engine;
   try {
-    engine = io::make_engine_on_all(choice.name, communicator, {options.write.hints});
+    engine = io::make_engine_on_all(choice.name, communicator, std::move(engine_options));
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, commit.partial, job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
-    result.report.engine_hints = engine->hints();
-    const std::string warning =
+    comm::agree(communicator, "note hints", [&] { result.report.engine_hints = engine->hints(); });
+    std::string warning =
         read_back_data(communicator, commit.partial, content.blocks,
                        {options.write.read_back, content.manifest.step, buffers.idle_memory()}, clock);
-    if (!warning.empty()) result.report.warnings.push_back(warning);
+    if (!warning.empty()) {  // on all ranks
+      comm::agree(communicator, "note a warning", [&] { result.report.warnings.push_back(std::move(warning)); });
+    }
     if (!catalog.pairs.empty()) {
       add_coding_report(collect_errors(
                             communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "cairn/error.hpp"
 #include "checkpoint/progress.hpp"
@@ -44,12 +45,6 @@ void put_data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window
   }
 }
 
-std::size_t most_parts(std::span<const plan::Window> windows) {
-  std::size_t most = 0;
-  for (const plan::Window& window : windows) most = std::max(most, window.parts.size());
-  return most;
-}
-
 /// This rank's share of the headers.
 std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<const plan::Extent> extents) {
   std::vector<io::WriteOp> ops;
@@ -69,6 +64,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
                               PhaseClock& clock) {
   clock.begin("open");
   std::vector<io::EngineFile> files;
+  std::vector<io::EngineFile> files_of_engine;
   std::optional<format::BlockAccumulator> table_of_sums;
   // All that the rounds need is made here: between them nothing may fail on one rank alone.
   std::vector<io::WriteOp> ops;
@@ -80,10 +76,11 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     headers = header_ops(job.layout, job.extents.of(communicator.rank()));
     missing.reserve(kMessageBytes);
     files = engine_files(directory, job.layout.stored);
+    files_of_engine = files;
     table_of_sums.emplace(file_sizes(job.layout.stored), job.extents.grain_bytes());
   });
   format::BlockAccumulator& checksums = *table_of_sums;
-  engine.open_for_write(files, job.extents);
+  engine.open_for_write(std::move(files_of_engine), job.extents);
 
   const auto add = [&](const std::vector<io::WriteOp>& written) {
     for (const io::WriteOp& op : written) {

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/units.hpp"
@@ -81,29 +83,39 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
                            const std::filesystem::path& path) {
   StorageFacts facts;
   facts.has_mpi = comm::native_handle(communicator) != MPI_COMM_NULL;
-  facts.nodes = communicator.sum(communicator.node()->rank() == 0 ? 1 : 0);
+  const auto node = communicator.node();
+  facts.nodes = communicator.sum(node->rank() == 0 ? 1 : 0);
   comm::agree_on_root(communicator, "choose an engine", 0,
                       [&] { facts.file_system = os::file_system_of(nearest_existing(path)).type; });
   communicator.share(facts.file_system, 0);
-  EngineChoice choice = choose_by_facts(facts);
-  if (wish.engine != "auto") {
-    choice.name = wish.engine;
-    choice.reason = "asked for";
-  } else if (choice.name == "mpiio") {
-    comm::prefer_romio();
-    const auto implementation = comm::mpi_io_implementation();
-    if (communicator.max(implementation.loses_write_errors ? 1 : 0) != 0) {
-      facts.unsafe_mpi_io_component = implementation.io_component;
-      communicator.share(facts.unsafe_mpi_io_component, 0);
-      if (facts.unsafe_mpi_io_component.empty()) facts.unsafe_mpi_io_component = "not the same on all ranks";
-      choice = choose_by_facts(facts);
+  EngineChoice choice;
+  comm::MpiIoImplementation implementation;
+  comm::agree(communicator, "choose an engine", [&] {
+    choice = choose_by_facts(facts);
+    if (wish.engine != "auto") {
+      choice.name = wish.engine;
+      choice.reason = "asked for";
+    } else if (choice.name == "mpiio") {
+      comm::prefer_romio();
+      implementation = comm::mpi_io_implementation();
     }
+  });
+  if (communicator.max(implementation.loses_write_errors ? 1 : 0) != 0) {
+    communicator.share(implementation.io_component, 0);
+    comm::agree(communicator, "choose an engine", [&] {
+      facts.unsafe_mpi_io_component =
+          implementation.io_component.empty() ? "not the same on all ranks" : implementation.io_component;
+      choice = choose_by_facts(facts);
+    });
   }
-  os::HugePages huge_pages = os::huge_pages();
-  huge_pages.shared_memory = huge_pages.shared_memory || os::can_make_pages_huge();
+  os::HugePages huge_pages;
+  comm::agree(communicator, "choose an engine", [&] {
+    huge_pages = os::huge_pages();
+    huge_pages.shared_memory = huge_pages.shared_memory || os::can_make_pages_huge();
+  });
   const Staging here = choose_staging(choice.name, facts.file_system, huge_pages);
   choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
-  choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
+  choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
   if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
   // What others write must be files, and nobody but the aggregators may write where they were asked for.
   const bool is_plain = choice.name == "posix" || choice.name == "direct";
@@ -117,14 +129,24 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
   plan::Deal deal;
   deal.group_of_file = std::move(group_of_file);
   deal.one_worker_per_file = access == Access::kWrite && choice.one_writer_per_file;
-  if (choice.aggregators_per_node == 0) return {std::move(ranges), communicator.size(), grain_bytes, std::move(deal)};
+  const auto deal_to = [&](int workers) {
+    std::optional<plan::ExtentMap> extents;
+    comm::agree(communicator, "deal the bytes to the ranks",
+                [&] { extents.emplace(std::move(ranges), workers, grain_bytes, std::move(deal)); });
+    return std::move(*extents);
+  };
+  if (choice.aggregators_per_node == 0) return deal_to(communicator.size());
   const auto node = communicator.node();
   const auto place = static_cast<std::uint64_t>(node->rank());
   const auto size = static_cast<std::uint64_t>(node->size());
   const std::uint64_t chosen = std::min(choice.aggregators_per_node, size);
   // Spread over the node: place p is chosen when p * chosen / size steps up there.
   const bool is_aggregator = place == 0 || place * chosen / size != (place - 1) * chosen / size;
-  std::vector<std::uint64_t> bits(base::ceil_div(static_cast<std::uint64_t>(communicator.size()), 64), 0);
+  std::vector<std::uint64_t> bits;
+  comm::agree(communicator, "deal the bytes to the ranks", [&] {
+    bits.resize(base::ceil_div(static_cast<std::uint64_t>(communicator.size()), 64));
+    deal.ranks.reserve(static_cast<std::size_t>(communicator.size()));
+  });
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   if (is_aggregator) bits[rank / 64] |= 1ULL << rank % 64;
   communicator.all_reduce(bits, comm::ReduceOp::kOr);
@@ -132,8 +154,7 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
     const auto bit = static_cast<std::size_t>(r);
     if ((bits[bit / 64] >> bit % 64 & 1) != 0) deal.ranks.push_back(r);
   }
-  const auto workers = static_cast<int>(deal.ranks.size());
-  return {std::move(ranges), workers, grain_bytes, std::move(deal)};
+  return deal_to(static_cast<int>(deal.ranks.size()));
 }
 
 MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {

@@ -63,13 +63,16 @@ std::vector<comm::NamedValue> values_of(const Options& options, const std::files
 
 std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options) {
   auto communicator = comm::duplicate_mpi(given, options.waiting);
-  os::set_fault_rank(communicator->rank());
-  base::set_log_rank(communicator->rank(), communicator->size());
+  comm::agree(*communicator, "name the rank in the log", [&] {
+    os::set_fault_rank(communicator->rank());
+    base::set_log_rank(communicator->rank(), communicator->size());
+  });
   return communicator;
 }
 
 void agree_on_options(comm::Communicator& communicator, const Options& options, const std::filesystem::path& path) {
-  comm::agree_on_values(communicator, "option", [&] { return values_of(options, path); });
+  comm::agree_on_values(communicator, "option",
+                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, path); });
 }
 
 }  // namespace cairn::checkpoint

@@ -107,12 +107,14 @@ struct Loader::ReadJob {
   io::WindowPool& buffers;
   io::Engine& engine;
   comm::Communicator& communicator;
+  std::vector<io::ReadOp>& ops;  ///< with room for a round
 
   /// Collective.
   void begin(std::uint64_t round) const {
     if (round >= rounds) return;
     buffers.make_window(communicator, round);
-    engine.begin_read(read_ops(buffers.of(windows, round)));
+    put_read_ops(buffers.of(windows, round), ops);
+    engine.begin_read(ops);
   }
 };
 
@@ -131,62 +133,71 @@ void Loader::load(std::span<const WantedBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
-  const plan::CellGrid grid(file_sizes(checkpoint_.stored), grain);
-  plan::CellSet cells(grid);
+  std::optional<plan::CellGrid> grid;
+  std::optional<plan::CellSet> cells;
+  std::optional<WrittenBlocks> written;
   std::vector<plan::MemoryPart> parts;
   std::vector<std::span<std::byte>> memory;
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
+    os::fault_memory("memory.load");
     for (const WantedBox& want : wanted) {
       const auto& tensor = checkpoint_.stored.tensors.at(want.tensor);
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
     }
     budget = split_budget(options_.memory_budget_bytes, grain, engine_);
-    cells = wanted_cells(checkpoint_, wanted, grid);
+    grid.emplace(file_sizes(checkpoint_.stored), grain);
+    cells.emplace(wanted_cells(checkpoint_, wanted, *grid));
     for (std::uint32_t i = 0; i < wanted.size(); ++i) {
       parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});
       memory.push_back(wanted[i].memory);
     }
-  });
-  communicator_.all_reduce(cells.words(), comm::ReduceOp::kOr);
-  if (cells.count() == 0) return clock_.stop();
-  std::optional<WrittenBlocks> written;
-  comm::agree(communicator_, "plan the load", [&] {
-    os::fault_memory("memory.load");
     written.emplace(checkpoint_);
   });
-  StraightPart straight{*written, {}, plan::CellSet(grid), memory};
-  const bool is_straight = engine_.straight && cells.count() >= grid.cells() / kStraightParts;
-  if (is_straight) {
+  communicator_.all_reduce(cells->words(), comm::ReduceOp::kOr);
+  if (cells->count() == 0) return clock_.stop();
+  std::optional<StraightPart> straight;
+  if (engine_.straight && cells->count() >= grid->cells() / kStraightParts) {
     comm::agree(communicator_, "plan the load", [&] {
       const auto regions = plan::regions_of_memory(communicator_.rank(), parts, checkpoint_.stored);
-      straight.runs = io::StraightRuns(regions, checkpoint_.stored);
+      straight.emplace(
+          StraightPart{*written, io::StraightRuns(regions, checkpoint_.stored), plan::CellSet(*grid), memory});
     });
-    straight.cells = io::keep_tiled_cells(communicator_, grid, straight.runs);
-    cells.remove(straight.cells);
+    straight->cells = io::keep_tiled_cells(communicator_, *grid, straight->runs);
+    cells->remove(straight->cells);
   }
-  const plan::ExtentMap extents = deal_extents(communicator_, plan::section_groups(checkpoint_.stored), cells.ranges(),
-                                               grain, engine_, Access::kRead);
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
+  comm::agree(communicator_, "plan the load", [&] {
+    groups = plan::section_groups(checkpoint_.stored);
+    ranges = cells->ranges();
+  });
+  const plan::ExtentMap extents =
+      deal_extents(communicator_, std::move(groups), std::move(ranges), grain, engine_, Access::kRead);
   budget = budget.fitted_to(extents);
 
-  const auto windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
+  std::vector<plan::Window> windows;
+  std::vector<io::EngineFile> files;
+  std::vector<io::ReadOp> ops;
+  io::EngineOptions engine_options;
+  comm::agree(communicator_, "plan the load", [&] {
+    windows = plan::cut_windows(extents.of(communicator_.rank()), budget.window_bytes, grain);
+    files = engine_files(checkpoint_.directory, checkpoint_.stored);
+    ops.reserve(most_parts(windows));
+    engine_options.hints = options_.hints;
+  });
   const std::uint64_t rounds = communicator_.max(windows.size());
   const auto buffers = store_.get(communicator_, largest_buffer(windows), budget.staging_bytes);
   clock_.begin("open");
-  io::EngineOptions engine_options;
-  engine_options.hints = options_.hints;
   engine_options.staging = buffers->staging();
   std::unique_ptr<io::Engine> engine;
   try {
-    std::vector<io::EngineFile> files;
-    comm::agree(communicator_, "name the files",
-                [&] { files = engine_files(checkpoint_.directory, checkpoint_.stored); });
     engine = io::make_engine_on_all(engine_.name, communicator_, std::move(engine_options));
     engine->open_for_read(std::move(files), extents);
-    engine_.hints = engine->hints();
-    if (is_straight) read_straight(grid, straight);
-    const ReadJob job{*written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_};
-    read_extents(job, parts, memory, {extents, budget, is_straight});
+    comm::agree(communicator_, "note hints", [&] { engine_.hints = engine->hints(); });
+    if (straight) read_straight(*grid, *straight);
+    const ReadJob job{*written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_, ops};
+    read_extents(job, parts, memory, {extents, budget, straight.has_value()});
     clock_.begin("open");
     engine->close();
   } catch (const comm::AgreedError&) {
@@ -217,29 +228,35 @@ void Loader::read_extents(const ReadJob& job, const std::vector<plan::MemoryPart
 }
 
 void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part) {
-  const std::vector<plan::FileRange> ranges = part.cells.ranges();
-  if (ranges.empty()) return;
-  format::BlockAccumulator checksums(file_sizes(checkpoint_.stored), grid.grain_bytes());
+  if (part.cells.count() == 0) return;
+  std::vector<plan::FileRange> ranges;
+  std::vector<io::EngineFile> files;
+  std::optional<format::BlockAccumulator> checksums;
+  comm::agree(communicator_, "plan the load", [&] {
+    ranges = part.cells.ranges();
+    files = engine_files(checkpoint_.directory, checkpoint_.stored);
+    checksums.emplace(file_sizes(checkpoint_.stored), grid.grain_bytes());
+  });
   clock_.begin("read");
   if (checkpoint_.blocks) clock_.begin("verify");
   clock_.begin("read");
-  io::read_straight(communicator_, engine_files(checkpoint_.directory, checkpoint_.stored), part.runs, part.memory,
+  io::read_straight(communicator_, files, part.runs, part.memory,
                     [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
                       clock_.add_bytes(data.size());
                       if (!checkpoint_.blocks) return;
                       clock_.begin("verify");
-                      checksums.add(file, offset, data);
+                      checksums->add(file, offset, data);
                       clock_.add_bytes(data.size());
                       clock_.begin("read");
                     });
   if (!checkpoint_.blocks) return;
   clock_.begin("verify");
-  communicator_.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
+  communicator_.all_reduce(checksums->raw_words(), comm::ReduceOp::kXor);
   comm::agree(communicator_, "verify", [&] {
     for (const plan::FileRange& range : ranges) {
       for (std::uint64_t begin = range.begin; begin < range.end; begin += grid.grain_bytes()) {
         const plan::FileRange block{range.file, begin, std::min(begin + grid.grain_bytes(), range.end)};
-        part.written.check(block, checksums.crc_of(block.file, begin / grid.grain_bytes()));
+        part.written.check(block, checksums->crc_of(block.file, begin / grid.grain_bytes()));
       }
     }
   });

@@ -1,20 +1,20 @@
 #include "checkpoint/phases.hpp"
 
+#include "comm/agree.hpp"
+
 namespace cairn::checkpoint {
 namespace {
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-constexpr std::size_t kMostPhases = 16;
 }  // namespace
 
-// With room for every phase there is: to begin one must not fail.
-PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) { rows_.reserve(kMostPhases); }
+PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) {}
 
 void PhaseClock::begin(std::string_view name) {
   stop();
   if (liveness_) liveness_->progress(name, {});
   current_ = 0;
-  while (current_ < rows_.size() && rows_[current_].name != name) ++current_;
-  if (current_ == rows_.size()) rows_.push_back({std::string(name), 0, 0});
+  while (current_ < count_ && rows_[current_].name != name) ++current_;
+  if (current_ == count_) rows_.at(count_++).name = name;
   phase_start_ = Clock::now();
 }
 
@@ -40,16 +40,23 @@ std::vector<Phase> PhaseClock::reduce(comm::Communicator& communicator) const {
   std::vector<double> slowest;
   std::vector<double> fastest;
   std::vector<std::uint64_t> bytes;
-  for (const Row& row : rows_) {
-    slowest.push_back(row.seconds);
-    fastest.push_back(row.seconds);
-    bytes.push_back(row.bytes);
-  }
+  std::vector<Phase> phases;
+  comm::agree(communicator, "report", [&] {
+    for (const Row& row : rows()) {
+      slowest.push_back(row.seconds);
+      fastest.push_back(row.seconds);
+      bytes.push_back(row.bytes);
+      phases.push_back({std::string(row.name), 0, 0, 0});
+    }
+  });
   communicator.all_reduce(slowest, comm::ReduceOp::kMax);
   communicator.all_reduce(fastest, comm::ReduceOp::kMin);
   communicator.all_reduce(bytes, comm::ReduceOp::kSum);
-  std::vector<Phase> phases;
-  for (std::size_t i = 0; i < rows_.size(); ++i) phases.push_back({rows_[i].name, slowest[i], fastest[i], bytes[i]});
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    phases[i].seconds_max = slowest[i];
+    phases[i].seconds_min = fastest[i];
+    phases[i].bytes = bytes[i];
+  }
   return phases;
 }
 

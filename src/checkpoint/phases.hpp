@@ -1,10 +1,11 @@
 // Time and bytes per phase, reduced over ranks at the end.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -15,11 +16,11 @@
 namespace cairn::checkpoint {
 
 /// Rank-local stopwatch with named phases in the order of their first use. Every rank must use the same names in the same
-/// order.
+/// order. Takes no memory but its own: to begin a phase cannot fail.
 class PhaseClock {
  public:
   PhaseClock();
-  /// Ends the running phase and begins (or continues) `name`.
+  /// Ends the running phase and begins (or continues) `name`, a literal. At most 16 of them.
   void begin(std::string_view name);
   void add_bytes(std::uint64_t bytes);
   void stop();
@@ -35,13 +36,16 @@ class PhaseClock {
  private:
   using Clock = std::chrono::steady_clock;
   struct Row {
-    std::string name;
+    std::string_view name;
     double seconds = 0;
     std::uint64_t bytes = 0;
   };
   Clock::time_point start_;
   Clock::time_point phase_start_;
-  std::vector<Row> rows_;
+  [[nodiscard]] std::span<const Row> rows() const { return std::span(rows_).first(count_); }
+
+  std::array<Row, 16> rows_;
+  std::size_t count_ = 0;
   std::size_t current_;
   std::shared_ptr<comm::Liveness> liveness_;
 };

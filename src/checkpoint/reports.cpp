@@ -1,5 +1,6 @@
 #include "checkpoint/reports.hpp"
 
+#include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::checkpoint {
@@ -20,16 +21,18 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
 Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
                       std::span<const WantedBox> wanted, std::size_t targets) {
   Report report;
-  report.directory = opened.directory;
-  report.engine = engine.name;
-  report.engine_reason = engine.reason;
-  report.engine_hints = engine.hints;
+  comm::agree(communicator, "report", [&] {
+    report.directory = opened.directory;
+    report.engine = engine.name;
+    report.engine_reason = engine.reason;
+    report.engine_hints = engine.hints;
+    report.warnings = opened.warnings;
+  });
   report.files = opened.stored.files.size();
   report.tensors = communicator.max(targets);
   std::uint64_t bytes = 0;
   for (const WantedBox& box : wanted) bytes += box.memory.size();
   report.bytes = communicator.sum(bytes);
-  report.warnings = opened.warnings;
   return report;
 }
 

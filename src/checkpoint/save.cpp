@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
@@ -79,10 +80,6 @@ std::vector<Source> with_blob(std::span<const Source> state, std::span<const std
   return all;
 }
 
-}  // namespace
-
-namespace {
-
 /// A step that is damaged, or void to this life, is no longer worth keeping.
 void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) {
   manifest.epoch = life.lease->epoch();
@@ -97,6 +94,12 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 }
 
 }  // namespace
+
+struct Saver::WriteContent {
+  CommitTarget target;
+  CommitContent commit;
+  io::EngineOptions engine;
+};
 
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
     : communicator_(communicator), options_(std::move(options)), store_(store) {
@@ -127,7 +130,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   });
   if (!choice_) {
     const EngineWish wish{options_.engine, options_.aggregators_per_node};
-    choice_ = std::make_unique<EngineChoice>(choose_engine(communicator_, wish, directory));
+    choice_ = choose_engine(communicator_, wish, directory);
   }
   Report report;
   report.plan_reused = communicator_.max(changed) == 0;
@@ -153,30 +156,35 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
     plan_->description = std::move(description);
   }
-  CommitContent content = content_of(step, extras);
-  CommitTarget target{directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
-  if (lease != nullptr) set_life(*root, target, content.manifest);
-  const std::string warning = write(std::move(target), std::move(content), memory, clock);
+  WriteContent content;
+  comm::agree(communicator_, "describe the checkpoint", [&] {
+    content.target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
+    content.commit = content_of(step, extras);
+    if (lease != nullptr) set_life(*root, content.target, content.commit.manifest);
+    content.engine.hints = options_.hints;
+  });
+  std::string warning = write(std::move(content), memory, clock);
   clock.stop();
-  if (!warning.empty()) report.warnings.push_back(warning);
-  if (lease != nullptr) {
-    for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
-  }
-  report.directory = directory;
-  report.engine = choice_->name;
-  report.engine_reason = choice_->reason;
-  report.engine_hints = choice_->hints;
-  report.bytes = plan_->tensor_bytes;
-  report.tensors = plan_->tensors;
-  report.files = plan_->layout.files.size();
+  comm::agree(communicator_, "report", [&] {
+    if (!warning.empty()) report.warnings.push_back(std::move(warning));
+    if (lease != nullptr) {
+      for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
+    }
+    report.directory = directory;
+    report.engine = choice_->name;
+    report.engine_reason = choice_->reason;
+    report.engine_hints = choice_->hints;
+    report.bytes = plan_->tensor_bytes;
+    report.tensors = plan_->tensors;
+    report.files = plan_->layout.files.size();
+  });
   add_times(communicator_, clock, clock, report);
   return report;
 }
 
-CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
+CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const {
   CommitContent content = make_content(plan_->layout);
-  comm::agree_on_root(communicator_, "read the files to carry along", 0,
-                      [&] { content.carried = carried_content(extras, plan_->layout); });
+  if (communicator_.rank() == 0) content.carried = carried_content(extras, plan_->layout);
   format::Manifest& manifest = content.manifest;
   manifest.has_step = true;
   manifest.step = step;
@@ -193,21 +201,21 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) {
   return content;
 }
 
-std::string Saver::write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
-                         PhaseClock& clock) {
+std::string Saver::write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock) {
   clock.begin("commit");
-  Commit commit = begin_commit(communicator_, std::move(target));
+  CommitContent& content = given.commit;
+  Commit commit = begin_commit(communicator_, std::move(given.target));
   std::unique_ptr<io::Engine> engine;
   std::string warning;
   try {
-    engine = io::make_engine_on_all(choice_->name, communicator_, {options_.hints});
+    engine = io::make_engine_on_all(choice_->name, communicator_, std::move(given.engine));
     const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
                        *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
                        memory};
     content.blocks = write_data(
         communicator_, *engine, commit.partial, job,
         [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
-    choice_->hints = engine->hints();
+    comm::agree(communicator_, "note hints", [&] { choice_->hints = engine->hints(); });
     warning = read_back_data(communicator_, commit.partial, content.blocks,
                              {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, clock);
     clock.begin("commit");

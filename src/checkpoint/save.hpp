@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
 #include "format/manifest.hpp"
 #include "io/window_pool.hpp"
@@ -20,8 +22,6 @@ inline constexpr const char* kEngineKey = "engine";
 inline constexpr const char* kHintsKey = "hints";
 
 struct CommitContent;
-struct CommitTarget;
-struct EngineChoice;
 class Lease;
 struct SavePlan;
 class PhaseClock;
@@ -47,19 +47,19 @@ class Saver {
               const Extras& extras, RootLife* root = nullptr);
 
  private:
-  /// Collective. What is committed beside the data of the plan.
-  CommitContent content_of(std::uint64_t step, const Extras& extras);
+  struct WriteContent;
+  /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along.
+  CommitContent content_of(std::uint64_t step, const Extras& extras) const;
   /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all. Returns a warning, or
   /// nothing.
-  std::string write(CommitTarget target, CommitContent content, std::span<const std::span<const std::byte>> memory,
-                    PhaseClock& clock);
+  std::string write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock);
 
   comm::Communicator& communicator_;
   Options options_;
   io::WindowStore& store_;
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<StateCoder> coder_;
-  std::unique_ptr<EngineChoice> choice_;  ///< of the first save
+  std::optional<EngineChoice> choice_;  ///< of the first save
 };
 
 }  // namespace cairn::checkpoint

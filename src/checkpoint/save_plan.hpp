@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,7 @@ struct SavePlan {
   io::StraightRuns straight;  ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
-  std::unique_ptr<io::Exchange> exchange;  ///< refers to layout, extents and buffers
+  std::optional<io::Exchange> exchange;  ///< refers to layout, extents and buffers
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;  ///< of all tensors
 };

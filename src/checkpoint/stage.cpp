@@ -64,7 +64,6 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
                                const std::filesystem::path& destination, const ConvertOptions& options,
                                PhaseClock& clock) {
   ConvertReport result;
-  result.notes = source.warnings;
   View view;
   plan::Catalog catalog;
   hdf5::StageContent content;
@@ -73,14 +72,14 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     if (options.shards) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
+    result.notes = source.warnings;
     view = view_for(source, destination, options, result.notes);
     catalog = catalog_of(view);
     content = content_of(manifest_of(source, options.write));
-    (void)metadata_of(source, {}, result.notes);
+    note_disputed_metadata(source, result.notes);
+    const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
-  const std::vector<std::string> carried = files_to_carry(source, result.notes);
-  comm::agree_on_root(communicator, "look at the files to carry along", 0,
-                      [&] { content.carried = streams_of(source, carried); });
   const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
   const CodedCatalog all = plain_catalog(catalog);

@@ -36,8 +36,10 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 
 /// The parts of a window as operations, without the head of the file.
 std::vector<io::WriteOp> body_ops(const io::WindowBuffer& window) {
+  std::vector<io::ReadOp> parts;
+  put_read_ops(window, parts);
   std::vector<io::WriteOp> ops;
-  for (const io::ReadOp& part : read_ops(window)) {
+  for (const io::ReadOp& part : parts) {
     const std::uint64_t skip =
         part.offset < kHeadBytes ? std::min<std::uint64_t>(kHeadBytes - part.offset, part.data.size()) : 0;
     if (skip < part.data.size()) ops.push_back({part.file, part.offset + skip, part.data.subspan(skip)});
@@ -61,11 +63,17 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   leftovers_.is_mine = communicator_.rank() == 0;
   make_skeleton(catalog, std::move(content));
   clock_.begin("plan");
-  extents_ = std::make_unique<plan::ExtentMap>(deal_extents(communicator_, plan::section_groups(layout_.stored),
-                                                            plan::whole_files(file_sizes(layout_.stored)),
-                                                            options_.block_bytes, engine_, Access::kWrite));
-  budget_ = budget_.fitted_to(*extents_);
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
   comm::agree(communicator_, "plan the staging file", [&] {
+    groups = plan::section_groups(layout_.stored);
+    ranges = plan::whole_files(file_sizes(layout_.stored));
+  });
+  plan::ExtentMap extents =
+      deal_extents(communicator_, std::move(groups), std::move(ranges), options_.block_bytes, engine_, Access::kWrite);
+  budget_ = budget_.fitted_to(extents);
+  comm::agree(communicator_, "plan the staging file", [&] {
+    extents_ = std::make_unique<plan::ExtentMap>(std::move(extents));
     windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
     find_gaps();
   });
@@ -117,7 +125,9 @@ void StageWriter::find_gaps() {
 void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const {
   os::File skeleton;
   std::uint64_t copied = 0;
-  for (const io::ReadOp& part : read_ops(window)) {
+  std::vector<io::ReadOp> parts;
+  put_read_ops(window, parts);
+  for (const io::ReadOp& part : parts) {
     const std::uint64_t part_end = part.offset + part.data.size();
     auto gap = std::upper_bound(gaps_.begin(), gaps_.end(), part.offset,
                                 [](std::uint64_t offset, const plan::ByteRange& range) { return offset < range.end; });

@@ -19,11 +19,11 @@ constexpr std::size_t kForeignTextBytes = 300;
 
 }  // namespace
 
-void run_call(comm::Communicator& communicator, const char* phase, const std::function<void()>& work) {
+void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
   if (const auto liveness = communicator.liveness()) liveness->check();
   const WatchedCall watched(communicator);
-  communicator.progress(phase);
   try {
+    communicator.progress(phase);
     work();
   } catch (const Error&) {
     throw;

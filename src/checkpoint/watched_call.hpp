@@ -5,14 +5,15 @@
 #include <memory>
 
 #include "checkpoint/phases.hpp"
+#include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "os/work.hpp"
 
 namespace cairn::checkpoint {
 
 /// While it lives, silence of all ranks counts, and every phase that `clock` begins, and every operation on a file that
-/// this thread ends, is progress. How long it may last, and
-/// what happens then, belongs to the communicator. Simulated ranks are not watched: their waits end by themselves.
+/// this thread ends, is progress. How long it may last, and what happens then, belongs to the communicator. Simulated ranks
+/// are not watched: their waits end by themselves.
 class WatchedCall {
  public:
   WatchedCall(comm::Communicator& communicator, PhaseClock& clock) : WatchedCall(communicator) {
@@ -43,6 +44,6 @@ class WatchedCall {
 
 /// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead. What `work`
 /// throws that is no Error could not be agreed on: then this rank tells the others, and all throw the same Error(kState).
-void run_call(comm::Communicator& communicator, const char* phase, const std::function<void()>& work);
+void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 }  // namespace cairn::checkpoint

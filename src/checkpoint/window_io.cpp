@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "format/crc32c.hpp"
 
 namespace cairn::checkpoint {
 
@@ -27,14 +28,19 @@ std::uint64_t largest_buffer(std::span<const plan::Window> windows) {
   return bytes;
 }
 
-std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window) {
-  std::vector<io::ReadOp> ops;
-  if (window.window == nullptr) return ops;
+std::size_t most_parts(std::span<const plan::Window> windows) {
+  std::size_t most = 0;
+  for (const plan::Window& window : windows) most = std::max(most, window.parts.size());
+  return most;
+}
+
+void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops) {
+  ops.clear();
+  if (window.window == nullptr) return;
   for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
     const plan::Extent& part = window.window->parts[p];
     ops.push_back({part.file, part.begin, window.buffer.subspan(window.window->offsets[p], part.end - part.begin)});
   }
-  return ops;
 }
 
 std::vector<const format::FileBlocks*> block_rows(const OpenCheckpoint& checkpoint) {
@@ -83,8 +89,8 @@ std::string words_of(const BlockFault& fault) {
     where += fmt::format("{} '{}'", i == 0 ? "" : ",", base::printable(fault.tensors[i]));
   }
   if (fault.tensors.size() > kShown) where += fmt::format(" and {} more", fault.tensors.size() - kShown);
-  return fmt::format("block {} (bytes {} to {}, {}) has checksum {:08x}, {:08x} was written", fault.block,
-                     fault.bytes.begin, fault.bytes.end, where, fault.found, fault.written);
+  return fmt::format("block {} (bytes {} to {}, {}) {}", fault.block, fault.bytes.begin, fault.bytes.end, where,
+                     format::mismatch_words(fault.found, fault.written));
 }
 
 std::string message_of(const BlockFault& fault) {

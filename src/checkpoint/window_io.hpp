@@ -23,7 +23,10 @@ std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
 /// Bytes that the largest of the windows needs in its buffer.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);
 
-std::vector<io::ReadOp> read_ops(const io::WindowBuffer& window);
+/// Of the window with the most.
+std::size_t most_parts(std::span<const plan::Window> windows);
+/// Reads of the window, instead of what is in `ops`.
+void put_read_ops(const io::WindowBuffer& window, std::vector<io::ReadOp>& ops);
 
 /// Per stored file its row of the block table; null pointers when the checkpoint has none.
 std::vector<const format::FileBlocks*> block_rows(const OpenCheckpoint& checkpoint);

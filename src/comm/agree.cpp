@@ -80,12 +80,11 @@ std::uint64_t hash_of(const std::string& text) {
 
 }  // namespace
 
-void agree_on_values(Communicator& communicator, const std::string& what,
-                     const std::function<std::vector<NamedValue>()>& values) {
-  std::vector<NamedValue> mine;
+void internal::agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& mine,
+                               Work put) {
   std::vector<std::uint64_t> least;  // of the hashes, then of their complements
   agree(communicator, "compare what the ranks were given", [&] {
-    mine = values();
+    put();
     for (const NamedValue& value : mine) least.push_back(hash_of(value.value));
     for (std::size_t i = 0; i < mine.size(); ++i) least.push_back(~least[i]);
   });

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <concepts>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -59,10 +58,17 @@ struct NamedValue {
   std::string value;
 };
 
+namespace internal {
+void agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& values, Work put);
+}
+
 /// Collective. Throws AgreedError(kUsage) on all ranks when a value is not the same on all: "option 'block_bytes' differs
-/// between the ranks: ...". `what` is "option" or the like. `values` runs in an agreed step, and gives the same names in
-/// the same order everywhere. One reduction when all is well.
-void agree_on_values(Communicator& communicator, const std::string& what,
-                     const std::function<std::vector<NamedValue>()>& values);
+/// between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step, and puts the same names in the
+/// same order everywhere into the vector that it is given. One reduction when all is well.
+template <std::invocable<std::vector<NamedValue>&> Put>
+void agree_on_values(Communicator& communicator, std::string_view what, Put&& put) {
+  std::vector<NamedValue> values;
+  internal::agree_on_values(communicator, what, values, [&] { put(values); });
+}
 
 }  // namespace cairn::comm

@@ -288,12 +288,19 @@ void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
   }
 }
 
-/// A rank that comes when the others have given up finds them in the barrier, but not in what follows: that has to end, too.
+/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to end, too.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
+  static thread_local int has_memory;  // outlives a wait that is given up
   MPI_Request request = MPI_REQUEST_NULL;
-  check_mpi(MPI_Ibarrier(parent, &request), "MPI_Ibarrier");
+  std::unique_ptr<MPI_Comm> created;
+  try {
+    created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  } catch (const std::bad_alloc&) {  // said below, where all ranks are
+  }
+  has_memory = created ? 1 : 0;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
   finish_on_parent(request, waiting);
-  auto created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
   check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
   try {
     finish_on_parent(request, waiting);

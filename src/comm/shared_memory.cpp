@@ -14,6 +14,7 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <limits>
 #include <new>
 #include <random>
@@ -175,9 +176,12 @@ class SharedMemory::Segment {
 };
 
 SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reach reach, std::uint64_t made_bytes)
-    : parts_(static_cast<std::size_t>(communicator.size())), liveness_(communicator.liveness()) {
+    : liveness_(communicator.liveness()) {
   const int rank = communicator.rank();
-  agree(communicator, "share memory", [&] { own_ = std::make_shared<Segment>(bytes, made_bytes); });
+  agree(communicator, "share memory", [&] {
+    parts_.resize(static_cast<std::size_t>(communicator.size()));
+    own_ = std::make_shared<Segment>(bytes, made_bytes);
+  });
   parts_[static_cast<std::size_t>(rank)] = {own_->bytes(), true, false, nullptr};
   if (reach == Reach::kOwn || communicator.size() == 1) return;
   node_ = communicator.node();
@@ -205,7 +209,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
         }
       }
     }
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     problem_ = error.what();
   }
   // All or none: who is reached without reaching back would wait for bytes that never come.

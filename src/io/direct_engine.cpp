@@ -37,7 +37,7 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   PosixEngine::open_for_write(std::move(files), extents);
-  open_in_memory();
+  comm::agree(communicator(), "open data files", [&] { open_in_memory(); });
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
 }
 
@@ -46,7 +46,8 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::Exte
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
   if (staging_.empty()) return;
   request_bytes_ = std::min(request_bytes_, kRequestBytes);
-  staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_);
+  comm::agree(communicator(), "open data files",
+              [&] { staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_); });
 }
 
 /// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
@@ -78,7 +79,8 @@ void DirectEngine::open_direct(os::OpenMode mode) {
   const std::optional<int> first = communicator().lowest_rank_where(!refusal.empty());
   if (!first) return;
   communicator().share(refusal, *first);
-  base::warn_once("engine direct goes through the page cache instead: " + refusal);
+  comm::agree(communicator(), "open data files",
+              [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
 /// One operation: what O_DIRECT can address to the queue, the rest at once.

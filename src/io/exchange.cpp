@@ -18,8 +18,8 @@ namespace {
 constexpr std::uint64_t kLargestSlotBytes = 1ULL << 20;  // stays in a core's cache between packing and sending
 constexpr std::uint64_t kSmallestBufferBytes = 16ULL << 10;
 
-void require(bool condition, const std::string& what) {
-  if (!condition) throw Error(ErrorKind::kInternal, "exchange: " + what);
+void require(bool condition, std::string_view what) {
+  if (!condition) throw Error(ErrorKind::kInternal, "exchange: " + std::string(what));
 }
 
 std::string describe(const plan::Transfer& transfer) {
@@ -98,11 +98,13 @@ void Exchange::State::schedule(std::span<const plan::Transfer> mine, std::span<c
 Exchange::Exchange(comm::Communicator& communicator, const format::StoredCheckpoint& stored,
                    const plan::ExtentMap& extents, std::uint64_t window_bytes, WindowPool& pool,
                    std::vector<plan::Transfer> mine, ExchangeOptions options)
-    : communicator_(communicator), pool_(pool), state_(std::make_unique<State>()) {
+    : communicator_(communicator), pool_(pool) {
   const int rank = communicator.rank();
   const int ranks = communicator.size();
-  std::vector<base::Bytes> outgoing(static_cast<std::size_t>(ranks));
+  std::vector<base::Bytes> outgoing;
   comm::agree(communicator, "exchange: describe transfers", [&] {
+    state_ = std::make_unique<State>();
+    outgoing.resize(static_cast<std::size_t>(ranks));
     require(extents.ranks() <= ranks, "more extent owners than ranks");
     windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
     for (const plan::Window& window : windows_) {

@@ -67,6 +67,7 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   for (const FileTurn& turn : file_turns(extents, count, communicator_.rank())) {
     members_.push_back({turn, {}, {}});
   }
+  groups_.resize(members_.size());
   for (std::uint32_t file = 0; file < count; ++file) {
     if (keeper_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
@@ -75,16 +76,17 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
 /// Collective: rank 0 looks, so that all ranks of a file pass the same hints. Where it cannot, the step after says why.
 void MpiioEngine::choose_hints() {
   std::string file_system;
-  if (communicator_.rank() == 0 && !files_.empty()) {
+  comm::agree_on_root(communicator_, "look at the file system", 0, [&] {
+    if (files_.empty()) return;
     const auto folder = files_.front().path.parent_path();
     try {
       file_system = os::file_system_of(folder.empty() ? "." : folder).type;
     } catch (const Error& error) {
       base::log_debug(std::string("engine mpiio: file system not known: ") + error.what());
     }
-  }
+  });
   communicator_.share(file_system, 0);
-  hints_ = mpiio_hints(file_system, options_.hints);
+  comm::agree(communicator_, "choose hints", [&] { hints_ = mpiio_hints(file_system, options_.hints); });
 }
 
 /// Collective. Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's
@@ -92,7 +94,9 @@ void MpiioEngine::choose_hints() {
 void MpiioEngine::start_reader() {
   int level = MPI_THREAD_SINGLE;
   if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;
-  const bool can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_);
+  bool can = false;
+  comm::agree(communicator_, "start a thread that reads",
+              [&] { can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_); });
   if (communicator_.min(can ? 1 : 0) == 0) return;
   comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
 }
@@ -111,15 +115,17 @@ void MpiioEngine::note_hints_in_force() {
     bytes = out.take();
   });
   communicator_.share(bytes, *first);
-  base::ByteReader in(bytes);
-  std::string said;
-  while (!in.done()) {
-    const std::string key = in.text();
-    hints_in_force_[key] = in.text();
-    said += " " + key + "=" + hints_in_force_[key];
-  }
-  base::log_debug("engine mpiio on " + implementation_.io_component + ", hints:" + base::printable(said, 1000) +
-                  (reader_ ? "; reads by a thread" : ""));
+  comm::agree(communicator_, "note MPI's hints", [&] {
+    base::ByteReader in(bytes);
+    std::string said;
+    while (!in.done()) {
+      const std::string key = in.text();
+      hints_in_force_[key] = in.text();
+      said += " " + key + "=" + hints_in_force_[key];
+    }
+    base::log_debug("engine mpiio on " + implementation_.io_component + ", hints:" + base::printable(said, 1000) +
+                    (reader_ ? "; reads by a thread" : ""));
+  });
 }
 
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
@@ -192,20 +198,37 @@ void MpiioEngine::check_files_to_read() const {
   }
 }
 
-void MpiioEngine::open_handles(int mode, MPI_Info info) {
-  // Communicators first: their creation cannot be agreed on, and a failure there ends the job.
-  alone_ = communicator_.subgroup(communicator_.rank(), communicator_.rank(), 0);
-  for (const Member& member : members_) {
-    const FileTurn& turn = member.turn;
-    const int tag = static_cast<int>(turn.file % (comm::kMaxTag + 1));
-    groups_.push_back(turn.first == turn.last ? nullptr : communicator_.subgroup(turn.first, turn.last, tag));
+/// Collective over the ranks of each file, all of which go on to the next one when one of them fails.
+void MpiioEngine::make_groups(Failure& failure) {
+  const auto make = [&](std::unique_ptr<comm::Communicator>& group, int first, int last, int tag) {
+    try {
+      group = communicator_.subgroup(first, last, tag);
+    } catch (...) {
+      failure.note_current();
+    }
+  };
+  make(alone_, communicator_.rank(), communicator_.rank(), 0);
+  for (std::size_t m = 0; m < members_.size(); ++m) {
+    const FileTurn& turn = members_[m].turn;
+    if (turn.first == turn.last) continue;
+    make(groups_[m], turn.first, turn.last, static_cast<int>(turn.file % (comm::kMaxTag + 1)));
   }
+}
+
+void MpiioEngine::open_handles(int mode, MPI_Info info) {
   Failure failure;
+  std::vector<std::string> paths;
+  make_groups(failure);
+  // MPI_File_open blocks: a rank that fails between here and there would keep the others waiting in it.
+  comm::agree(communicator_, "open data files", [&] {
+    failure.rethrow();
+    for (const Member& member : members_) paths.push_back(mpi_path(files_[member.turn.file], implementation_));
+  });
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
     const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
-    const int code = members_[m].handle.open(group, mpi_path(file, implementation_), mode, info);
+    const int code = members_[m].handle.open(group, paths[m], mode, info);
     if (code != MPI_SUCCESS) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + mpi_error_text(code)));
     } else if (fault && fault->error != 0 && fault->error != EINTR) {

@@ -78,6 +78,7 @@ class MpiioEngine final : public Engine {
   Member* member_of(std::uint32_t file);
   void open_own_descriptors();
   void check_files_to_read() const;
+  void make_groups(Failure& failure);
   void open_handles(int mode, MPI_Info info);
   void give_up_half_open_files();
   template <class Op>
@@ -110,6 +111,7 @@ class MpiioEngine final : public Engine {
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
+  Failure not_begun_;  ///< of a read for the thread: said when the round is finished
   /// For reading; null on all ranks or on none, and then rounds are done where they begin. Last: it uses the files.
   std::unique_ptr<RoundWorker> reader_;
 };

@@ -65,13 +65,17 @@ void MpiioEngine::read_round(std::span<const ReadOp> ops) {
 /// Independent calls: the thread makes no collective one, and nothing else in MPI that waits for another rank.
 void MpiioEngine::begin_read(std::span<const ReadOp> ops) {
   if (!reader_) return read_round(ops);
-  reader_->begin([this, round = std::vector<ReadOp>(ops.begin(), ops.end())] {
-    Failure failure;
-    for (const ReadOp& piece : cut_pieces(std::span<const ReadOp>(round))) {
-      move_piece(*member_of(piece.file), piece, Call::kIndependent, failure);
-      failure.rethrow();
-    }
-  });
+  try {
+    reader_->begin([this, round = std::vector<ReadOp>(ops.begin(), ops.end())] {
+      Failure failure;
+      for (const ReadOp& piece : cut_pieces(std::span<const ReadOp>(round))) {
+        move_piece(*member_of(piece.file), piece, Call::kIndependent, failure);
+        failure.rethrow();
+      }
+    });
+  } catch (...) {
+    not_begun_.note_current();
+  }
 }
 
 void MpiioEngine::wait_rounds(std::size_t unfinished) {
@@ -81,7 +85,12 @@ void MpiioEngine::wait_rounds(std::size_t unfinished) {
 void MpiioEngine::finish_rounds(std::size_t unfinished) {
   if (!reader_) return;
   reader_->wait(unfinished);
-  guarded([&] { comm::agree(communicator_, "read data files", [&] { reader_->rethrow(); }); });
+  guarded([&] {
+    comm::agree(communicator_, "read data files", [&] {
+      not_begun_.rethrow();
+      reader_->rethrow();
+    });
+  });
 }
 
 /// Operations in pieces of at most 1 GiB. Throws for operations that this rank may not do.

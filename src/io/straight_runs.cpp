@@ -1,9 +1,11 @@
 #include "io/straight_runs.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/mix.hpp"
+#include "comm/agree.hpp"
 
 namespace cairn::io {
 
@@ -104,16 +106,22 @@ StraightPiece StraightRuns::Walk::next(std::uint64_t most_bytes) {
 }
 
 plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::CellGrid& grid, StraightRuns& runs) {
-  std::vector<std::uint64_t> sums = runs.fingerprints(grid);
+  std::vector<std::uint64_t> sums;
+  std::optional<plan::CellSet> tiled;
+  comm::agree(communicator, "find long runs", [&] {
+    sums = runs.fingerprints(grid);
+    tiled.emplace(grid);
+  });
   communicator.all_reduce(sums, comm::ReduceOp::kSum);
-  plan::CellSet tiled(grid);
-  for (std::uint32_t file = 0; file < grid.files(); ++file) {
-    for (std::size_t cell = grid.cell_of(file, 0); cell < grid.end_of(file); ++cell) {
-      if (sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(file, cell))) tiled.insert(cell);
+  comm::agree(communicator, "find long runs", [&] {
+    for (std::uint32_t file = 0; file < grid.files(); ++file) {
+      for (std::size_t cell = grid.cell_of(file, 0); cell < grid.end_of(file); ++cell) {
+        if (sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(file, cell))) tiled->insert(cell);
+      }
     }
-  }
-  runs.keep(tiled);
-  return tiled;
+    runs.keep(*tiled);
+  });
+  return std::move(*tiled);
 }
 
 }  // namespace cairn::io

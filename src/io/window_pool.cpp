@@ -60,8 +60,12 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
   const bool lacks_staging = pool && !pool->staging().empty() && pool->staging().size() < staging_bytes;
   if (!pool || pool->bytes() < largest || lacks_buffers || lacks_staging) {
     pool.reset();
-    pool = std::make_shared<WindowPool>(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes,
-                                        WindowPool::Pages::kByWindow);
+    // Two steps: the second one is collective, and must not be entered by fewer than all ranks.
+    std::shared_ptr<std::optional<WindowPool>> place;
+    comm::agree(communicator, "make buffers", [&] { place = std::make_shared<std::optional<WindowPool>>(); });
+    place->emplace(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes,
+                   WindowPool::Pages::kByWindow);
+    pool = std::shared_ptr<WindowPool>(place, &**place);
   }
   return pool;
 }

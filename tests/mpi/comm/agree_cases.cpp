@@ -113,8 +113,8 @@ void only_the_root_works(Communicator& communicator) {
 
 void values_that_differ(Communicator& communicator) {
   const auto compare = [&](const std::string& name, const std::string& step) {
-    comm::agree_on_values(communicator, "argument", [&] {
-      return std::vector<comm::NamedValue>{{"name", name}, {"step", step}};
+    comm::agree_on_values(communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
+      values = {{"name", name}, {"step", step}};
     });
   };
   compare("a", "1");

@@ -1,0 +1,209 @@
+// Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; nobody waits for the
+// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one in each call (all of
+// them with CAIRN_TEST_ALL_ALLOCATIONS).
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "cairn/error.hpp"
+#include "failing_allocation.hpp"
+#include "random.hpp"
+#include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
+#include "world.hpp"
+
+namespace cairn::test {
+namespace {
+
+constexpr double kLimitSeconds = 20;
+/// Of one call, on one rank, with one engine.
+constexpr std::uint64_t kSamples = 40;
+
+Options options_for(const std::string& engine) {
+  Options options;
+  options.engine = engine;
+  options.block_bytes = 4096;
+  options.memory_budget_bytes = 64 << 10;
+  options.overwrite = true;
+  options.waiting.limit_s = kLimitSeconds;
+  return options;
+}
+
+std::vector<StateTensor> tiny_state() {
+  return {{"model", "w", DType::kF32, {8, 3000}}, {"optimizer", "w.m", DType::kF32, {8, 5}}};
+}
+
+struct Outcome {
+  bool has_failed = false;  ///< the allocation, on the rank that was to meet it
+  std::uint64_t allocations = 0;
+  bool has_thrown = false;
+  /// The ranks could not agree: the one told the others, and the object is dead.
+  bool is_dead = false;
+};
+
+/// Collective: `call` with allocation `n` (0: none) failing on the rank.
+Outcome call_with(std::uint64_t n, int rank, const std::function<void()>& call) {
+  const World world;
+  Outcome outcome;
+  std::string text;
+  const double start = MPI_Wtime();
+  FailingAllocation failing(world.rank == rank ? n : 0);
+  try {
+    call();
+    failing.stop();
+  } catch (const Error& error) {
+    failing.stop();
+    text = error.what();
+    outcome.has_thrown = true;
+    outcome.is_dead = error.kind() == ErrorKind::kState;
+    EXPECT_NE(text, "");
+  } catch (const std::exception& error) {
+    failing.stop();
+    ADD_FAILURE() << "no Error, but " << error.what();
+    MPI_Abort(MPI_COMM_WORLD, 1);  // the others may wait for this rank
+  }
+  EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2) << text;
+  std::uint64_t facts[] = {failing.has_failed() ? 1U : 0U, failing.allocations(), text.size()};
+  MPI_Bcast(facts, 3, MPI_UINT64_T, rank, MPI_COMM_WORLD);
+  outcome.has_failed = facts[0] != 0;
+  outcome.allocations = facts[1];
+  std::string theirs = text;
+  theirs.resize(facts[2]);
+  MPI_Bcast(theirs.data(), static_cast<int>(theirs.size()), MPI_CHAR, rank, MPI_COMM_WORLD);
+  EXPECT_EQ(text, theirs);
+  if (outcome.has_thrown) {
+    EXPECT_NE(text.find("memory"), std::string::npos) << text;
+  }
+  return outcome;
+}
+
+/// The numbers of the allocations to fail.
+std::vector<std::uint64_t> samples_of(std::uint64_t allocations, std::mt19937_64& random) {
+  std::vector<std::uint64_t> numbers;
+  if (allocations <= kSamples || std::getenv("CAIRN_TEST_ALL_ALLOCATIONS") != nullptr) {
+    for (std::uint64_t n = 1; n <= allocations; ++n) numbers.push_back(n);
+    return numbers;
+  }
+  for (std::uint64_t i = 0; i < kSamples; ++i) {
+    numbers.push_back(uniform(random, 1 + i * allocations / kSamples, (i + 1) * allocations / kSamples));
+  }
+  return numbers;
+}
+
+class FailingAllocations : public testing::TestWithParam<const char*> {
+ protected:
+  FailingAllocations() {
+    state_.fill(1);
+    sources_ = state_.sources();
+  }
+
+  /// `prepare` makes what `call` needs, unharmed.
+  void fail_each(const char* what, const std::function<void()>& prepare, const std::function<void()>& call) {
+    std::mt19937_64 random = make_random();
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      prepare();
+      const Outcome whole = call_with(0, rank, call);
+      ASSERT_FALSE(whole.has_thrown);
+      if (rank != 0 && whole.allocations == 0) continue;  // a call for which rank 0 works alone
+      ASSERT_GT(whole.allocations, 10U);
+      std::uint64_t failed = 0;
+      std::uint64_t thrown = 0;
+      std::uint64_t dead = 0;
+      for (const std::uint64_t n : samples_of(whole.allocations, random)) {
+        SCOPED_TRACE(std::string(what) + ": allocation " + std::to_string(n) + " of " +
+                     std::to_string(whole.allocations) + " on rank " + std::to_string(rank));
+        prepare();
+        const Outcome outcome = call_with(n, rank, call);
+        failed += outcome.has_failed ? 1 : 0;
+        thrown += outcome.has_thrown ? 1 : 0;
+        dead += outcome.is_dead ? 1 : 0;
+      }
+      EXPECT_GT(failed, std::min(kSamples, whole.allocations) / 2)
+          << "the allocations that were to fail are not made any more";
+      EXPECT_GT(thrown, failed / 2);
+      EXPECT_LE(dead, 1U);  // memory for a reader, whose constructor is collective, is taken outside of a step
+      prepare();
+      EXPECT_FALSE(call_with(0, rank, call).has_thrown);
+    }
+  }
+  void make_checkpointer() {
+    checkpointer_.reset();  // releases the lease
+    MPI_Barrier(MPI_COMM_WORLD);
+    checkpointer_.emplace(MPI_COMM_WORLD, root_.path(), options_);
+  }
+
+  World world_;
+  SharedTempDir root_;
+  Options options_ = options_for(GetParam());
+  RankState state_{tiny_state(), Cut::kRows, world_.rank, world_.ranks};
+  std::vector<Source> sources_;  // not made in a call: its allocations are the test's own
+  std::optional<Checkpointer> checkpointer_;
+};
+
+TEST_P(FailingAllocations, OfAFirstSave) {
+  fail_each(
+      "save", [&] { make_checkpointer(); }, [&] { checkpointer_->save(1, sources_); });
+}
+
+TEST_P(FailingAllocations, OfALaterSave) {
+  const auto prepare = [&] {
+    make_checkpointer();
+    checkpointer_->save(1, sources_);
+  };
+  fail_each("save again", prepare, [&] { checkpointer_->save(1, sources_); });
+}
+
+TEST_P(FailingAllocations, OfALoad) {
+  make_checkpointer();
+  checkpointer_->save(1, sources_);
+  RankState loaded(tiny_state(), Cut::kColumns, world_.rank, world_.ranks);
+  const std::vector<Target> targets = loaded.targets();
+  fail_each(
+      "load", [&] { make_checkpointer(); }, [&] { checkpointer_->load(1, targets); });
+  checkpointer_->load(1, targets);
+  EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, FailingAllocations, testing::Values("auto", "direct", "mpiio"));
+
+class FailingAllocationsOnce : public FailingAllocations {};
+
+TEST_P(FailingAllocationsOnce, OfTheConstructor) {
+  std::filesystem::path root;
+  Options options;
+  const auto prepare = [&] {
+    checkpointer_.reset();
+    MPI_Barrier(MPI_COMM_WORLD);
+    root = root_.path();
+    options = options_;
+  };
+  // Arguments by value: copies of them are the caller's.
+  fail_each("constructor", prepare,
+            [&] { checkpointer_.emplace(MPI_COMM_WORLD, std::move(root), std::move(options)); });
+}
+
+TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
+  make_checkpointer();
+  Extras extras;
+  extras.carry_texts = {{"trainer_state.json", "{}"}};
+  extras.rank_blob.resize(10);
+  checkpointer_->save(1, sources_, extras);
+  fail_each(
+      "latest", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->latest()); });
+  fail_each(
+      "load_extras", [&] { make_checkpointer(); }, [&] { checkpointer_->load_extras(1); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, FailingAllocationsOnce, testing::Values("auto"));
+
+}  // namespace
+}  // namespace cairn::test
