@@ -19,25 +19,23 @@ inline ProgressObserver& progress_observer() {
   static ProgressObserver observer;
   return observer;
 }
+inline thread_local int quiet_steps = 0;
 }  // namespace detail
 
 /// Replaces the observer; an empty one ends the reports.
 inline void set_progress(ProgressObserver observer) { detail::progress_observer() = std::move(observer); }
 
 inline void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-  if (detail::progress_observer()) detail::progress_observer()(phase, done, total);
+  if (detail::quiet_steps == 0 && detail::progress_observer()) detail::progress_observer()(phase, done, total);
 }
 
-/// While it lives nothing is reported: for steps of a larger work that tells how far it has come itself.
+/// While it lives this thread reports nothing: for steps of a larger work that tells how far it has come itself.
 class QuietProgress {
  public:
-  QuietProgress() { observer_.swap(detail::progress_observer()); }
-  ~QuietProgress() { observer_.swap(detail::progress_observer()); }
+  QuietProgress() { ++detail::quiet_steps; }
+  ~QuietProgress() { --detail::quiet_steps; }
   QuietProgress(const QuietProgress&) = delete;
   QuietProgress& operator=(const QuietProgress&) = delete;
-
- private:
-  ProgressObserver observer_;
 };
 
 }  // namespace cairn::checkpoint
