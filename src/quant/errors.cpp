@@ -78,7 +78,7 @@ void ErrorSums::add(const ConstMoments& given, const ConstMoments& decoded) {
   // Filled up with pairs that add nothing.
   std::array<std::array<float, kRun>, 4> values{};
   const std::array<std::span<const float>, 4> from = {given.m, given.v, decoded.m, decoded.v};
-  for (std::size_t i = 0; i < from.size(); ++i) std::copy_n(from[i].begin() + begin, rest, values[i].begin());
+  for (std::size_t i = 0; i < from.size(); ++i) std::ranges::copy(from[i].subspan(begin, rest), values[i].begin());
   add_run(values[0].data(), values[1].data(), values[2].data(), values[3].data(), *this);
   elements_ -= static_cast<double>(kRun - rest);
 }
