@@ -209,13 +209,13 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     content.blocks = write_data(
         communicator, *engine, commit.partial, job,
         [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
-    comm::agree(communicator, "note hints", [&] { result.report.engine_hints = engine->hints(); });
     std::string warning =
         read_back_data(communicator, commit.partial, content.blocks,
                        {options.write.read_back, content.manifest.step, buffers.idle_memory()}, clock);
-    if (!warning.empty()) {  // on all ranks
-      comm::agree(communicator, "note a warning", [&] { result.report.warnings.push_back(std::move(warning)); });
-    }
+    comm::agree(communicator, "report", [&] {
+      result.report.engine_hints = engine->hints();
+      if (!warning.empty()) result.report.warnings.push_back(std::move(warning));
+    });
     if (!catalog.pairs.empty()) {
       add_coding_report(collect_errors(
                             communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },

@@ -21,30 +21,6 @@ namespace {
 
 constexpr std::size_t kMessageBytes = 200;
 
-/// Bytes of the window that are tensor data; the others are headers.
-std::uint64_t data_bytes(const plan::FileLayout& layout, const plan::Window& window) {
-  std::uint64_t bytes = 0;
-  for (const plan::Extent& part : window.parts) {
-    const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
-    if (begin < part.end) bytes += part.end - begin;
-  }
-  return bytes;
-}
-
-/// Writes of the window without the header bytes in front of its parts. Requires: room in `ops`.
-void put_data_ops(const plan::FileLayout& layout, const io::WindowBuffer& window, std::vector<io::WriteOp>& ops) {
-  ops.clear();
-  if (window.window == nullptr) return;
-  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
-    const plan::Extent& part = window.window->parts[p];
-    const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
-    if (begin < part.end) {
-      const std::uint64_t at = window.window->offsets[p] + begin - part.begin;
-      ops.push_back({part.file, begin, window.buffer.subspan(at, part.end - begin)});
-    }
-  }
-}
-
 /// This rank's share of the headers.
 std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<const plan::Extent> extents) {
   std::vector<io::WriteOp> ops;
@@ -110,12 +86,14 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     const std::uint64_t arrived = fill(round, window);
     clock.add_bytes(arrived);
     engine.finish_rounds(io::WindowPool::kAhead);  // all ranks come from the exchange: nobody waits long
-    const std::uint64_t expected = window.window == nullptr ? 0 : data_bytes(job.layout, *window.window);
+    put_write_ops(
+        window, [&](std::uint32_t file) { return job.layout.files[file].header.size(); }, ops);
+    std::uint64_t expected = 0;
+    for (const io::WriteOp& op : ops) expected += op.data.size();
     if (arrived != expected && missing.empty()) {
       fmt::format_to(std::back_inserter(missing), "{} bytes arrived for window {} of {} data bytes", arrived, round,
                      expected);
     }
-    put_data_ops(job.layout, window, ops);
     clock.begin("checksum");
     add(ops);
     clock.begin("write");

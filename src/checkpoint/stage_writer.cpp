@@ -34,19 +34,6 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
-/// The parts of a window as operations, without the head of the file.
-std::vector<io::WriteOp> body_ops(const io::WindowBuffer& window) {
-  std::vector<io::ReadOp> parts;
-  put_read_ops(window, parts);
-  std::vector<io::WriteOp> ops;
-  for (const io::ReadOp& part : parts) {
-    const std::uint64_t skip =
-        part.offset < kHeadBytes ? std::min<std::uint64_t>(kHeadBytes - part.offset, part.data.size()) : 0;
-    if (skip < part.data.size()) ops.push_back({part.file, part.offset + skip, part.data.subspan(skip)});
-  }
-  return ops;
-}
-
 }  // namespace
 
 StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file, const plan::Catalog& catalog,
@@ -169,6 +156,7 @@ void StageWriter::write_file(io::Engine& engine, const FillWindow& fill) {
     if (!checksums) return;
     for (const io::WriteOp& op : ops) checksums->add(op.file, op.offset, op.data);
   };
+  std::vector<io::WriteOp> ops;
   for (std::uint64_t round = 0; round < rounds; ++round) {
     report_progress("writing", total * round / rounds, total);
     const io::WindowBuffer window = pool_->of(windows_, round);
@@ -177,9 +165,12 @@ void StageWriter::write_file(io::Engine& engine, const FillWindow& fill) {
     clock_.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
     clock_.add_bytes(arrived);
-    comm::agree(communicator_, "fill the window", [&] { fill_gaps(window, arrived); });
+    comm::agree(communicator_, "fill the window", [&] {
+      fill_gaps(window, arrived);
+      put_write_ops(
+          window, [](std::uint32_t) { return kHeadBytes; }, ops);
+    });
     clock_.begin("write");
-    const std::vector<io::WriteOp> ops = body_ops(window);
     add(ops);
     engine.begin_write(ops);
     for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());

@@ -87,7 +87,7 @@ std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_b
   return shift_crc32c(a, b_bytes) ^ b;
 }
 
-std::string mismatch_words(std::uint32_t found, std::uint32_t written) {
+std::string mismatch_words(std::uint32_t found, std::uint64_t written) {
   return fmt::format("has checksum {:08x}, {:08x} was written", found, written);
 }
 

@@ -28,8 +28,8 @@ std::uint32_t finish_crc32c(std::uint32_t raw, std::uint64_t length_bytes);
 /// Standard CRC of A || B from the standard CRCs of A and B.
 std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes);
 
-/// "has checksum 0000002a, e3069283 was written", for messages.
-std::string mismatch_words(std::uint32_t found, std::uint32_t written);
+/// "has checksum 0000002a, e3069283 was written", for messages. `written` may be no checksum at all.
+std::string mismatch_words(std::uint32_t found, std::uint64_t written);
 
 /// Of bytes that come piece by piece.
 class RunningCrc32c {

@@ -140,8 +140,8 @@ void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& pu
   const std::uint64_t element_bytes = H5Tget_size(type.get());
   const std::uint64_t stored_bytes = H5Dget_storage_size(dataset);
   const auto crc = get_number(dataset, "crc32c", check);
-  if (!is_plain || !crc || *crc > UINT32_MAX || count < 0 || stored_bytes > os::file_size(check.path()) ||
-      element_bytes == 0 || stored_bytes / element_bytes != static_cast<std::uint64_t>(count)) {
+  if (!is_plain || !crc || count < 0 || stored_bytes > os::file_size(check.path()) || element_bytes == 0 ||
+      stored_bytes / element_bytes != static_cast<std::uint64_t>(count)) {
     throw Error(check.kind(), shown + " holds no text or bytes of Cairn's: the file is damaged, or not Cairn's");
   }
   format::RunningCrc32c found;
@@ -163,10 +163,9 @@ void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& pu
     found.add(piece);
     put(piece);
   }
-  const auto written = static_cast<std::uint32_t>(*crc);
-  if (found.value() == written) return;
+  if (found.value() == *crc) return;
   throw Error(ErrorKind::kIntegrity,
-              fmt::format("{} {}: the file was damaged since", shown, format::mismatch_words(found.value(), written)));
+              fmt::format("{} {}: the file was damaged since", shown, format::mismatch_words(found.value(), *crc)));
 }
 
 base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check) {

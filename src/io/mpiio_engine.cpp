@@ -73,11 +73,13 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   }
 }
 
-/// Collective: rank 0 looks, so that all ranks of a file pass the same hints. Where it cannot, the step after says why.
-void MpiioEngine::choose_hints() {
+/// Collective: type of the file system, as rank 0 sees it, so that all ranks of a file pass the same hints. Where it cannot,
+/// the step after says why.
+std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   std::string file_system;
-  comm::agree_on_root(communicator_, "look at the file system", 0, [&] {
-    if (files_.empty()) return;
+  comm::agree(communicator_, "open data files", [&] {
+    begin(std::move(files), extents);
+    if (communicator_.rank() != 0 || files_.empty()) return;
     const auto folder = files_.front().path.parent_path();
     try {
       file_system = os::file_system_of(folder.empty() ? "." : folder).type;
@@ -86,19 +88,15 @@ void MpiioEngine::choose_hints() {
     }
   });
   communicator_.share(file_system, 0);
-  comm::agree(communicator_, "choose hints", [&] { hints_ = mpiio_hints(file_system, options_.hints); });
+  return file_system;
 }
 
-/// Collective. Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's
-/// own: there rounds are done where they begin.
-void MpiioEngine::start_reader() {
+/// Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's own: there
+/// rounds are done where they begin.
+bool MpiioEngine::can_read_by_thread() const {
   int level = MPI_THREAD_SINGLE;
   if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;
-  bool can = false;
-  comm::agree(communicator_, "start a thread that reads",
-              [&] { can = level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_); });
-  if (communicator_.min(can ? 1 : 0) == 0) return;
-  comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
+  return level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_);
 }
 
 /// Collective: the lowest rank that has a file tells the others.
@@ -130,10 +128,10 @@ void MpiioEngine::note_hints_in_force() {
 
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   guarded([&] {
-    comm::agree(communicator_, "open data files", [&] { begin(std::move(files), extents); });
-    choose_hints();
+    const std::string file_system = begin_on_all(std::move(files), extents);
     std::optional<InfoHandle> info;
     comm::agree(communicator_, "create data files", [&] {
+      hints_ = mpiio_hints(file_system, options_.hints);
       info.emplace(hints_);
       create_files();
     });
@@ -145,14 +143,18 @@ void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
 
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   guarded([&] {
-    comm::agree(communicator_, "open data files", [&] { begin(std::move(files), extents); });
-    choose_hints();
-    start_reader();
+    const std::string file_system = begin_on_all(std::move(files), extents);
     std::optional<InfoHandle> info;
+    bool can_read_ahead = false;
     comm::agree(communicator_, "open data files", [&] {
+      hints_ = mpiio_hints(file_system, options_.hints);
       info.emplace(hints_);
       check_files_to_read();
+      can_read_ahead = can_read_by_thread();
     });
+    if (communicator_.min(can_read_ahead ? 1 : 0) != 0) {
+      comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
+    }
     open_handles(MPI_MODE_RDONLY, info->get());
     note_hints_in_force();
   });

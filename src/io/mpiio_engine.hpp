@@ -70,8 +70,8 @@ class MpiioEngine final : public Engine {
   enum class Call { kCollective, kIndependent };
 
   void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
-  void choose_hints();
-  void start_reader();
+  std::string begin_on_all(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  [[nodiscard]] bool can_read_by_thread() const;
   void note_hints_in_force();
   void create_files();
   /// Null for a file in which this rank has no part.

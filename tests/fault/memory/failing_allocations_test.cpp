@@ -1,6 +1,6 @@
 // Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; nobody waits for the
-// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one in each call (all of
-// them with CAIRN_TEST_ALL_ALLOCATIONS).
+// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one in each
+// call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -29,10 +29,7 @@ constexpr double kLimitSeconds = 20;
 constexpr std::uint64_t kSamples = 40;
 
 Options options_for(const std::string& engine) {
-  Options options;
-  options.engine = engine;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  Options options = options_for_small_state(engine);
   options.overwrite = true;
   options.waiting.limit_s = kLimitSeconds;
   return options;
