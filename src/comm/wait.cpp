@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <algorithm>
 #include <thread>
 
 #include "comm/liveness.hpp"
@@ -12,8 +11,8 @@ namespace {
 
 constexpr int kQuickLooks = 40;
 constexpr int kYields = 20;
-constexpr double kShortestSleepS = 20e-6;
-constexpr double kLongestSleepS = 1e-3;
+constexpr double kYieldForS = 50e-3;
+constexpr double kSleepS = 1e-3;
 
 }  // namespace
 
@@ -36,12 +35,12 @@ void Wait::moved() {
 
 void Wait::pause() {
   if (++looks_ <= kQuickLooks) return;
-  if (looks_ <= kQuickLooks + kYields) {
+  const double sleep_s = looks_ <= kQuickLooks + kYields ? 0 : look_again();
+  if (sleep_s > 0) {
+    std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));
+  } else {
     ::sched_yield();  // ranks may outnumber cores
-    return;
   }
-  const double sleep_s = look_again();
-  if (sleep_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));
 }
 
 double Wait::look_again() {
@@ -52,8 +51,7 @@ double Wait::look_again() {
     if (liveness_ != nullptr) liveness_->begin_wait();
   }
   if (liveness_ != nullptr) liveness_->poll(what_, now - start_);
-  const double waited_s = std::chrono::duration<double>(now - start_).count();
-  return std::clamp(waited_s / 64, kShortestSleepS, kLongestSleepS);
+  return std::chrono::duration<double>(now - start_).count() < kYieldForS ? 0 : kSleepS;
 }
 
 }  // namespace cairn::comm

@@ -5,7 +5,8 @@
 //
 // `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the thread
 // of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds; then the
-// rank sleeps a 64th of the time that it has waited, at most 1 ms, so that it is late by 1 % and other ranks have its core.
+// core is offered to others between them, as long as a round of a save may take; only then the rank sleeps, 1 ms at a time.
+// Sleeping at once cost a save and a load in memory 8 % each: each rank is late by its sleep, and all wait for the latest.
 #pragma once
 
 #include <chrono>
@@ -25,7 +26,7 @@ class Wait {
 
   /// After a look in vain. Throws what Liveness::poll throws.
   void pause();
-  /// As pause(), for a caller that can be woken: returns at once, with the seconds to sleep at most.
+  /// As pause(), for a caller that can be woken: returns at once, with the seconds to sleep at most, 0 at first.
   [[nodiscard]] double look_again();
   /// Something moved, but not all: begins anew.
   void moved();
