@@ -99,6 +99,7 @@ void make_directory(const std::filesystem::path& path) {
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(clean, ignored)) return;
   if (error != 0) throw_system_error("creation of directory", path, error);
+  sync_directory(clean.has_parent_path() ? clean.parent_path() : ".");
 }
 
 void make_new_directory(const std::filesystem::path& path) {

@@ -95,7 +95,7 @@ void write_new_file(const std::filesystem::path& path, std::span<const std::byte
 /// Creates a file that nobody else creates (O_EXCL, which NFS has since version 3). Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);      ///< with parents; existing is fine
+void make_directory(const std::filesystem::path& path);      ///< with parents, all durable; existing is fine
 void make_new_directory(const std::filesystem::path& path);  ///< Error(kIo) when it exists
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);

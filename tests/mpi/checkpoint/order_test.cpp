@@ -271,6 +271,19 @@ TEST_P(DurableOrder, OfANewStep) {
   judge(story, root_ / "checkpoint-1", Place::kRoot, Old::kNone);
 }
 
+TEST_P(DurableOrder, OfANewRoot) {
+  const fs::path root = root_ / "run" / "checkpoints";
+  const Story story = record([&] { Checkpointer(MPI_COMM_WORLD, root, options_).save(1, state_.sources(), Extras{}); });
+  if (world_.rank != 0) return;
+  const Span name = story.find("rename", root / "checkpoint-1");
+  EXPECT_EQ(name.count, 1U);
+  for (const fs::path& made : {root.parent_path(), root}) {
+    const Span mkdir = story.find("mkdir", made);
+    EXPECT_GT(story.find_between("fsync", made.parent_path(), mkdir.end_ns, name.begin_ns).count, 0U)
+        << made << " was not made durable";
+  }
+}
+
 TEST_P(DurableOrder, OfAStepThatIsReplaced) {
   save(1);
   options_.overwrite = true;
