@@ -174,8 +174,9 @@ class Checkpointer {
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
   /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage for
   /// a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails, kIntegrity when what
-  /// was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the
-  /// old checkpoint loadable until the new one has its name.
+  /// was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may wait up to a
+  /// lease time to see whether another saver is alive. Overwriting keeps the old checkpoint loadable until the new one has
+  /// its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people edited

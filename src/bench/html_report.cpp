@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/counted.hpp"
 #include "base/units.hpp"
 #include "bench/html_style.hpp"
 #include "bench/svg_plot.hpp"
@@ -45,7 +46,8 @@ std::string hosts_text(const Machine& machine) {
   std::string out;
   for (std::size_t h = 0; h < std::min(machine.hosts.size(), kMostHosts); ++h) {
     const Host& host = machine.hosts[h];
-    out += fmt::format("{}{}: {} ranks, {} cores, {}", h == 0 ? "" : "; ", host.name, host.ranks, host.cores,
+    out += fmt::format("{}{}: {}, {}, {}", h == 0 ? "" : "; ", host.name,
+                       base::counted(static_cast<std::uint64_t>(host.ranks), "rank"), base::counted(host.cores, "core"),
                        base::format_size(host.memory_bytes));
   }
   if (machine.hosts.size() > kMostHosts) out += fmt::format("; and {} more", machine.hosts.size() - kMostHosts);
@@ -168,9 +170,10 @@ std::string sweep_plot(const Record& record) {
 }
 
 std::string run_section(const Run& run) {
-  std::string out = fmt::format("<h2>{}</h2>\n<p>{} of sections {} in {} files, {} tensors. {}</p>\n",
-                                xml_text(run.workload), base::format_size(run.save.bytes), xml_text(run.sections),
-                                run.save.files, run.save.tensors, xml_text(run.note));
+  std::string out =
+      fmt::format("<h2>{}</h2>\n<p>{} of sections {} in {}, {}. {}</p>\n", xml_text(run.workload),
+                  base::format_size(run.save.bytes), xml_text(run.sections), base::counted(run.save.files, "file"),
+                  base::counted(run.save.tensors, "tensor"), xml_text(run.note));
   out += operation_table(run);
   out +=
       "<p class=\"note\">Median of the repeats (minimum – maximum). Seconds are those of the last rank. A share is a "

@@ -52,6 +52,7 @@ Json options_json(const Record& record) {
           {"aggregators_per_node", record.aggregators_per_node},
           {"memory_bytes", record.memory_budget_bytes},
           {"max_file_bytes", record.max_file_bytes},
+          {"read_back", record.read_back},
           {"raw_method", std::string(name_of(record.raw.method))},
           {"raw_request_bytes", record.raw.request_bytes},
           {"raw_requests_in_flight", record.raw.in_flight}};

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/counted.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/commit.hpp"
@@ -33,11 +34,11 @@ View view_for(const OpenCheckpoint& source, const std::filesystem::path& destina
   if (options.quant == "keep" && !holds_values_only) return stored_view(source);
   View view = decoded_view(source, {options.paddle_reciprocals, false});
   if (!view.as_stored && options.quant == "keep") {
-    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} tensors are decoded or made from others",
+    const auto made = std::count_if(view.tensors.begin(), view.tensors.end(),
+                                    [](const ViewTensor& tensor) { return tensor.origin != Origin::kStored; });
+    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others",
                                 options.shards ? "shards" : "staging files",
-                                std::count_if(view.tensors.begin(), view.tensors.end(), [](const ViewTensor& tensor) {
-                                  return tensor.origin != Origin::kStored;
-                                })));
+                                base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
   }
   return view;
 }

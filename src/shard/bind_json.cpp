@@ -2,6 +2,7 @@
 // name.
 #include <fmt/core.h>
 
+#include "base/counted.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "shard/bind.hpp"
@@ -131,8 +132,10 @@ TensorRule JsonBinder::bind_otherwise(const TensorToBind& tensor) {
 void JsonBinder::add_notes(std::vector<std::string>& notes) const {
   if (base_) base_->add_notes(notes);
   if (unmatched_count_ == 0) return;
-  notes.push_back(fmt::format("{} tensors match no rule and are replicated on every rank, the first is '{}'",
-                              unmatched_count_, base::printable(unmatched_example_)));
+  notes.push_back(
+      fmt::format("{} replicated on every rank, the first is '{}'",
+                  base::counted(unmatched_count_, "tensor matches no rule and is", "tensors match no rule and are"),
+                  base::printable(unmatched_example_)));
 }
 
 }  // namespace cairn::shard

@@ -6,6 +6,7 @@
 // as its slots.
 #include <fmt/core.h>
 
+#include "base/counted.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "shard/bind.hpp"
@@ -135,12 +136,14 @@ TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
 void ShortBinder::add_notes(std::vector<std::string>& notes) const {
   if (unknown_count_ == 0) return;
   if (model_.family == "unknown") {
-    notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {} ranks", rules_.world));
+    notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {}",
+                                base::counted(static_cast<std::uint64_t>(rules_.world), "rank")));
     return;
   }
-  notes.push_back(
-      fmt::format("{} tensors are unknown to family {} and are cut on dimension 0 over {} ranks, the first is '{}'",
-                  unknown_count_, model_.family, rules_.world, base::printable(unknown_example_)));
+  notes.push_back(fmt::format("{} to family {} and cut on dimension 0 over {}, the first is '{}'",
+                              base::counted(unknown_count_, "tensor is unknown", "tensors are unknown"), model_.family,
+                              base::counted(static_cast<std::uint64_t>(rules_.world), "rank"),
+                              base::printable(unknown_example_)));
 }
 
 }  // namespace cairn::shard

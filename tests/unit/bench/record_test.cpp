@@ -77,6 +77,7 @@ TEST(Record, NothingMeasuredIsNoDivisionByZero) {
 TEST(RecordJson, HasTheNumbersOfTheRecord) {
   const auto json = nlohmann::json::parse(record_json(sample_record()).dump());
   EXPECT_EQ(json["record_version"], kRecordVersion);
+  EXPECT_EQ(json["options"]["read_back"], "sample");
   EXPECT_EQ(json["runs"].size(), 2U);
   const auto& save = json["runs"][0]["save"];
   EXPECT_EQ(save["seconds_max"]["median"], 4.0);

@@ -171,7 +171,7 @@ TEST(LayoutJson, SectionsAndRoles) {
   state.add("model", "x", {2});
   const ShardMap map = state.bind(Layout::from_text(text), Model{});
   EXPECT_EQ(map.notes(),
-            (std::vector<std::string>{"1 tensors match no rule and are replicated on every rank, the first is 'x'"}));
+            (std::vector<std::string>{"1 tensor matches no rule and is replicated on every rank, the first is 'x'"}));
 }
 
 TEST(LayoutJson, BaseWithExplicitStages) {
