@@ -125,15 +125,16 @@ TEST(Newest, ManifestsNameEpochCounterAndLineage) {
 // Damage is damage everywhere, and foreign is only what has no cairn.json.
 class Damage : public testing::Test {
  protected:
-  Damage() {
+  Damage() { save(directory(), 1); }
+  static void save(const fs::path& directory, int values) {
     comm::run_simulated(2, [&](comm::Communicator& communicator) {
       RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
-      state.fill(1);
+      state.fill(values);
       const auto sources = state.sources();
       io::WindowStore store;
       Extras extras;
       extras.carry_texts = {{"config.json", "{}"}};
-      checkpoint::Saver(communicator, small_options(), store).save(directory(), 1, sources, extras);
+      checkpoint::Saver(communicator, small_options(), store).save(directory, 1, sources, extras);
     });
   }
   [[nodiscard]] fs::path directory() const { return root_ / "checkpoint-1"; }
@@ -179,6 +180,24 @@ TEST_F(Damage, AFifoIsRefusedAtOnce) {
   ASSERT_EQ(mkfifo((directory() / "cairn.json").c_str(), 0600), 0);
   expect_refused(ErrorKind::kIo, "is not a regular file");
   EXPECT_FALSE(checkpoint::list_root(directory().parent_path()).at(0).complete);
+}
+
+TEST_F(Damage, ChecksumsOfAnotherCheckpointAreFoundAtOnce) {
+  const TempDir other;
+  save(other / "checkpoint-1", 2);
+  write_file(directory() / checkpoint::kBlocksFile, read_file(other / "checkpoint-1" / checkpoint::kBlocksFile));
+  expect_refused(ErrorKind::kIntegrity, "but cairn.json names");
+}
+
+TEST_F(Damage, AFileBeyondAllReasonIsNotReadIntoMemory) {
+  constexpr std::uintmax_t kSparse = std::uintmax_t{1} << 40;
+  for (const char* name : {checkpoint::kBlocksFile, checkpoint::kManifestFile}) {
+    const std::string whole = read_file(directory() / name);
+    fs::resize_file(directory() / name, kSparse);
+    expect_refused(ErrorKind::kFormat, "has 1099511627776 bytes");
+    write_file(directory() / name, whole);
+  }
+  EXPECT_NO_THROW((void)checkpoint::open_here(directory()));
 }
 
 TEST_F(Damage, ABlockSizeThatNoMemoryHoldsIsRefused) {
