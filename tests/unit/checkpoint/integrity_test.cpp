@@ -50,7 +50,7 @@ TEST(Integrity, AWholeCheckpointVerifies) {
   }
 }
 
-TEST(Integrity, AThousandFlippedBitsAreEachFoundAndNamed) {
+TEST(Integrity, AHundredFlippedBitsAreEachFoundAndNamed) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 2);
   const auto opened = checkpoint::open_here(root / "checkpoint-1");
@@ -58,7 +58,7 @@ TEST(Integrity, AThousandFlippedBitsAreEachFoundAndNamed) {
   for (const auto& file : opened.stored.files) bytes += file.size_bytes;
   auto random = make_random();
   int in_tensors = 0;
-  for (int i = 0; i < 1000; ++i) {
+  for (int i = 0; i < 100; ++i) {
     std::uint64_t bit = uniform(random, 0, bytes * 8 - 1);
     std::uint32_t file = 0;
     for (; bit >= opened.stored.files[file].size_bytes * 8; ++file) bit -= opened.stored.files[file].size_bytes * 8;
@@ -77,7 +77,7 @@ TEST(Integrity, AThousandFlippedBitsAreEachFoundAndNamed) {
     }
     flip_bit(path, bit);
   }
-  EXPECT_GT(in_tensors, 500);
+  EXPECT_GT(in_tensors, 50);
   EXPECT_TRUE(verify_simulated(root / "checkpoint-1", 1).faults.empty());
 }
 
