@@ -138,7 +138,8 @@ class TwoSavers(unittest.TestCase):
             os.kill(zombie.process.pid, signal.SIGCONT)
             answer = zombie.receive()
             if answer != "saved":
-                self.check_refused(answer)
+                if "ran out" not in answer:  # before it was stopped, on a busy machine: nobody was seen then
+                    self.check_refused(answer)
                 stopped_before += 1
             if step != other:
                 is_published = answer == "saved" or "is complete" in answer
