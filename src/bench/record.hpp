@@ -84,7 +84,7 @@ struct Record {
   std::uint64_t aggregators_per_node = 0;  ///< 0: by the file system
   std::uint64_t memory_budget_bytes = 0;
   std::uint64_t max_file_bytes = 0;
-  std::string read_back = "off";  ///< "sample" or "all": part of the time of a save
+  ReadBack read_back = ReadBack::kOff;  ///< else it is part of the time of a save
   RawOptions raw;
   MemoryCeilings memory;
   std::vector<Run> runs;

@@ -1,5 +1,6 @@
 // The record as JSON.
 #include "bench/record_document.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -45,6 +46,15 @@ Json machine_json(const Record& record) {
   return out;
 }
 
+std::string read_back_name(ReadBack how) {
+  switch (how) {
+    case ReadBack::kOff: return "off";
+    case ReadBack::kSample: return "sample";
+    case ReadBack::kAll: return "all";
+  }
+  throw Error(ErrorKind::kInternal, "unknown way of reading back");
+}
+
 Json options_json(const Record& record) {
   return {{"repeats", record.repeats},
           {"warm_up", record.warm_up},
@@ -52,7 +62,7 @@ Json options_json(const Record& record) {
           {"aggregators_per_node", record.aggregators_per_node},
           {"memory_bytes", record.memory_budget_bytes},
           {"max_file_bytes", record.max_file_bytes},
-          {"read_back", record.read_back},
+          {"read_back", read_back_name(record.read_back)},
           {"raw_method", std::string(name_of(record.raw.method))},
           {"raw_request_bytes", record.raw.request_bytes},
           {"raw_requests_in_flight", record.raw.in_flight}};

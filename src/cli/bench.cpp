@@ -82,8 +82,7 @@ bench::Record new_record(const BenchOptions& options, const Context& context) {
   record.aggregators_per_node = options.checkpointer.aggregators_per_node;
   record.memory_budget_bytes = options.checkpointer.memory_budget_bytes;
   record.max_file_bytes = options.checkpointer.max_file_bytes;
-  const ReadBack read_back = options.checkpointer.read_back;
-  if (read_back != ReadBack::kOff) record.read_back = read_back == ReadBack::kAll ? "all" : "sample";
+  record.read_back = options.checkpointer.read_back;
   return record;
 }
 

@@ -135,15 +135,14 @@ TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
 
 void ShortBinder::add_notes(std::vector<std::string>& notes) const {
   if (unknown_count_ == 0) return;
+  const std::string ranks = base::counted(static_cast<std::uint64_t>(rules_.world), "rank");
   if (model_.family == "unknown") {
-    notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {}",
-                                base::counted(static_cast<std::uint64_t>(rules_.world), "rank")));
+    notes.push_back(fmt::format("unknown model: every tensor is cut on dimension 0 over {}", ranks));
     return;
   }
   notes.push_back(fmt::format("{} to family {} and cut on dimension 0 over {}, the first is '{}'",
                               base::counted(unknown_count_, "tensor is unknown", "tensors are unknown"), model_.family,
-                              base::counted(static_cast<std::uint64_t>(rules_.world), "rank"),
-                              base::printable(unknown_example_)));
+                              ranks, base::printable(unknown_example_)));
 }
 
 }  // namespace cairn::shard

@@ -87,9 +87,10 @@ class TwoSavers(unittest.TestCase):
         names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
         self.assertEqual(names, expected, f"seed {SEED}")
 
-    def check_refused(self, answer):
+    def check_refused(self, answer, or_because=None):
         self.assertTrue(answer.startswith(f"error {STATE} "), answer)
-        self.assertRegex(answer, r"another saver.*process \d+ on \S+ \(.*since \d{4}-\d\d-\d\d")
+        named = r"another saver.*process \d+ on \S+ \(.*since \d{4}-\d\d-\d\d"
+        self.assertRegex(answer, f"{named}|{or_because}" if or_because else named)
 
     def test_the_second_of_two_living_savers_is_refused(self):
         first, second = self.saver(), self.saver()
@@ -138,8 +139,8 @@ class TwoSavers(unittest.TestCase):
             os.kill(zombie.process.pid, signal.SIGCONT)
             answer = zombie.receive()
             if answer != "saved":
-                if "ran out" not in answer:  # before it was stopped, on a busy machine: nobody was seen then
-                    self.check_refused(answer)
+                # On a busy machine a lease of a second may run out before the stop: then nobody was seen.
+                self.check_refused(answer, r"the lease of '.*' ran out .* before the save was complete: .*; save again")
                 stopped_before += 1
             if step != other:
                 is_published = answer == "saved" or "is complete" in answer

@@ -42,7 +42,7 @@ inline Record sample_record() {
   record.ranks = 4;
   record.repeats = 3;
   record.warm_up = 1;
-  record.read_back = "sample";
+  record.read_back = ReadBack::kSample;
   record.memory.memcpy = {{kTestGiB, 0.5, 0.5, 1}};
   record.memory.crc = {{kTestGiB, 0.25, 0.25, 1}};
   Run run;
