@@ -13,9 +13,10 @@ if(CAIRN_WERROR)
                          "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
 endif()
 if(CAIRN_SANITIZER STREQUAL "address")
-  # Without the checks that cost most time to compile and whose findings the address sanitizer has as well.
-  target_compile_options(cairn_options INTERFACE -fsanitize=address,undefined -fno-sanitize=null,vptr,object-size
-                         -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  # Without the checks that cost most time to compile and whose findings the address sanitizer has as well. Code of tests
+  # without those for undefined behaviour: it is src that matters.
+  target_compile_options(cairn_options INTERFACE -fsanitize=address -fno-omit-frame-pointer
+    "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>>:-fsanitize=undefined;-fno-sanitize=null,vptr,object-size;-fno-sanitize-recover=all>")
   target_link_options(cairn_options INTERFACE -fsanitize=address,undefined)
 elseif(CAIRN_SANITIZER STREQUAL "thread")
   target_compile_options(cairn_options INTERFACE -fsanitize=thread)
@@ -68,10 +69,7 @@ function(cairn_test_program target)
     endif()
     add_dependencies(tests-${label} ${target})
   endforeach()
-  target_compile_options(${target} PRIVATE ${cairn_test_code_options})
-  if(CAIRN_SANITIZER STREQUAL "address")
-    target_compile_options(${target} PRIVATE -fno-sanitize=undefined)  # half the time to compile; it is src that matters
-  endif()
+  cairn_test_code(${target})
 endfunction()
 
 # Lost memory is looked for in GoogleTest programs. Not in `cairn` itself and others that end with MPI: what MPI loses cannot be
