@@ -14,8 +14,10 @@ if(CAIRN_WERROR)
 endif()
 if(CAIRN_SANITIZER STREQUAL "address")
   # Without the checks that cost most time to compile and whose findings the address sanitizer has as well. Code of tests
-  # without those for undefined behaviour: it is src that matters.
+  # without those for undefined behaviour and for the scopes of its own variables: it is src that matters, and they take half
+  # of the time that compiles it.
   target_compile_options(cairn_options INTERFACE -fsanitize=address -fno-omit-frame-pointer
+    "$<$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>:-fno-sanitize-address-use-after-scope>"
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>>:-fsanitize=undefined;-fno-sanitize=null,vptr,object-size;-fno-sanitize-recover=all>")
   target_link_options(cairn_options INTERFACE -fsanitize=address,undefined)
 elseif(CAIRN_SANITIZER STREQUAL "thread")

@@ -1,9 +1,10 @@
 #include "bench/mlperf.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <array>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 
@@ -35,7 +36,7 @@ const Set& set_of(const std::string& name) {
     if (name == set.name) return set;
   }
   throw Error(ErrorKind::kUsage,
-              fmt::format("--mlperf: '{}' is none of {}", base::printable(name), fmt::join(mlperf_names(), ", ")));
+              fmt::format("--mlperf: '{}' is none of {}", base::printable(name), base::joined(mlperf_names())));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include "checkpoint/diff.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/decoding_reader.hpp"
@@ -56,7 +57,7 @@ TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
   diff.elements = shard::elements_of(a.shape);
   if (!std::ranges::equal(a.shape, b.shape)) {
     diff.verdict = TensorVerdict::kOtherShape;
-    diff.detail = fmt::format("[{}] against [{}]", fmt::join(a.shape, ", "), fmt::join(b.shape, ", "));
+    diff.detail = fmt::format("[{}] against [{}]", base::joined(a.shape), base::joined(b.shape));
   } else if (a.dtype != b.dtype) {
     diff.verdict = TensorVerdict::kOtherDtype;
     diff.detail = fmt::format("{} against {}", name_of(a.dtype), name_of(b.dtype));

@@ -1,11 +1,12 @@
 #include "checkpoint/targets.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 #include <string_view>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/describe.hpp"
@@ -48,7 +49,7 @@ std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& vi
       throw Error(ErrorKind::kState,
                   fmt::format("'{}': tensor '{}' (section {}) is {} [{}], wanted is {} [{}]", shown,
                               base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
-                              fmt::join(stored.shape, ", "), name_of(target.dtype), fmt::join(target.shape, ", ")));
+                              base::joined(stored.shape), name_of(target.dtype), base::joined(target.shape)));
     }
     number_of_target.push_back(*number);
   }

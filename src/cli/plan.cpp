@@ -1,12 +1,13 @@
 // Reads the arguments of `cairn plan`, plans, prints.
 #include "cli/plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <charconv>
 #include <limits>
 #include <set>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
@@ -37,7 +38,7 @@ void keep_sections(DemoState& state, const std::string& list) {
   for (const std::string& section : wanted) {
     if (known.contains(section)) continue;
     throw Error(ErrorKind::kUsage, fmt::format("--sections: '{}' is no section; there are {}, and all",
-                                               base::printable(section), fmt::join(known, ", ")));
+                                               base::printable(section), base::joined(known)));
   }
   DemoState kept;
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {

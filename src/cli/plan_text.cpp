@@ -1,6 +1,7 @@
 // `cairn plan` for people: a heading, then tables of what each rank moves, says and takes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cli/plan_figures.hpp"
 #include "cli/table.hpp"
@@ -64,7 +65,7 @@ std::string sample_text(const PlanFigures& figures) {
   const std::size_t shown = std::min(kShown, figures.sampled.size());
   const std::vector<int> first(figures.sampled.begin(), figures.sampled.begin() + static_cast<std::ptrdiff_t>(shown));
   return fmt::format("{} ({}{}): evenly spaced ones and those with the most to do",
-                     counted(figures.sampled.size(), "rank"), fmt::join(first, ", "),
+                     counted(figures.sampled.size(), "rank"), base::joined(first),
                      shown < figures.sampled.size() ? " ..." : "");
 }
 

@@ -1,13 +1,14 @@
 // Lays out tables of plain text.
 #include "cli/table.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <numeric>
 
+#include "base/joined.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::cli {
@@ -131,6 +132,6 @@ std::size_t output_width() {
   return size.ws_col;
 }
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", base::joined(shape)); }
 
 }  // namespace cairn::cli

@@ -1,5 +1,5 @@
 // encode_header: byte for byte what the reference implementation writes when the alignment is 8.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <bit>
@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "base/utf8.hpp"
 #include "format/safetensors.hpp"
@@ -97,7 +98,7 @@ void append_metadata(std::string& out, const std::map<std::string, std::string>&
 void append_tensor(std::string& out, const TensorToStore& tensor, std::uint64_t begin, std::uint64_t end) {
   append_string(out, tensor.name);
   fmt::format_to(std::back_inserter(out), ":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                 name_of(tensor.dtype), fmt::join(tensor.shape, ","), begin, end);
+                 name_of(tensor.dtype), base::joined(tensor.shape, ","), begin, end);
 }
 
 void check_length(std::size_t json_bytes) {

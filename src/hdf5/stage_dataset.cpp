@@ -1,7 +1,8 @@
 #include "hdf5/stage_dataset.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/stage_types.hpp"
@@ -60,7 +61,7 @@ void check_dataset(hid_t dataset, const format::StoredTensor& tensor, const Chec
   const H5S_class_t kind = H5Sget_simple_extent_type(space.get());
   if ((kind != H5S_SIMPLE && kind != H5S_SCALAR) || found != dimensions) {
     refuse(check, tensor.name,
-           fmt::format("has dimensions [{}], expected [{}]", fmt::join(found, ", "), fmt::join(dimensions, ", ")));
+           fmt::format("has dimensions [{}], expected [{}]", base::joined(found), base::joined(dimensions)));
   }
   const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
   const hsize_t stored = H5Dget_storage_size(dataset);

@@ -1,7 +1,7 @@
 // Boxes gathered by name over all files, then checked tensor by tensor.
 #include "interop/dcp.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "base/checked.hpp"
 #include "base/counted.hpp"
+#include "base/joined.hpp"
 #include "interop/cover.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
@@ -148,7 +149,7 @@ std::size_t tidy(format::StoredTensor& tensor) {
 
 /// "[2, 5]".
 std::string element_text(const std::vector<std::uint64_t>& element) {
-  return fmt::format("[{}]", fmt::join(element, ", "));
+  return fmt::format("[{}]", base::joined(element));
 }
 
 void check_cover(const format::StoredTensor& tensor, const std::vector<std::string>& files, const Reading& reading) {

@@ -1,7 +1,7 @@
 // The signs by which Paddle's checkpoints are known, and what follows from them.
 #include "interop/paddle.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "base/counted.hpp"
+#include "base/joined.hpp"
 #include "base/json.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
@@ -49,7 +50,7 @@ Error unmerged(const std::string& file, const std::string& stage, const Reading&
                   quantised));
 }
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", base::joined(shape)); }
 
 /// The parameter that a master weight or moment belongs to; empty for other tensors (scalars).
 std::string parameter_of(const format::StoredTensor& tensor) {

@@ -5,13 +5,14 @@
 // Readers list the directory: file names and the numbers in them carry no meaning for them, and a file without any
 // tensor is an error to torch's consolidation, so a rank that stores nothing has no file. The global shape is not
 // stored anywhere: readers take the largest end of all boxes.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/joined.hpp"
 #include "base/json.hpp"
 #include "base/units.hpp"
 #include "format/safetensors.hpp"
@@ -39,7 +40,7 @@ std::string sharding_info(const std::vector<std::string>& names, const FileConte
   for (const Placed& placed : content) {
     if (out.size() > 1) out += ", ";
     fmt::format_to(std::back_inserter(out), "{}: {{\"saved_offsets\": [{}]}}", json_text(names[placed.tensor]),
-                   fmt::join(stored.tensors[placed.tensor].boxes[placed.stored].box.offset, ", "));
+                   base::joined(stored.tensors[placed.tensor].boxes[placed.stored].box.offset));
   }
   return out + "}";
 }

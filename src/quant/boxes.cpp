@@ -1,9 +1,10 @@
 // Shapes and boxes, checked where they could overflow.
 #include "quant/boxes.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "base/checked.hpp"
+#include "base/joined.hpp"
 
 namespace cairn::quant {
 
@@ -25,6 +26,6 @@ std::uint64_t bytes_of(const Part& part, const Box& box) {
   return base::mul(elements_of(box.shape), bits_of(part.dtype) / 8, "bytes of a quantised tensor");
 }
 
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", base::joined(shape)); }
 
 }  // namespace cairn::quant

@@ -1,9 +1,10 @@
 // The list of codecs: one line for each.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "quant/codec.hpp"
@@ -30,7 +31,7 @@ const Codec& find_codec(std::string_view name) {
   std::vector<std::string> names;
   for (const Codec* codec : codecs) names.push_back(codec->traits().name);
   throw Error(ErrorKind::kUsage,
-              fmt::format("no codec is called '{}'; there are: {}", base::printable(name), fmt::join(names, ", ")));
+              fmt::format("no codec is called '{}'; there are: {}", base::printable(name), base::joined(names)));
 }
 
 }  // namespace cairn::quant

@@ -1,12 +1,13 @@
 // Binding once, answering per rank; see bound_map.hpp.
 #include "shard/bound_map.hpp"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
+#include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
@@ -18,11 +19,11 @@ namespace {
 
 // A text that two equal rules share. Text keeps the many small vectors comparable without writing each comparison.
 void append(std::string& key, std::initializer_list<std::uint64_t> numbers) {
-  for (const std::uint64_t number : numbers) fmt::format_to(std::back_inserter(key), "{},", number);
+  for (const std::uint64_t number : numbers) key += std::to_string(number) + ',';
 }
 
 void append(std::string& key, const std::vector<std::uint64_t>& numbers) {
-  for (const std::uint64_t number : numbers) fmt::format_to(std::back_inserter(key), "{},", number);
+  for (const std::uint64_t number : numbers) key += std::to_string(number) + ',';
   key += ';';
 }
 
@@ -42,7 +43,7 @@ std::string key_of(const std::vector<std::uint64_t>& shape, const std::vector<Cu
       key += ';';
     }
   }
-  if (boxes != nullptr) key += fmt::format("@{}", fmt::ptr(boxes));
+  if (boxes != nullptr) key += fmt::format("@{}", static_cast<const void*>(boxes));
   return key;
 }
 
@@ -164,7 +165,7 @@ void BoundMap::check_class(const ShardClass& shard, const std::string& name) con
         if (fits(box, shard.shape)) continue;
         throw Error(ErrorKind::kUsage,
                     fmt::format("layout: tensor '{}': box {} of rank {} does not fit shape [{}]", base::printable(name),
-                                to_string(box), rank, fmt::join(shard.shape, ", ")));
+                                to_string(box), rank, base::joined(shard.shape)));
       }
     }
     return;
@@ -173,9 +174,9 @@ void BoundMap::check_class(const ShardClass& shard, const std::string& name) con
   for (const std::uint64_t size : shard.shape) sizes.push_back({size});
   for (const Cut& cut : shard.cuts) {
     if (cut.dim >= shard.shape.size()) {
-      throw Error(ErrorKind::kUsage, fmt::format("layout: tensor '{}' of shape [{}] has no dimension {} to cut over {}",
-                                                 base::printable(name), fmt::join(shard.shape, ", "), cut.dim,
-                                                 describe(rules_, cut.axes)));
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("layout: tensor '{}' of shape [{}] has no dimension {} to cut over {}",
+                              base::printable(name), base::joined(shard.shape), cut.dim, describe(rules_, cut.axes)));
     }
     check_cut(shard, cut, sizes[cut.dim], name);
   }
