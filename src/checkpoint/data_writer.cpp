@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -91,8 +90,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     std::uint64_t expected = 0;
     for (const io::WriteOp& op : ops) expected += op.data.size();
     if (arrived != expected && missing.empty()) {
-      fmt::format_to(std::back_inserter(missing), "{} bytes arrived for window {} of {} data bytes", arrived, round,
-                     expected);
+      missing = fmt::format("{} bytes arrived for window {} of {} data bytes", arrived, round, expected);
     }
     clock.begin("checksum");
     add(ops);

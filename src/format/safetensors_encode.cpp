@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <iterator>
 #include <numeric>
 
 #include "base/checked.hpp"
@@ -62,7 +61,7 @@ void append_escaped(std::string& out, char c) {
     out += '\\';
     out += kLetters[at];
   } else {
-    fmt::format_to(std::back_inserter(out), "\\u{:04x}", static_cast<unsigned>(c));
+    out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
   }
 }
 
@@ -97,8 +96,8 @@ void append_metadata(std::string& out, const std::map<std::string, std::string>&
 
 void append_tensor(std::string& out, const TensorToStore& tensor, std::uint64_t begin, std::uint64_t end) {
   append_string(out, tensor.name);
-  fmt::format_to(std::back_inserter(out), ":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
-                 name_of(tensor.dtype), base::joined(tensor.shape, ","), begin, end);
+  out += fmt::format(":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", name_of(tensor.dtype),
+                     base::joined(tensor.shape, ","), begin, end);
 }
 
 void check_length(std::size_t json_bytes) {

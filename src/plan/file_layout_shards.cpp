@@ -8,7 +8,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "base/checked.hpp"
@@ -39,8 +38,8 @@ std::string sharding_info(const std::vector<std::string>& names, const FileConte
   std::string out = "{";
   for (const Placed& placed : content) {
     if (out.size() > 1) out += ", ";
-    fmt::format_to(std::back_inserter(out), "{}: {{\"saved_offsets\": [{}]}}", json_text(names[placed.tensor]),
-                   base::joined(stored.tensors[placed.tensor].boxes[placed.stored].box.offset));
+    out += fmt::format("{}: {{\"saved_offsets\": [{}]}}", json_text(names[placed.tensor]),
+                       base::joined(stored.tensors[placed.tensor].boxes[placed.stored].box.offset));
   }
   return out + "}";
 }
@@ -51,8 +50,8 @@ std::string section_info(const std::vector<std::string>& names, const FileConten
   for (const Placed& placed : content) {
     const CatalogTensor& tensor = catalog.tensors[placed.tensor];
     if (tensor.section == "model") continue;
-    fmt::format_to(std::back_inserter(out), "{}{}: [{}, {}]", out.empty() ? "{" : ", ", json_text(names[placed.tensor]),
-                   json_text(tensor.section), json_text(tensor.name));
+    out += fmt::format("{}{}: [{}, {}]", out.empty() ? "{" : ", ", json_text(names[placed.tensor]),
+                       json_text(tensor.section), json_text(tensor.name));
   }
   return out.empty() ? out : out + "}";
 }
