@@ -18,7 +18,12 @@
 namespace cairn::checkpoint {
 namespace {
 
-constexpr std::size_t kMessageBytes = 200;
+/// A window that did not get what it should have.
+struct WrongWindow {
+  std::uint64_t round = 0;
+  std::uint64_t arrived_bytes = 0;
+  std::uint64_t expected_bytes = 0;
+};
 
 /// This rank's share of the headers.
 std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<const plan::Extent> extents) {
@@ -44,12 +49,11 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   // All that the rounds need is made here: between them nothing may fail on one rank alone.
   std::vector<io::WriteOp> ops;
   std::vector<io::WriteOp> headers;
-  std::string missing;
+  std::optional<WrongWindow> wrong;
   comm::agree(communicator, "make room for checksums", [&] {
     os::fault_memory("memory.checksums");
     ops.reserve(most_parts(job.windows));
     headers = header_ops(job.layout, job.extents.of(communicator.rank()));
-    missing.reserve(kMessageBytes);
     files = engine_files(directory, job.layout.stored);
     files_of_engine = files;
     table_of_sums.emplace(file_sizes(job.layout.stored), job.extents.grain_bytes());
@@ -89,9 +93,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
         window, [&](std::uint32_t file) { return job.layout.files[file].header.size(); }, ops);
     std::uint64_t expected = 0;
     for (const io::WriteOp& op : ops) expected += op.data.size();
-    if (arrived != expected && missing.empty()) {
-      missing = fmt::format("{} bytes arrived for window {} of {} data bytes", arrived, round, expected);
-    }
+    if (arrived != expected && !wrong) wrong = WrongWindow{round, arrived, expected};
     clock.begin("checksum");
     add(ops);
     clock.begin("write");
@@ -103,7 +105,9 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   clock.begin("write");
   engine.finish_rounds(0);
   comm::agree(communicator, "exchange", [&] {
-    if (!missing.empty()) throw Error(ErrorKind::kInternal, missing);
+    if (!wrong) return;
+    throw Error(ErrorKind::kInternal, fmt::format("{} bytes arrived for window {} of {} data bytes",
+                                                  wrong->arrived_bytes, wrong->round, wrong->expected_bytes));
   });
   engine.write_round(headers);
   clock.begin("fsync");
