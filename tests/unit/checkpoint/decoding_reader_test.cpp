@@ -107,7 +107,7 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
       compared += wishes.check(truth);
     }
   });
-  EXPECT_GT(compared, ranks == 1 ? 0U : 100'000U);
+  EXPECT_GT(compared, ranks == 1 ? 0U : 10'000U);  // boxes are random, and few where ranks are
 }
 
 INSTANTIATE_TEST_SUITE_P(RanksAndMemory, AnyBoxes,
