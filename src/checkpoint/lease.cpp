@@ -18,6 +18,7 @@
 #include "checkpoint/lease_folder.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/interrupt.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -27,6 +28,8 @@ using std::chrono::milliseconds;
 
 constexpr int kRenewalsPerLease = 6;
 constexpr milliseconds kNoticeInterval(10'000);
+constexpr int kAttemptsAtEnd = 25;
+constexpr milliseconds kBetweenAttempts(20);
 
 LeaseTime read_clock(clockid_t clock) {
   std::timespec now{};
@@ -74,6 +77,7 @@ class Lease::Impl {
     }
     wake_.notify_all();
     if (thread_.joinable()) thread_.join();
+    const std::lock_guard io(io_mutex_);
     release();
   }
 
@@ -315,6 +319,19 @@ class Lease::Impl {
     is_held_ = false;
   }
 
+  /// The program is ended by Ctrl-C: nothing is renamed any more. The lock is kept, so that nobody writes the record again.
+  void release_at_end() noexcept {
+    for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
+      if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {
+        release();
+        static_cast<void>(io.release());
+        return;
+      }
+      std::this_thread::sleep_for(kBetweenAttempts);
+    }
+  }
+
+  /// With io_mutex_.
   void release() noexcept {
     if (!is_held()) return;
     try {
@@ -380,6 +397,8 @@ class Lease::Impl {
   std::optional<std::string> lost_;
   std::vector<std::string> warnings_;
   std::thread thread_;
+
+  const os::AtEnd at_end_{[this] { release_at_end(); }};
 };
 
 Lease::Lease(fs::path root, Setup setup) : impl_(std::make_unique<Impl>(std::move(root), std::move(setup))) {}

@@ -11,6 +11,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/units.hpp"
@@ -28,6 +29,7 @@ struct Ending {
   std::atomic<bool> is_asked_for{false};
   std::recursive_mutex mutex;
   std::vector<std::filesystem::path> paths;
+  std::vector<const std::function<void()>*> actions;
   std::atomic<bool> has_begun{false};
   std::atomic<bool> speaks{true};
 };
@@ -84,6 +86,7 @@ std::string remove_all(int signal) {
       if (written <= 0) break;
       done += static_cast<std::size_t>(written);
     }
+    for (const std::function<void()>* action : ending().actions) (*action)();
   } else {
     std::this_thread::sleep_for(kPatience);
   }
@@ -128,6 +131,18 @@ void keep_at_end(const std::filesystem::path& path) {
   if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);
   std::erase(ending().paths, path);
+}
+
+AtEnd::AtEnd(std::function<void()> action) : action_(std::move(action)) {
+  if (!ending().is_asked_for) return;
+  const std::lock_guard lock(ending().mutex);
+  ending().actions.push_back(&action_);
+}
+
+AtEnd::~AtEnd() {
+  if (!ending().is_asked_for) return;
+  const std::lock_guard lock(ending().mutex);
+  std::erase(ending().actions, &action_);
 }
 
 std::unique_lock<std::recursive_mutex> hold_end() {

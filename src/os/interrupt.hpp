@@ -7,6 +7,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <mutex>
 
 namespace cairn::os {
@@ -21,6 +22,19 @@ void set_speaks_at_end(bool speaks);
 /// To be removed at an ending, with all that is below, until keep_at_end. Any thread.
 void remove_at_end(const std::filesystem::path& path);
 void keep_at_end(const std::filesystem::path& path);
+
+/// Calls `action` at an ending, after all removals and after the line that says so, as long as this object lives. The action
+/// may not throw, and not wait for a thread that works. Any thread.
+class AtEnd {
+ public:
+  explicit AtEnd(std::function<void()> action);
+  ~AtEnd();
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+
+ private:
+  const std::function<void()> action_;
+};
 
 /// While it is held, the program does not end: for a rename of what is registered, and keep_at_end, which must not throw
 /// in between.

@@ -61,6 +61,9 @@ class Interrupted(CairnTest):
             # mpirun asks its ranks to end by SIGTERM, whatever it was sent.
             self.assertNotEqual(self.interrupt(started, signal.SIGINT, ["removed", "checkpoint-200."]), 0)
             self.assertEqual([path.name for path in root.iterdir() if "200" in path.name], [])
+            # The next saver, on another node too, need not wait for the lease to run out.
+            newest = max((root / ".cairn").glob("epoch-*"), key=lambda path: int(path.name.partition("-")[2]))
+            self.assertIn("released", newest.read_text().split())
             self.assertIn("good:", self.good("verify", root / "checkpoint-100").out)
         self.good(*save, "200", ranks=2)
 
