@@ -48,7 +48,8 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   if (!runs_one_file) {
     if (!given("-seed_inputs=")) own.push_back(seed_argument());
     if (!given("-dict=")) own.emplace_back("-dict=" CAIRN_FUZZ_DICTIONARY);
-    if (!given("-max_len=")) own.emplace_back("-max_len=8192");  // longer inputs cost speed and find nothing more
+    // Twice the largest seed that is text: longer inputs cost speed and find nothing more.
+    if (!given("-max_len=")) own.emplace_back("-max_len=" CAIRN_FUZZ_MAX_LEN);
   }
   for (std::string& argument : own) all.push_back(argument.data());
   *argc = static_cast<int>(all.size());
