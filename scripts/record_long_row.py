@@ -1,5 +1,6 @@
 """Writes what a row of scripts/test --long came to into the table of tests/long-results.md: one line per row, the last run.
-What was done is told by lines "[cairn] did NUMBER WHAT" of the row's log; the numbers of the same WHAT are added."""
+What was done is told by lines "[cairn] did NUMBER WHAT" of its tests (ctest.xml has the output of those that pass, too), or
+of the row's log; the numbers of the same WHAT are added."""
 
 import argparse
 import collections
@@ -10,13 +11,13 @@ import subprocess
 
 HEAD = """# Long tests
 
-What `scripts/test --long` did last, row by row; it writes this table itself. These tests take hours and are no part of
+What `scripts/test --long` did last, row by row; it writes this table itself. These tests take hours and are not part of
 continuous integration.
 
 | row | date | commit | passed | failed | skipped | seconds | did |
 |---|---|---|---|---|---|---|---|
 """
-DID = re.compile(r"\[cairn\] did (\d+) (.+?)\s*$", re.MULTILINE)
+DID = re.compile(r"\[cairn\] did (\d+) ([^<\n]+?)\s*(?:<|$)", re.MULTILINE)
 
 
 def commit_of_tree():
@@ -35,7 +36,10 @@ def main():
     counts = [[int(word) for word in line.split()] for line in (options.row_results / "counts").read_text().splitlines()]
     passed, failed, skipped = (sum(column) for column in zip(*counts))
     done = collections.Counter()
-    for number, what in DID.findall((options.row_results / "log").read_text(errors="replace")):
+    told = options.row_results / "ctest.xml"
+    if not told.exists():
+        told = options.row_results / "log"
+    for number, what in DID.findall(told.read_text(errors="replace")):
         done[what] += int(number)
     did = ", ".join(f"{number:,} {what}" for what, number in done.items()) or "nothing that was counted"
     row = options.row_results.name

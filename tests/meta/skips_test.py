@@ -154,6 +154,11 @@ class Skips(unittest.TestCase):
             (results / "seconds").write_text("99\n")
             (results / "log").write_text("".join(f"12: [cairn] did {number} executions\n" for number in did))
             subprocess.run([sys.executable, SCRIPTS / "record_long_row.py", results, table], check=True)
+        (results / "ctest.xml").write_text("<system-out>[cairn] did 5 kills</system-out>\n<system-out>a\n[cairn] did 6 kills\n</system-out>\n")
+        subprocess.run([sys.executable, SCRIPTS / "record_long_row.py", results, table], check=True)
+        self.assertTrue(table.read_text().endswith("| 11 kills |\n"), "tests that pass tell it there")
+        (results / "ctest.xml").unlink()
+        subprocess.run([sys.executable, SCRIPTS / "record_long_row.py", results, table], check=True)
         rows = [line for line in table.read_text().splitlines() if "-long |" in line]
         self.assertEqual([row.split("|")[1].strip() for row in rows], ["kills-long", "fuzz-long"])
         self.assertRegex(rows[1], r"^\| fuzz-long \| \d{4}-\d\d-\d\d \| .* \| 3 \| 0 \| 1 \| 99 \| 2,000,003 executions \|$")

@@ -156,6 +156,7 @@ class TwoSavers(unittest.TestCase):
                 taken_over += 1
             self.save(taker, other)
             self.check(taker)
+        print(f"[cairn] did {ROUNDS} rounds of two savers", flush=True)
         print(f"{ROUNDS} rounds with '{faults}': {stopped_before} stopped in time, {taken_over} refused for good; "
               f"seed {SEED}", flush=True)
 
