@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "base/units.hpp"
 #include "shard/layout_rules.hpp"
 
 namespace cairn::shard {
@@ -40,7 +41,7 @@ std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std:
 
 std::string describe(const LayoutRules& rules, const AxisGroup& group) {
   std::string names;
-  for (const std::uint32_t axis : group) names += (names.empty() ? "" : "*") + rules.axes[axis].name;
+  for (const std::uint32_t axis : group) names += (names.empty() ? "" : "*") + base::printable(rules.axes[axis].name);
   return fmt::format("{}={}", names, ways_of(rules, group));
 }
 

@@ -19,7 +19,7 @@ std::uint32_t axis_index(const LayoutRules& rules, const JsonReader& where, cons
   std::string known;
   for (std::uint32_t i = 0; i < rules.axes.size(); ++i) {
     if (rules.axes[i].name == name) return i;
-    known += (known.empty() ? "" : ", ") + rules.axes[i].name;
+    known += (known.empty() ? "" : ", ") + base::printable(rules.axes[i].name);
   }
   where.fail(fmt::format("unknown axis '{}'; the mesh has: {}", base::printable(name), known));
 }
