@@ -1,9 +1,9 @@
 // What a program does when the user ends it by SIGINT or SIGTERM: what it was writing is removed, and it ends at once.
 //
-// A thread waits for the signals, which all others block; it removes what is registered, says so in one line, and ends the
-// process with status 128 + signal. So an ending needs no help from the threads that work, which may hang, and none of
-// the other ranks: what is registered has a name that only this process made. A program that does not ask for this
-// (end_on_signals) keeps its signals; registering does nothing then.
+// A thread waits for the signals, which all others block; it removes what is registered, says so in one line, calls the
+// actions that are registered (AtEnd), and ends the process with status 128 + signal. So an ending needs no help from the
+// threads that work, which may hang, and none of the other ranks: what is registered has a name that only this process
+// made. A program that does not ask for this (end_on_signals) keeps its signals; registering does nothing then.
 #pragma once
 
 #include <filesystem>
