@@ -3,7 +3,8 @@
 A program counts once, as passed or failed; each case that it skipped counts as skipped beside that. A program that ran no
 case at all, because all were skipped, has not passed. Where skipped cases are read from: lines "[cairn] skipped NAME:
 reason", the lines of unittest when it is verbose, and the totals of unittest and GoogleTest for those that have no line. A
-program that ends with the exit status for skipped gives the reason in such a line, or in its last one."""
+program that ends with the exit status for skipped gives the reason in such a line, or in its last one. Of a program that
+failed, the file of failures holds the name and the last lines that it printed, indented."""
 
 import argparse
 import re
@@ -14,6 +15,7 @@ CAIRN_SKIP = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
 UNITTEST_SKIP = re.compile(r"^(\S.*?) \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$", re.MULTILINE)
 GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
+FAILURE = re.compile(r"Failure$|^(FAIL|ERROR): |Error: |: error: |ERROR: |WARNING: ThreadSanitizer|runtime error")
 GTEST_NONE_PASSED = re.compile(r"^\[  PASSED  \] 0 tests\.", re.MULTILINE)
 
 
@@ -43,19 +45,33 @@ def skips_inside(name, output):
     return lines, not only_skips
 
 
+def append_lines(path, lines):
+    with open(path, "a", encoding="utf-8") as file:
+        file.writelines(line + "\n" for line in lines)
+
+
+def last_lines(output):
+    """What a failing program said last, and before that the first lines that look like the failure itself."""
+    lines = [line[:200] for line in output.splitlines() if line.strip()]
+    last = max(0, len(lines) - 15)
+    told = [line for line in lines[:last] if FAILURE.search(line)][:15]
+    return ["    " + line for line in told + lines[last:]]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("report")
     parser.add_argument("--skips", required=True, help="file to which 'name: reason' lines are appended")
+    parser.add_argument("--failures", required=True, help="file to which names and last lines are appended")
     options = parser.parse_args()
     try:
         cases = list(xml.etree.ElementTree.parse(options.report).getroot().iter("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError) as error:
         print(f"no usable report of ctest: {error}", file=sys.stderr)
+        append_lines(options.failures, [f"no usable report of ctest: {error}"])
         print("0 1 0")
         return
-    passed = failed = 0
-    skips = []
+    passed, failures, skips = 0, [], []
     for case in cases:
         output = case.findtext("system-out") or ""
         inside, ran_something = skips_inside(case.get("name"), output)
@@ -66,11 +82,13 @@ def main():
             last = (output.strip().splitlines() or [case.find("skipped").get("message")])[-1]
             skips += inside or [f"{case.get('name')}: {last}"]
         else:
-            failed += 1
+            failures.append(case)
             skips += inside
-    with open(options.skips, "a", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in skips)
-    print(passed, failed, len(skips))
+    append_lines(options.skips, skips)
+    for case in failures:
+        message = (case.find("failure") if case.find("failure") is not None else case).get("message") or "failed"
+        append_lines(options.failures, [f"{case.get('name')}: {message}", *last_lines(case.findtext("system-out") or "")])
+    print(passed, len(failures), len(skips))
 
 
 if __name__ == "__main__":

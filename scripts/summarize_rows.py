@@ -1,4 +1,4 @@
-"""Prints the table of scripts/test from the folders that its rows left, why tests were skipped, and the totals.
+"""Prints the table of scripts/test from the folders that its rows left, why tests were skipped, what failed, and the totals.
 
 Exit status 1 when anything failed; with --strict FILE also when a skip has a reason that the file does not allow. Each line
 of the file is a row, or * for all, and a regular expression that the reason begins with; # begins a comment."""
@@ -32,6 +32,31 @@ def is_allowed(row, skip, allowed):
     return any(of in ("*", row) and pattern.match(reason) for of, pattern in allowed)
 
 
+def print_skips(skips):
+    """One line for each reason; skips: how often each line "name: reason" was given."""
+    of_reason = collections.defaultdict(list)
+    for line, count in sorted(skips.items()):
+        name, _, reason = line.partition(": ")
+        of_reason[reason].append((name, count))
+    for reason, names in sorted(of_reason.items()):
+        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+        print(f"skipped {sum(count for _, count in names)} x {reason} ({', '.join(name for name, _ in names[:2])}{more})")
+
+
+def print_failures(row, folder):
+    """What the tests that failed said last, or the row itself if it failed outside a test."""
+    counts, _, _ = read_row(folder)
+    if not counts[1]:
+        return
+    failures, log = folder / "failures", folder / "log"
+    if failures.exists():
+        lines = failures.read_text(errors="replace").splitlines()
+    else:
+        lines = ["    " + line for line in log.read_text(errors="replace").splitlines()[-20:]] if log.exists() else []
+    print(f"failed in row {row}; all of it is in {log}:")
+    print("\n".join(lines))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("results", type=pathlib.Path)
@@ -51,12 +76,11 @@ def main():
         if allowed is not None:
             forbidden.update(f"{row}: {line}" for line in skips if not is_allowed(row, line, allowed))
         print(f"{row:<10} {counts[0]:>8} {counts[1]:>8} {counts[2]:>8} {seconds:>8}")
-    for reason, count in sorted(reasons.items()):
-        print(f"skipped {count} x {reason}")
+    print_skips(reasons)
     for reason, count in sorted(forbidden.items()):
         print(f"must not be skipped here (see {options.strict}): {count} x {reason}")
-    if totals[1]:
-        print(f"what failed is in {options.results}/<row>/log")
+    for row in options.rows:
+        print_failures(row, options.results / row)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     sys.exit(1 if totals[1] or forbidden or not totals[0] else 0)
 

@@ -1,5 +1,5 @@
-"""scripts/count_tests.py and scripts/summarize_rows.py let no skip pass for a test that ran: reports of ctest that are made
-up here, with what GoogleTest, unittest and ctest itself really print."""
+"""scripts/count_tests.py and scripts/summarize_rows.py let no skip pass for a test that ran and name what failed: reports of
+ctest that are made up here, with what GoogleTest, unittest and ctest itself really print."""
 
 import pathlib
 import subprocess
@@ -46,12 +46,14 @@ class Skips(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.skips = self.folder / "skips"
+        self.failures = self.folder / "failures"
 
     def count(self, *cases):
         report = self.folder / "ctest.xml"
         report.write_text(f"<testsuite>{''.join(cases)}</testsuite>")
         self.skips.unlink(missing_ok=True)
-        done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", report, "--skips", self.skips],
+        done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", report, "--skips", self.skips,
+                               "--failures", self.failures],
                               capture_output=True, text=True, check=True)
         return done.stdout.split(), self.skips.read_text().splitlines()
 
@@ -62,6 +64,13 @@ class Skips(unittest.TestCase):
     def test_failures(self):
         counts, _ = self.count(case("a", status="fail"), case("b", status="notrun", inner='<skipped message="Missing"/>'))
         self.assertEqual(counts, ["0", "2", "0"])
+
+    def test_a_failure_tells_its_name_and_what_it_said(self):
+        output = "a.cpp:7: Failure\nExpected equality\n" + "".join(f"line {number}\n" for number in range(100))
+        self.count(case("mpi.a", output, "fail", '<failure message="Timeout"/>'), case("mpi.b", gtest_output(3, 0)))
+        lines = self.failures.read_text().splitlines()
+        self.assertEqual((lines[0], lines[1], lines[-1]), ("mpi.a: Timeout", "    a.cpp:7: Failure", "    line 99"))
+        self.assertLess(len(lines), 35)
 
     def test_a_case_of_googletest(self):
         counts, skips = self.count(case("a", gtest_output(2, 1, ["[cairn] skipped Suite.Name: no GPU: none"])))
@@ -108,9 +117,10 @@ class Skips(unittest.TestCase):
         self.assertEqual((counts, skips), (["0", "0", "1"], ["b: b: no GPU: no driver"]))
 
     def test_a_report_that_is_not_there(self):
-        done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", "none.xml", "--skips", self.skips],
-                              capture_output=True, text=True, check=True)
+        done = subprocess.run([sys.executable, SCRIPTS / "count_tests.py", "none.xml", "--skips", self.skips,
+                               "--failures", self.failures], capture_output=True, text=True, check=True)
         self.assertEqual(done.stdout, "0 1 0\n")
+        self.assertIn("no usable report", self.failures.read_text())
 
     def summarize(self, skips, *arguments, counts="3 0 1"):
         row = self.folder / "release"
@@ -138,6 +148,18 @@ class Skips(unittest.TestCase):
     def test_summary_fails_with_a_failure_or_without_any_test(self):
         self.assertEqual(self.summarize([], counts="3 1 0")[0], 1)
         self.assertEqual(self.summarize(["A.b: no GPU: x"], counts="0 0 1")[0], 1)
+
+    def test_summary_ends_with_what_failed(self):
+        (self.folder / "release").mkdir()
+        (self.folder / "release" / "log").write_text("ninja: it broke\n")
+        self.assertTrue(self.summarize([], counts="0 1 0")[1].endswith("    ninja: it broke\n0 passed, 1 failed, 0 skipped\n"))
+        (self.folder / "release" / "failures").write_text("mpi.a: Failed\n    line 99\n")
+        output = self.summarize(["A.b: no GPU: x"], counts="3 1 1")[1]
+        self.assertTrue(output.endswith("mpi.a: Failed\n    line 99\n3 passed, 1 failed, 1 skipped\n"), output)
+
+    def test_summary_gives_one_line_for_each_reason(self):
+        output = self.summarize([f"A.{name}: no GPU: x" for name in "aabcd"] + ["B: no HDF5"])[1]
+        self.assertIn("skipped 5 x no GPU: x (A.a, A.b and 2 more)\nskipped 1 x no HDF5 (B)\n", output)
 
     def test_what_continuous_integration_allows(self):
         strict = ("--strict", str(SCRIPTS.parent / "tests/allowed-skips.txt"))
