@@ -15,7 +15,7 @@ CAIRN_SKIP = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
 UNITTEST_SKIP = re.compile(r"^(\S.*?) \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$", re.MULTILINE)
 GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
-FAILURE = re.compile(r"Failure$|^(FAIL|ERROR): |Error: |: error: |ERROR: |WARNING: ThreadSanitizer|runtime error")
+FAILURE = re.compile(r"Failure$|^FAIL: |Error: |: error: |ERROR: |WARNING: ThreadSanitizer|runtime error")
 GTEST_NONE_PASSED = re.compile(r"^\[  PASSED  \] 0 tests\.", re.MULTILINE)
 
 
@@ -71,7 +71,8 @@ def main():
         append_lines(options.failures, [f"no usable report of ctest: {error}"])
         print("0 1 0")
         return
-    passed, failures, skips = 0, [], []
+    passed = failed = 0
+    skips, failures = [], []
     for case in cases:
         output = case.findtext("system-out") or ""
         inside, ran_something = skips_inside(case.get("name"), output)
@@ -82,13 +83,15 @@ def main():
             last = (output.strip().splitlines() or [case.find("skipped").get("message")])[-1]
             skips += inside or [f"{case.get('name')}: {last}"]
         else:
-            failures.append(case)
+            failed += 1
+            failure = case.find("failure")
+            message = failure.get("message") if failure is not None else None
+            failures += [f"{case.get('name')}: {message or 'failed'}", *last_lines(output)]
             skips += inside
     append_lines(options.skips, skips)
-    for case in failures:
-        message = (case.find("failure") if case.find("failure") is not None else case).get("message") or "failed"
-        append_lines(options.failures, [f"{case.get('name')}: {message}", *last_lines(case.findtext("system-out") or "")])
-    print(passed, len(failures), len(skips))
+    if failures:
+        append_lines(options.failures, failures)
+    print(passed, failed, len(skips))
 
 
 if __name__ == "__main__":

@@ -45,9 +45,6 @@ def print_skips(skips):
 
 def print_failures(row, folder):
     """What the tests that failed said last, or the row itself if it failed outside a test."""
-    counts, _, _ = read_row(folder)
-    if not counts[1]:
-        return
     failures, log = folder / "failures", folder / "log"
     if failures.exists():
         lines = failures.read_text(errors="replace").splitlines()
@@ -63,13 +60,15 @@ def main():
     parser.add_argument("rows", nargs="+")
     parser.add_argument("--strict", type=pathlib.Path, metavar="FILE", help="the skips that are allowed")
     options = parser.parse_args()
-    totals = [0, 0, 0]
+    totals, failed_rows = [0, 0, 0], []
     reasons, forbidden = collections.Counter(), collections.Counter()
     allowed = read_allowed(options.strict) if options.strict else None
     print(f"{'row':<10} {'passed':>8} {'failed':>8} {'skipped':>8} {'seconds':>8}")
     for row in options.rows:
         counts, seconds, skips = read_row(options.results / row)
         totals = [total + count for total, count in zip(totals, counts)]
+        if counts[1]:
+            failed_rows.append(row)
         # The same case on other rank counts, and in other rows, has the same reason.
         skips = [re.sub(r" on rank \d+", "", line) for line in skips]
         reasons.update(skips)
@@ -79,7 +78,7 @@ def main():
     print_skips(reasons)
     for reason, count in sorted(forbidden.items()):
         print(f"must not be skipped here (see {options.strict}): {count} x {reason}")
-    for row in options.rows:
+    for row in failed_rows:
         print_failures(row, options.results / row)
     print(f"{totals[0]} passed, {totals[1]} failed, {totals[2]} skipped")
     sys.exit(1 if totals[1] or forbidden or not totals[0] else 0)
