@@ -234,7 +234,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
     for (const JsonReader& list : lists->items()) out.lists->push_back(list.numbers());
     if (out.lists->size() != stages) {
       lists->fail(fmt::format("has {} lists, but axis '{}' has {} coordinates", out.lists->size(),
-                              rules.axes[out.axis].name, stages));
+                              base::printable(rules.axes[out.axis].name), stages));
     }
     return out;
   }

@@ -219,6 +219,7 @@ TEST(LayoutJson, Errors) {
       {mesh(R"(, "otherwise": "x")"), "unknown rule 'x'"},
       {mesh(R"(, "otherwise": "fsdp:x")"), "unknown axis 'x'; the mesh has: dp, tp"},
       {mesh(R"(, "stages": {"axis": "dp", "layers": [[0]]})"), "stages.layers: has 1 lists"},
+      {R"({"mesh": [["p\n", 2]], "stages": {"axis": "p\n", "layers": [[0]]}})", R"(axis 'p\x0a' has 2 coordinates)"},
       {mesh(R"(, "stages": {"axis": "dp", "count": 3})"), "3 do not divide by 2"},
       {mesh(R"(, "stages": {"axis": "dp", "count": 4, "layers": [[0], [1]]})"), "'layers' stands alone"},
       {mesh(R"(, "rules": [{}])"), "rules[0]: the key 'match' is missing"},
@@ -252,7 +253,7 @@ TEST(LayoutJson, Errors) {
     EXPECT_NE(message.find(expected), std::string::npos) << text << ": " << message;
     ++checked;
   }
-  EXPECT_EQ(checked, 43);
+  EXPECT_EQ(checked, 44);
 }
 
 TEST(LayoutJson, ErrorsOfBinding) {
