@@ -7,12 +7,12 @@
 
 #include "base/log.hpp"
 #include "base/units.hpp"
+#include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/root_state.hpp"
 #include "checkpoint/takeover.hpp"
-#include "checkpoint/version.hpp"
 #include "format/crc32c.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
@@ -153,7 +153,7 @@ void commit_step(comm::Communicator& communicator, const char* name, const fs::p
 CommitContent make_content(const plan::FileLayout& layout) {
   CommitContent content;
   for (const auto& file : layout.files) content.section_of_file[file.name] = file.section;
-  content.manifest.tool = tool_version();
+  content.manifest.tool = base::tool_version();
   return content;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/units.hpp"
+#include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/catalog_exchange.hpp"
 #include "checkpoint/convert_source.hpp"
@@ -14,7 +15,6 @@
 #include "checkpoint/describe.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "checkpoint/stage_writer.hpp"
-#include "checkpoint/version.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_filler.hpp"
 #include "comm/agree.hpp"
@@ -29,7 +29,7 @@ namespace {
 format::Manifest manifest_of(const OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.version = format::kManifestVersion;
-  manifest.tool = tool_version();
+  manifest.tool = base::tool_version();
   manifest.data_files.clear();
   manifest.carried_files.clear();
   manifest.block_bytes = options.block_bytes;
