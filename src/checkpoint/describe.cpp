@@ -8,8 +8,8 @@
 #include "base/units.hpp"
 #include "base/utf8.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "format/safetensors.hpp"
+#include "gpu/runtime.hpp"
 #include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
 
@@ -33,6 +33,15 @@ std::uint64_t box_bytes(const Shard& shard, const Box& box) {
   if (bits % 8 != 0)
     throw wrong(shard, fmt::format("box {} of a sub-byte dtype ends inside a byte", shard::to_string(box)));
   return bits / 8;
+}
+
+void check_device_pointer(const Shard& shard, const void* data) {
+  const gpu::Availability devices = gpu::availability();
+  if (devices.devices == 0)
+    throw wrong(shard, "its memory is said to be a device's, but there is none: " + devices.reason);
+  const gpu::MemoryKind kind = gpu::place_of(data).kind;
+  if (data == nullptr || kind == gpu::MemoryKind::kDevice || kind == gpu::MemoryKind::kManaged) return;
+  throw wrong(shard, "its memory is said to be a device's, but the pointer is not of a device");
 }
 
 void check_shard(const Shard& shard, const void* data, Memory memory) {

@@ -1,23 +1,6 @@
 #include "checkpoint/device_memory.hpp"
 
-#include <fmt/core.h>
-
-#include "base/units.hpp"
-#include "cairn/error.hpp"
-
 namespace cairn::checkpoint {
-
-void check_device_pointer(const Shard& shard, const void* data) {
-  const auto wrong = [&](const std::string& what) {
-    return Error(ErrorKind::kUsage, fmt::format("tensor '{}' (section {}): {}", base::printable(shard.name),
-                                                base::printable(shard.section), what));
-  };
-  const gpu::Availability devices = gpu::availability();
-  if (devices.devices == 0) throw wrong("its memory is said to be a device's, but there is none: " + devices.reason);
-  const gpu::MemoryKind kind = gpu::place_of(data).kind;
-  if (data == nullptr || kind == gpu::MemoryKind::kDevice || kind == gpu::MemoryKind::kManaged) return;
-  throw wrong("its memory is said to be a device's, but the pointer is not of a device");
-}
 
 gpu::Pipeline& DeviceMemory::pipeline() {
   if (!pipeline_) pipeline_ = std::make_unique<gpu::Pipeline>(gpu::PipelineOptions{kDeviceStagingBytes, 2, true});

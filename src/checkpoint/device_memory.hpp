@@ -22,9 +22,6 @@ namespace cairn::checkpoint {
 /// Pinned memory of the copies between host and device, and as much scratch memory on the device.
 inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 
-/// Throws Error(kUsage) naming the tensor where there is no device, or the pointer is not of a device's memory.
-void check_device_pointer(const Shard& shard, const void* data);
-
 /// Rank-local. Copies from and to the device that is current when it is made. Nothing is taken before it is needed; boxes in
 /// host memory are left as they are. Host memory lives as long as the object.
 class DeviceMemory {
