@@ -9,7 +9,7 @@
 #include "base/units.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/read_back.hpp"
+#include "checkpoint/read_back_file.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/root_state.hpp"
 #include "checkpoint/takeover.hpp"

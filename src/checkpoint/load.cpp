@@ -9,6 +9,7 @@
 #include "checkpoint/progress.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
+#include "checkpoint/written_blocks.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"

@@ -13,7 +13,7 @@
 #include "checkpoint/convert_source.hpp"
 #include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
-#include "checkpoint/stage_reader.hpp"
+#include "checkpoint/open_stage.hpp"
 #include "checkpoint/stage_writer.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_filler.hpp"

@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/progress.hpp"
+#include "checkpoint/read_back_file.hpp"
 #include "checkpoint/root.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
