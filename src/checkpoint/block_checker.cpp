@@ -7,7 +7,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/open.hpp"
+#include "directory/open.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
 

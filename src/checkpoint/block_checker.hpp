@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/phases.hpp"
-#include "checkpoint/written_blocks.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"
 #include "plan/extents.hpp"

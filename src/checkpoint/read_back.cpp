@@ -13,8 +13,8 @@
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/progress.hpp"
-#include "checkpoint/read_back_file.hpp"
 #include "comm/agree.hpp"
+#include "directory/read_back_file.hpp"
 #include "io/disk_reader.hpp"
 #include "os/file.hpp"
 

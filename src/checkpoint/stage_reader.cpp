@@ -8,11 +8,11 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/box_pieces.hpp"
-#include "checkpoint/open_stage.hpp"
 #include "checkpoint/progress.hpp"
 #include "checkpoint/watched_call.hpp"
+#include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
+#include "directory/open_stage.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 

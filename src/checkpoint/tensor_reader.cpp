@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "checkpoint/open_stage.hpp"
 #include "checkpoint/stage_reader.hpp"
+#include "directory/open_stage.hpp"
 
 namespace cairn::checkpoint {
 namespace {

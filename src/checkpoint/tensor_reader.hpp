@@ -7,8 +7,8 @@
 #include <span>
 
 #include "checkpoint/load.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

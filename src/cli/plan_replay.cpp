@@ -9,12 +9,12 @@
 #include <optional>
 
 #include "cairn/error.hpp"
-#include "checkpoint/claim_steps.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/heap_meter.hpp"
 #include "io/exchange_schedule.hpp"
+#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::cli {
 namespace {

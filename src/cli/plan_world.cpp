@@ -8,10 +8,10 @@
 #include "base/units.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/claim_steps.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
+#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/describe.hpp"
 #include "cli/demo_state.hpp"
 #include "cli/post_office.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/transfer.hpp"
+#include "planning/describe.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::cli {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "checkpoint/catalog_steps.hpp"
+#include "planning/catalog_steps.hpp"
 
 namespace cairn::cli {
 

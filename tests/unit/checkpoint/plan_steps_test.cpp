@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "checkpoint/catalog_steps.hpp"
-#include "checkpoint/layout_steps.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/layout_steps.hpp"
 #include "random.hpp"
 
 namespace cairn::checkpoint {
