@@ -206,7 +206,7 @@ class Replay {
   int rank_;
   HeapMeter heap_;
   RankCost cost_;
-  checkpoint::Mail mail_;
+  comm::Mail mail_;
   base::Bytes mine_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Source> sources_;

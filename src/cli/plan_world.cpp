@@ -43,8 +43,8 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
   return sources;
 }
 
-checkpoint::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks) {
-  checkpoint::Mail mail(index(ranks));
+comm::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks) {
+  comm::Mail mail(index(ranks));
   for (const plan::Transfer& transfer : transfers) plan::append_record(mail[index(transfer.extent_rank)], transfer);
   return mail;
 }

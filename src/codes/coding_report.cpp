@@ -20,10 +20,10 @@ namespace {
 static_assert(std::is_trivially_copyable_v<quant::TensorErrors>);
 
 /// Reads messages of (tensor, sums) in the order of ranks, so that sums come out the same every time.
-ErrorsByTensor merged(const Mail& mail) {
+ErrorsByTensor merged(const comm::Mail& mail) {
   ErrorsByTensor all;
   for (const base::Bytes& message : mail) {
-    MailReader in(message);
+    comm::MailReader in(message);
     while (!in.done()) {
       const auto tensor = static_cast<std::uint32_t>(in.u64());
       quant::TensorErrors errors;
@@ -94,17 +94,17 @@ CodingReport collect_errors(comm::Communicator& communicator,
                             const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,
                             const Quantisation& options) {
   const int ranks = communicator.size();
-  MailWriter out(static_cast<std::size_t>(ranks));
+  comm::MailWriter out(static_cast<std::size_t>(ranks));
   for (const auto& [tensor, errors] : mine) {
     if (errors.elements_measured() == 0) continue;
     out.u64(tensor);
     out.raw(&errors, sizeof errors);
     out.close(static_cast<std::size_t>(home_of(tensor, ranks)));
   }
-  const Mail mail = communicator.all_to_all(out.take());
+  const comm::Mail mail = communicator.all_to_all(out.take());
   const bool wants_all = measuring_of(options) == Measuring::kAll;
   ErrorsByTensor homed;
-  MailWriter at_home(1);
+  comm::MailWriter at_home(1);
   comm::agree(communicator, "check the error of the codes", [&] {
     homed = merged(mail);
     check_errors(tensor_of, homed, options.max_update_error);
@@ -115,7 +115,7 @@ CodingReport collect_errors(comm::Communicator& communicator,
       at_home.close(0);
     }
   });
-  const Mail all = communicator.gather(at_home.take().front(), 0);
+  const comm::Mail all = communicator.gather(at_home.take().front(), 0);
   CodingReport report;
   comm::agree_on_root(communicator, "report the error of the codes", 0, [&] {
     for (const auto& [number, errors] : merged(all)) {

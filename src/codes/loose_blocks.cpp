@@ -64,8 +64,8 @@ class LooseSender {
   [[nodiscard]] bool done() const { return piece_ == plan_.pieces.loose.size(); }
 
   /// The next round's mail.
-  Mail next() {
-    MailWriter out(ranks_);
+  comm::Mail next() {
+    comm::MailWriter out(ranks_);
     std::uint64_t bytes = 0;
     while (!done() && bytes < kRoundBytes) {
       const LoosePiece& piece = plan_.pieces.loose[piece_];
@@ -84,7 +84,7 @@ class LooseSender {
   }
 
  private:
-  void send_row(const LoosePiece& piece, const BlockGrid& grid, MailWriter& out) const {
+  void send_row(const LoosePiece& piece, const BlockGrid& grid, comm::MailWriter& out) const {
     const LocalBox& first = memory_.first[piece.local];
     const LocalBox& second = memory_.second[piece.local];
     const std::uint64_t length = piece.box.shape.back();
@@ -214,12 +214,12 @@ std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, cons
   LooseSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
   std::map<std::uint32_t, HomeTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {
-    Mail mail;
+    comm::Mail mail;
     comm::agree(communicator, "send parts of blocks", [&] { mail = sender.next(); });
     mail = communicator.all_to_all(std::move(mail));
     comm::agree(communicator, "code blocks", [&] {
       for (const base::Bytes& message : mail) {
-        MailReader in(message);
+        comm::MailReader in(message);
         while (!in.done()) {
           const auto tensor = static_cast<std::uint32_t>(in.u64());
           const std::uint64_t from = in.u64();

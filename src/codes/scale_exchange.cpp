@@ -20,11 +20,11 @@ struct HomeTensor {
   quant::Statistics statistics;  ///< of the whole
 };
 
-void put_values(MailWriter& out, const quant::Statistics& statistics) {
+void put_values(comm::MailWriter& out, const quant::Statistics& statistics) {
   for (const auto& array : statistics.arrays) out.raw(array.values.data(), array.values.size() * sizeof(float));
 }
 
-void get_values(MailReader& in, quant::Statistics& statistics) {
+void get_values(comm::MailReader& in, quant::Statistics& statistics) {
   for (auto& array : statistics.arrays) {
     const auto bytes = in.raw(array.values.size() * sizeof(float));
     std::memcpy(array.values.data(), bytes.data(), bytes.size());
@@ -32,7 +32,7 @@ void get_values(MailReader& in, quant::Statistics& statistics) {
 }
 
 /// Statistics of a box that a message begins to describe.
-quant::Statistics get_statistics(MailReader& in, const CodedTensor& tensor) {
+quant::Statistics get_statistics(comm::MailReader& in, const CodedTensor& tensor) {
   Box box;
   box.offset = in.u64s();
   box.shape = in.u64s();
@@ -42,10 +42,10 @@ quant::Statistics get_statistics(MailReader& in, const CodedTensor& tensor) {
 }
 
 /// Takes what all ranks found; gives each of them back what its pieces need, in the order in which they came.
-Mail bring_together(const CodingPlan& plan, const Mail& found, std::map<std::uint32_t, HomeTensor>& home) {
+comm::Mail bring_together(const CodingPlan& plan, const comm::Mail& found, std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
-    MailReader in(found[rank]);
+    comm::MailReader in(found[rank]);
     while (!in.done()) {
       const auto number = static_cast<std::uint32_t>(in.u64());
       auto at = home.find(number);
@@ -59,7 +59,7 @@ Mail bring_together(const CodingPlan& plan, const Mail& found, std::map<std::uin
       quant::merge(at->second.statistics, asked[rank].back().second);
     }
   }
-  MailWriter answers(found.size());
+  comm::MailWriter answers(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     for (auto& [number, statistics] : asked[rank]) {
       quant::merge(statistics, home.at(number).statistics);  // reductions: taking values twice changes nothing
@@ -92,9 +92,9 @@ void add_scales(std::uint32_t number, const HomeTensor& home, std::vector<CodedP
 std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const CodingPlan& plan,
                                         std::span<MeasuredPiece> pieces) {
   const int ranks = communicator.size();
-  Mail mail;
+  comm::Mail mail;
   comm::agree(communicator, "send what was measured", [&] {
-    MailWriter out(static_cast<std::size_t>(ranks));
+    comm::MailWriter out(static_cast<std::size_t>(ranks));
     for (const MeasuredPiece& piece : pieces) {
       out.u64(piece.tensor);
       out.u64s(piece.box.offset);
@@ -110,7 +110,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
   mail = communicator.all_to_all(std::move(mail));
   std::vector<CodedPiece> scales;
   comm::agree(communicator, "collect the scales", [&] {
-    std::vector<MailReader> from(mail.begin(), mail.end());
+    std::vector<comm::MailReader> from(mail.begin(), mail.end());
     for (MeasuredPiece& piece : pieces) {
       get_values(from.at(static_cast<std::size_t>(home_of(piece.tensor, ranks))), piece.statistics);
     }

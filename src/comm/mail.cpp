@@ -4,7 +4,7 @@
 
 #include "cairn/error.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::comm {
 
 void MailWriter::close(std::size_t to) {
   const std::size_t begin = pieces_.empty() ? 0 : pieces_.back().end;
@@ -62,4 +62,4 @@ std::vector<std::uint64_t> MailReader::u64s() {
 
 void MailReader::skip_u64s() { next_u64s(); }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::comm

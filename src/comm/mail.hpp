@@ -9,7 +9,7 @@
 
 #include "base/bytes.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::comm {
 
 /// One message for (or from) each rank.
 using Mail = std::vector<base::Bytes>;
@@ -70,4 +70,4 @@ class MailReader {
   std::span<const std::byte> rest_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::comm

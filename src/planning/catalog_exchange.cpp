@@ -6,7 +6,7 @@
 namespace cairn::checkpoint {
 
 plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state) {
-  Mail mail;
+  comm::Mail mail;
   comm::agree(communicator, "describe the state",
               [&] { mail = describe_to_homes(state, communicator.rank(), communicator.size()); });
   mail = communicator.all_to_all(std::move(mail));
@@ -30,7 +30,7 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
   base::Bytes mine;
   comm::agree(communicator, "measure the headers",
               [&] { mine = header_sizes_of_share(files, communicator.rank(), communicator.size()); });
-  const Mail all = communicator.all_gather(mine);
+  const comm::Mail all = communicator.all_gather(mine);
   std::vector<std::uint64_t> sizes;
   comm::agree(communicator, "collect the sizes of headers", [&] { sizes = join_header_sizes(files, all); });
   return sizes;
@@ -40,7 +40,7 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
   base::Bytes mine;
   comm::agree(communicator, "make the indexes",
               [&] { mine = indexes_of_share(files, communicator.rank(), communicator.size()); });
-  Mail shares = communicator.gather(mine, 0);
+  comm::Mail shares = communicator.gather(mine, 0);
   mine = {};
   std::map<std::string, std::string> indexes;
   comm::agree_on_root(communicator, "collect the indexes", 0, [&] { indexes = join_indexes(std::move(shares)); });
@@ -49,7 +49,7 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
 
 std::vector<plan::MemoryPart> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
                                               const NumberedBoxes& mine) {
-  Mail mail;
+  comm::Mail mail;
   comm::agree(communicator, "claim the state", [&] { mail = claim_boxes(mine, communicator.size()); });
   mail = communicator.all_to_all(std::move(mail));
   comm::agree(communicator, "check that the state is whole",

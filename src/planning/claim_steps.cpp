@@ -21,7 +21,7 @@ struct BoxRecord {
   std::uint64_t shape[plan::kMaxRecordRank] = {};
 };
 
-void append(MailWriter& out, std::uint32_t tensor, std::uint32_t local, const Box& box) {
+void append(comm::MailWriter& out, std::uint32_t tensor, std::uint32_t local, const Box& box) {
   BoxRecord record{tensor, local, box.offset.size(), {}, {}};
   std::copy(box.offset.begin(), box.offset.end(), record.offset);
   std::copy(box.shape.begin(), box.shape.end(), record.shape);
@@ -44,8 +44,8 @@ Box box_of(const BoxRecord& record) {
 
 int home_of(std::uint32_t tensor, int ranks) { return static_cast<int>(tensor % static_cast<std::uint32_t>(ranks)); }
 
-Mail claim_boxes(const NumberedBoxes& mine, int ranks) {
-  MailWriter claims(static_cast<std::size_t>(ranks));
+comm::Mail claim_boxes(const NumberedBoxes& mine, int ranks) {
+  comm::MailWriter claims(static_cast<std::size_t>(ranks));
   for (std::uint32_t i = 0; i < mine.boxes.size(); ++i) {
     const std::uint32_t tensor = mine.tensor_of_shard[mine.boxes[i].shard];
     append(claims, tensor, i, mine.boxes[i].box);
@@ -54,7 +54,7 @@ Mail claim_boxes(const NumberedBoxes& mine, int ranks) {
   return claims.take();
 }
 
-Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int rank) {
+comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& claims, int rank) {
   const auto ranks = static_cast<std::uint32_t>(claims.size());
   std::unordered_map<std::uint32_t, std::vector<plan::Claim>> by_tensor;
   for (std::size_t from = 0; from < claims.size(); ++from) {
@@ -62,7 +62,7 @@ Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int r
       by_tensor[record.tensor].push_back({static_cast<int>(from), record.local, box_of(record)});
     }
   }
-  MailWriter provisions(claims.size());
+  comm::MailWriter provisions(claims.size());
   for (auto tensor = static_cast<std::uint32_t>(rank); tensor < catalog.size(); tensor += ranks) {
     const auto provided = plan::provide(catalog.at(tensor), std::move(by_tensor[tensor]), kShareBytes, tensor);
     for (const plan::Provision& provision : provided) {
@@ -73,7 +73,7 @@ Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int r
   return provisions.take();
 }
 
-std::vector<plan::MemoryPart> collect_parts(const Mail& provided, const NumberedBoxes& mine) {
+std::vector<plan::MemoryPart> collect_parts(const comm::Mail& provided, const NumberedBoxes& mine) {
   std::vector<plan::MemoryPart> parts;
   for (const base::Bytes& bytes : provided) {
     for (const BoxRecord& record : records_of(bytes)) {

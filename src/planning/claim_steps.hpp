@@ -24,13 +24,13 @@ struct NumberedBoxes {
 int home_of(std::uint32_t tensor, int ranks);
 
 /// 1. The claims of a rank, to the homes.
-Mail claim_boxes(const NumberedBoxes& mine, int ranks);
+comm::Mail claim_boxes(const NumberedBoxes& mine, int ranks);
 
 /// 2. At a home: what each rank has to provide of its tensors. Throws Error(kState) for holes and overlaps
 /// (plan/coverage.hpp).
-Mail settle_claims(const plan::PackedCatalog& catalog, const Mail& claims, int rank);
+comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& claims, int rank);
 
 /// 3. What homes told this rank: parts of its boxes.
-std::vector<plan::MemoryPart> collect_parts(const Mail& provided, const NumberedBoxes& mine);
+std::vector<plan::MemoryPart> collect_parts(const comm::Mail& provided, const NumberedBoxes& mine);
 
 }  // namespace cairn::checkpoint

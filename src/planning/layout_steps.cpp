@@ -15,7 +15,7 @@ base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ran
   return out.take();
 }
 
-std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const Mail& shares) {
+std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Mail& shares) {
   std::vector<std::uint64_t> sizes(files.files());
   for (std::size_t rank = 0; rank < shares.size() && rank < sizes.size(); ++rank) {
     base::ByteReader in(shares[rank]);
@@ -38,10 +38,10 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks) {
   return out.take();
 }
 
-std::map<std::string, std::string> join_indexes(Mail shares) {
+std::map<std::string, std::string> join_indexes(comm::Mail shares) {
   std::map<std::string, std::string> indexes;
   for (base::Bytes& share : shares) {
-    MailReader in(share);
+    comm::MailReader in(share);
     while (!in.done()) {
       const std::string_view name = in.text();
       indexes.emplace(name, in.text());

@@ -21,14 +21,14 @@ namespace cairn::checkpoint {
 base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ranks);
 
 /// Header sizes of all files from the shares of all ranks.
-std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const Mail& shares);
+std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Mail& shares);
 
 /// The indexes that this rank makes for rank 0, which writes them: of sections rank - 1, rank - 1 + ranks, ... (rank 0
 /// collects, so it comes last).
 base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 
 /// On rank 0: all indexes by file name, from the shares of all ranks.
-std::map<std::string, std::string> join_indexes(Mail shares);
+std::map<std::string, std::string> join_indexes(comm::Mail shares);
 
 /// Adds to a layout without content what the rank needs: headers that it writes a part of, all places of the files that it
 /// has extents in, and the places of the tensors that it provides parts of.
