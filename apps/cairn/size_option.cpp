@@ -31,8 +31,8 @@ CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_
 }
 
 void add_engine(Subcommand command, std::string& engine) {
-  command.option("--engine", &engine, "How bytes reach storage: auto, direct, mpiio, posix or hdf5 [auto]")
-      .one_of({"auto", "direct", "mpiio", "posix", "hdf5"})
+  command.option("--engine", &engine, "How bytes reach storage: auto, direct, mpiio or posix [auto]")
+      .one_of({"auto", "direct", "mpiio", "posix"})
       .type_name("ENGINE");
 }
 

@@ -87,7 +87,7 @@ struct LeaseOptions {
 enum class ReadBack { kOff, kSample, kAll };
 
 struct Options {
-  std::string engine = "auto";                       ///< "auto", "direct", "mpiio", "posix" or "hdf5"
+  std::string engine = "auto";                       ///< "auto", "direct", "mpiio" or "posix"
   std::uint64_t max_file_bytes = 5'000'000'000;      ///< tensor bytes per file before the next one begins
   std::uint64_t align_bytes = 4096;                  ///< data sections begin on multiples of this
   std::uint64_t block_bytes = 4ULL << 20;            ///< checksum unit

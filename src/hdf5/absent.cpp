@@ -1,6 +1,5 @@
 // In place of everything that calls HDF5, in a build without it.
 #include "cairn/error.hpp"
-#include "hdf5/external_files.hpp"
 #include "hdf5/library.hpp"
 #include "hdf5/stage_file.hpp"
 #include "hdf5/stage_skeleton.hpp"
@@ -9,9 +8,9 @@ namespace cairn::hdf5 {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorKind::kUsage,
-              "this build of Cairn has no HDF5: neither the engine 'hdf5' nor .h5 files; build it where CMake finds an "
-              "HDF5 of the same MPI");
+  throw Error(
+      ErrorKind::kUsage,
+      "this build of Cairn has no HDF5, which .h5 files need; build it where CMake finds an HDF5 of the same MPI");
 }
 
 }  // namespace
@@ -19,15 +18,6 @@ namespace {
 bool is_available() { return false; }
 void require() { refuse(); }
 std::string version() { return ""; }
-
-struct ExternalFiles::State {};
-ExternalFiles::ExternalFiles() { refuse(); }
-ExternalFiles::~ExternalFiles() = default;
-ExternalFiles::ExternalFiles(ExternalFiles&&) noexcept = default;
-ExternalFiles& ExternalFiles::operator=(ExternalFiles&&) noexcept = default;
-std::size_t ExternalFiles::add(const std::filesystem::path&, std::uint64_t) { refuse(); }
-void ExternalFiles::write_at(std::size_t, std::span<const std::byte>, std::uint64_t) { refuse(); }
-void ExternalFiles::read_at(std::size_t, std::span<std::byte>, std::uint64_t) { refuse(); }
 
 format::StoredCheckpoint write_skeleton(const std::filesystem::path&, const StageContent&) { refuse(); }
 

@@ -1,6 +1,6 @@
 // Files made, sized, reserved, synced and checked by POSIX calls; pwrite and pread of each rank's own extents. No MPI-IO.
 //
-// What the engines `direct`, `posix` (direct_engine.hpp) and `hdf5` have in common. Errors keep their errno.
+// What the engines `direct` and `posix` (direct_engine.hpp) have in common. Errors keep their errno.
 #pragma once
 
 #include <span>

@@ -1,7 +1,7 @@
 // What was done to files, by whom and when: for tests of the order in which a save becomes durable.
 //
 // Every operation that a fault rule can name (fault.hpp) and that succeeded is recorded where its hook is, with the same
-// name and path; engines record what MPI-IO, HDF5 and io_uring moved for them. Off, it costs one relaxed atomic load.
+// name and path; engines record what MPI-IO and io_uring moved for them. Off, it costs one relaxed atomic load.
 #pragma once
 
 #include <atomic>

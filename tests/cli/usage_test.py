@@ -65,6 +65,7 @@ class WrongUsage(CairnTest):
             (["--to", "pickle"], "pickle"),
             (["--to", "shards"], "--layout"),
             (["--engine", "tape"], "tape"),
+            (["--engine", "hdf5"], "{auto,direct,mpiio,posix}"),
             (["--hint", "novalue"], "novalue"),
             (["--hint", "a=1", "--hint", "a=2"], "twice"),
         ]

@@ -9,7 +9,6 @@
 #include "base/aligned_buffer.hpp"
 #include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
-#include "hdf5/library.hpp"
 #include "posix_access.hpp"
 #include "shared_temp_dir.hpp"
 
@@ -59,14 +58,8 @@ INSTANTIATE_TEST_SUITE_P(Engine, EngineConformanceAhead,
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;
                          });
 
-std::vector<const char*> engines_of_this_build() {
-  std::vector<const char*> engines = {"direct", "mpiio", "posix"};
-  if (hdf5::is_available()) engines.push_back("hdf5");
-  return engines;
-}
-
 INSTANTIATE_TEST_SUITE_P(Engine, FileEngineConformance,
-                         testing::Combine(testing::ValuesIn(engines_of_this_build()),
+                         testing::Combine(testing::Values("direct", "mpiio", "posix"),
                                           testing::Range(std::size_t{0}, engine_tests().size())),
                          [](const auto& param) {
                            return std::string(std::get<0>(param.param)) + engine_tests()[std::get<1>(param.param)].name;

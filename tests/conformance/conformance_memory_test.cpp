@@ -3,10 +3,7 @@
 
 #include "comm/simulated.hpp"
 #include "engine_conformance.hpp"
-#include "hdf5/library.hpp"
 #include "io/memory_store.hpp"
-#include "posix_access.hpp"
-#include "temp_dir.hpp"
 
 namespace cairn::test {
 namespace {
@@ -58,21 +55,6 @@ TEST(MemoryStore, ForgetsWhatWasCutOff) {
   EXPECT_EQ(content[69'999], std::byte{1});
   EXPECT_THROW(store.write("f", 199'999, std::span(ones).first(2)), Error);
   EXPECT_THROW(static_cast<void>(store.size_bytes("g")), Error);
-}
-
-TEST(Hdf5Engine, TakesTurnsWhereRanksAreThreads) {
-  if (!hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
-  const TempDir directory;
-  const PosixAccess files;
-  comm::run_simulated(4, [&](comm::Communicator& communicator) {
-    const EngineCase c{communicator, "hdf5", directory.path(), files, {}};
-    const std::vector<std::uint64_t> sizes = {300'000, 5000};
-    const std::vector<io::EngineFile> engine_files = {{directory / "a", sizes[0]}, {directory / "b", sizes[1]}};
-    const plan::ExtentMap extents(plan::whole_files(sizes), 4, 1000);
-    write_files(c, engine_files, extents, 20'000);
-    EXPECT_EQ(compare_by_other_means(c, engine_files, plan::whole_files(sizes)), 305'000U);
-    EXPECT_EQ(read_and_compare(c, engine_files, plan::ExtentMap(plan::whole_files(sizes), 3, 1000), 30'000), 305'000U);
-  });
 }
 
 TEST(MakeEngine, RefusesWhatItCannotMake) {

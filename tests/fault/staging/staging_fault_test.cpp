@@ -113,7 +113,7 @@ TEST_F(StagingFault, InAnyStepOfWritingLeavesNothing) {
 
 TEST_F(StagingFault, WithEveryEngineLeavesNothing) {
   const std::filesystem::path file = directory_ / "state.h5";
-  for (const char* engine : {"mpiio", "direct", "hdf5"}) {
+  for (const char* engine : {"mpiio", "direct", "posix"}) {
     options_.engine = engine;
     for (const int rank : ranks_to_fail()) {
       SCOPED_TRACE(std::string(engine) + " on rank " + std::to_string(rank));

@@ -67,10 +67,7 @@ bool has_partials(const fs::path& root) {
 
 class ReadBackOn : public testing::TestWithParam<const char*> {
  protected:
-  void SetUp() override {
-    if (engine() == "hdf5" && !hdf5::is_available()) GTEST_SKIP() << "this build has no HDF5";
-    state_.fill(1);
-  }
+  void SetUp() override { state_.fill(1); }
   [[nodiscard]] static std::string engine() { return GetParam(); }
 
   const World world_;
@@ -156,7 +153,7 @@ TEST_P(ReadBackOn, WithoutItVerifyAndALoadNameFileAndBlock) {
   EXPECT_THAT(text, HasSubstr("block "));
 }
 
-INSTANTIATE_TEST_SUITE_P(Engines, ReadBackOn, testing::Values("direct", "posix", "mpiio", "hdf5"));
+INSTANTIATE_TEST_SUITE_P(Engines, ReadBackOn, testing::Values("direct", "posix", "mpiio"));
 
 TEST(ReadBack, ConversionsAndStagingFilesAreReadBack) {
   const World world;

@@ -95,7 +95,7 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
   stage_in(Cut::kMixed, 1);
   const std::string by_all = read_file(file_);
   const FirstRanks one(1);
-  for (const char* engine : {"posix", "direct", "hdf5"}) {
+  for (const char* engine : {"posix", "direct", "mpiio"}) {
     MPI_Barrier(MPI_COMM_WORLD);
     options_.engine = engine;
     options_.overwrite = true;

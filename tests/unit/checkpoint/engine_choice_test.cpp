@@ -142,7 +142,7 @@ TEST(EngineChoice, StagesWhereOnlyPrivateMemoryHasHugePages) {
   EXPECT_EQ(choose_staging("direct", "ext4", {true, true}), Staging::kNone) << "the windows lie in huge pages";
   EXPECT_EQ(choose_staging("direct", "ext4", {false, false}), Staging::kNone);
   EXPECT_EQ(choose_staging("direct", "tmpfs", {true, false}), Staging::kNone);
-  for (const char* engine : {"posix", "mpiio", "hdf5", "memory"}) {
+  for (const char* engine : {"posix", "mpiio", "memory"}) {
     EXPECT_EQ(choose_staging(engine, "ext4", {true, false}), Staging::kNone) << engine;
   }
 }
