@@ -10,7 +10,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/direct_engine.hpp"
-#include "io/memory_engine.hpp"
 #include "io/mpiio_engine.hpp"
 #include "io/posix_engine.hpp"
 
@@ -20,9 +19,7 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
   if (name == "direct") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kDirect);
   if (name == "posix") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kPageCache);
-  if (name == "memory") return std::make_unique<MemoryEngine>(communicator);
-  throw Error(ErrorKind::kUsage,
-              "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio', 'posix' and 'memory'");
+  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio' and 'posix'");
 }
 
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,

@@ -96,8 +96,7 @@ struct EngineOptions {
   std::span<std::byte> staging = {};
 };
 
-/// "direct"; "mpiio"; "posix"; or "memory" (tests: files live in this process and need a simulated communicator or one
-/// rank). Throws Error(kUsage) for another name. `communicator` must outlive the engine.
+/// "direct", "mpiio" or "posix". Throws Error(kUsage) for another name. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
 /// Collective. As make_engine; what it throws on one rank is thrown on all, and none has an engine then.

@@ -48,8 +48,7 @@ std::string mpi_path(const EngineFile& file, const comm::MpiIoImplementation& im
 MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options)
     : communicator_(communicator), options_(std::move(options)) {
   if (comm::native_handle(communicator) == MPI_COMM_NULL) {
-    throw Error(ErrorKind::kUsage,
-                "engine 'mpiio' needs an MPI communicator; use engine 'memory' with simulated ranks");
+    throw Error(ErrorKind::kUsage, "engine 'mpiio' needs an MPI communicator");
   }
   implementation_ = implementation_of_process();
   if (implementation_.loses_write_errors) {

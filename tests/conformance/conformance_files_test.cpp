@@ -116,14 +116,5 @@ TEST(MpiioEngine, RefusesAHintWithoutAName) {
   EXPECT_THAT(text, testing::HasSubstr("hint ''"));
 }
 
-TEST(MemoryEngine, IsNotForSeveralMpiRanks) {
-  const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  if (communicator->size() == 1) {
-    EXPECT_EQ(io::make_engine("memory", *communicator, {})->name(), "memory");
-  } else {
-    EXPECT_THROW(io::make_engine("memory", *communicator, {}), Error);
-  }
-}
-
 }  // namespace
 }  // namespace cairn::test

@@ -1,4 +1,4 @@
-// What every engine must do, as test bodies that know neither MPI nor files: conformance_memory_test.cpp runs them on
+// What every engine must do, as test bodies that know neither MPI nor files: conformance_threads_test.cpp runs them on
 // simulated ranks, conformance_files_test.cpp on MPI.
 //
 // What the engine wrote is read back by other means (FileAccess), and by the engine on another division of the files.

@@ -95,7 +95,6 @@ TEST(EngineChoice, LongRunsGoStraightToFilesInMemoryUnlessAggregatorsWereAskedFo
     EXPECT_EQ(straight({"direct", 0}), in_memory);
     EXPECT_FALSE(straight({"auto", 1}));
     EXPECT_FALSE(straight({"mpiio", 0}));
-    EXPECT_FALSE(straight({"memory", 0}));
   });
 }
 
@@ -142,7 +141,7 @@ TEST(EngineChoice, StagesWhereOnlyPrivateMemoryHasHugePages) {
   EXPECT_EQ(choose_staging("direct", "ext4", {true, true}), Staging::kNone) << "the windows lie in huge pages";
   EXPECT_EQ(choose_staging("direct", "ext4", {false, false}), Staging::kNone);
   EXPECT_EQ(choose_staging("direct", "tmpfs", {true, false}), Staging::kNone);
-  for (const char* engine : {"posix", "mpiio", "memory"}) {
+  for (const char* engine : {"posix", "mpiio"}) {
     EXPECT_EQ(choose_staging(engine, "ext4", {true, false}), Staging::kNone) << engine;
   }
 }
