@@ -9,7 +9,6 @@
 #include "base/aligned_buffer.hpp"
 #include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
-#include "posix_access.hpp"
 #include "shared_temp_dir.hpp"
 
 namespace cairn::test {
@@ -18,9 +17,8 @@ namespace {
 /// The case on files; `ahead`: rounds on their way while the next ones begin.
 void expect_holds(std::size_t number, const char* engine, io::EngineOptions options = {}, std::size_t ahead = 0) {
   const SharedTempDir directory;
-  const PosixAccess files;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  engine_tests()[number].body({*communicator, engine, directory.path(), files, std::move(options), ahead});
+  engine_tests()[number].body({*communicator, engine, directory.path(), std::move(options), ahead});
 }
 
 class FileEngineConformance : public testing::TestWithParam<std::tuple<const char*, std::size_t>> {};
@@ -92,12 +90,10 @@ TEST(MpiioEngine, TellsAllRanksItsHints) {
 
 TEST(MpiioEngine, TakesHintsOfTheUser) {
   const SharedTempDir directory;
-  const PosixAccess access;
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   const EngineCase c{*communicator,
                      "mpiio",
                      directory.path(),
-                     access,
                      {{{"romio_cb_write", "enable"}, {"cb_buffer_size", "65536"}, {"unknown_hint", "x"}}, true},
                      2};
   const std::vector<std::uint64_t> sizes = {300'000};

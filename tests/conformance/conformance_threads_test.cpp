@@ -6,7 +6,6 @@
 
 #include "comm/simulated.hpp"
 #include "engine_conformance.hpp"
-#include "posix_access.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {
@@ -17,9 +16,8 @@ class ThreadsConformance : public testing::TestWithParam<std::tuple<const char*,
 TEST_P(ThreadsConformance, Holds) {
   const auto [engine, number, ranks] = GetParam();
   const TempDir directory;
-  const PosixAccess files;
   comm::run_simulated(ranks, [&, name = engine, test = &engine_tests()[number]](comm::Communicator& communicator) {
-    test->body({communicator, name, directory.path(), files, {}});
+    test->body({communicator, name, directory.path(), {}});
   });
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "os/file.hpp"
 
 namespace cairn::test {
 namespace {
@@ -131,10 +132,10 @@ std::uint64_t compare_by_other_means(const EngineCase& c, const std::vector<io::
                                      const std::vector<plan::FileRange>& ranges) {
   std::uint64_t compared = 0;
   if (c.communicator.rank() == 0) {
-    for (const io::EngineFile& file : files) EXPECT_EQ(c.files.size_bytes(file.path), file.size_bytes) << file.path;
+    for (const io::EngineFile& file : files) EXPECT_EQ(os::file_size(file.path), file.size_bytes) << file.path;
     for (const plan::FileRange& range : ranges) {
       base::Bytes data(range.end - range.begin);
-      c.files.read(files[range.file].path, range.begin, data);
+      os::File(files[range.file].path, os::OpenMode::kRead).read_at(data, range.begin);
       std::uint64_t wrong = 0;
       for (std::size_t i = 0; i < data.size(); ++i)
         wrong += data[i] != expected_byte(range.file, range.begin + i) ? 1 : 0;

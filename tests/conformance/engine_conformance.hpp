@@ -1,7 +1,7 @@
-// What every engine must do, as test bodies that know neither MPI nor files: conformance_threads_test.cpp runs them on
-// simulated ranks, conformance_files_test.cpp on MPI.
+// What every engine must do, as test bodies that do not know MPI: conformance_threads_test.cpp runs them on simulated ranks,
+// conformance_files_test.cpp on MPI.
 //
-// What the engine wrote is read back by other means (FileAccess), and by the engine on another division of the files.
+// What the engine wrote is read back by plain calls of POSIX, and by the engine on another division of the files.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +18,11 @@
 
 namespace cairn::test {
 
-/// The engine's files without the engine.
-class FileAccess {
- public:
-  virtual ~FileAccess() = default;
-  virtual void read(const std::filesystem::path& path, std::uint64_t offset, std::span<std::byte> data) const = 0;
-  [[nodiscard]] virtual std::uint64_t size_bytes(const std::filesystem::path& path) const = 0;
-  virtual void create(const std::filesystem::path& path, std::uint64_t size_bytes) const = 0;
-  virtual void set_size(const std::filesystem::path& path, std::uint64_t size_bytes) const = 0;
-};
-
 /// One rank's view of a test.
 struct EngineCase {
   comm::Communicator& communicator;
   std::string engine;
   std::filesystem::path directory;  ///< empty, the same on all ranks
-  const FileAccess& files;
   io::EngineOptions options;
   std::size_t rounds_ahead = 0;  ///< that are on their way beside the last one; 0: each is done before the next begins
 
@@ -60,7 +49,7 @@ void write_files(const EngineCase& c, const std::vector<io::EngineFile>& files, 
 std::uint64_t read_and_compare(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                const plan::ExtentMap& extents, std::uint64_t window_bytes);
 
-/// Collective: rank 0 reads `ranges` by FileAccess and compares. Returns the bytes compared, on all ranks.
+/// Collective: rank 0 reads `ranges` without the engine and compares. Returns the bytes compared, on all ranks.
 std::uint64_t compare_by_other_means(const EngineCase& c, const std::vector<io::EngineFile>& files,
                                      const std::vector<plan::FileRange>& ranges);
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "engine_conformance.hpp"
+#include "os/file.hpp"
 #include "random.hpp"
 
 namespace cairn::test {
@@ -85,7 +86,7 @@ void rounds_without_bytes(const EngineCase& c) {
   engine->sync();
   engine->close();
   if (c.communicator.rank() == 0) {
-    EXPECT_EQ(c.files.size_bytes(files[0].path), 10'000U);
+    EXPECT_EQ(os::file_size(files[0].path), 10'000U);
   }
 }
 
@@ -103,7 +104,7 @@ void edges_of_a_5_gib_file(const EngineCase& c) {
 
 void an_existing_file_is_an_error(const EngineCase& c) {
   const auto files = files_of(c, {100, 200, 300});
-  if (c.communicator.rank() == 0) c.files.create(files[1].path, 7);
+  if (c.communicator.rank() == 0) os::File(files[1].path, os::OpenMode::kCreateNew).set_size(7);
   c.communicator.barrier();
   const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{100, 200, 300}), c.communicator.size(),
                                 10);
@@ -113,13 +114,13 @@ void an_existing_file_is_an_error(const EngineCase& c) {
   EXPECT_THAT(text, HasSubstr("model-1.safetensors"));
   EXPECT_THAT(text, HasSubstr("File exists"));
   if (c.communicator.rank() == 0) {
-    EXPECT_EQ(c.files.size_bytes(files[1].path), 7U) << "it must stay as it was";
+    EXPECT_EQ(os::file_size(files[1].path), 7U) << "it must stay as it was";
   }
 }
 
 void a_missing_file_is_an_error(const EngineCase& c) {
   const auto files = files_of(c, {100, 200});
-  if (c.communicator.rank() == 0) c.files.create(files[0].path, 100);
+  if (c.communicator.rank() == 0) os::File(files[0].path, os::OpenMode::kCreateNew).set_size(100);
   c.communicator.barrier();
   const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{100, 200}), c.communicator.size(), 10);
   const auto engine = c.make();
@@ -134,7 +135,7 @@ void a_file_of_another_size_is_an_error(const EngineCase& c) {
   const auto files = files_of(c, sizes);
   write_files(c, files, extents, 10'000);
   for (const std::uint64_t size : {std::uint64_t{59'999}, std::uint64_t{60'001}}) {
-    if (c.communicator.rank() == 0) c.files.set_size(files[1].path, size);
+    if (c.communicator.rank() == 0) os::File(files[1].path, os::OpenMode::kWrite).set_size(size);
     c.communicator.barrier();
     const auto engine = c.make();
     const std::string text =
@@ -150,7 +151,7 @@ void a_file_cut_short_while_open_is_an_error(const EngineCase& c) {
   write_files(c, files, extents, 100'000);
   const auto engine = c.make();
   engine->open_for_read(files, extents);
-  if (c.communicator.rank() == 0) c.files.set_size(files[0].path, 59'500);
+  if (c.communicator.rank() == 0) os::File(files[0].path, os::OpenMode::kWrite).set_size(59'500);
   c.communicator.barrier();
   base::Bytes buffer(60'000);
   std::vector<io::ReadOp> ops;
@@ -166,7 +167,7 @@ void a_file_that_changed_size_is_found_by_sync(const EngineCase& c) {
   const auto files = files_of(c, {60'000});
   const auto engine = c.make();
   engine->open_for_write(files, extents);
-  if (c.communicator.rank() == 0) c.files.set_size(files[0].path, 60'001);
+  if (c.communicator.rank() == 0) os::File(files[0].path, os::OpenMode::kWrite).set_size(60'001);
   c.communicator.barrier();
   const std::string text = common_error(c.communicator, ErrorKind::kIo, [&] { engine->sync(); });
   EXPECT_THAT(text, HasSubstr("model-0.safetensors"));

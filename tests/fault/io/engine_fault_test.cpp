@@ -8,6 +8,7 @@
 #include "base/aligned_buffer.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "scratch_mount.hpp"
 #include "shared_temp_dir.hpp"
 #include "small_save.hpp"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "engine_conformance.hpp"
-#include "posix_access.hpp"
 
 namespace cairn::test {
 
@@ -22,7 +21,7 @@ class SmallSave {
  public:
   SmallSave(comm::Communicator& communicator, const std::filesystem::path& directory, std::uint64_t file_bytes,
             io::EngineOptions options = {}, const EngineWay& way = {})
-      : case_{communicator, way.engine, directory, access_, std::move(options), way.rounds_ahead},
+      : case_{communicator, way.engine, directory, std::move(options), way.rounds_ahead},
         sizes_(3, file_bytes),
         extents_(plan::whole_files(sizes_), communicator.size(), 4096) {
     for (std::size_t f = 0; f < sizes_.size(); ++f) {
@@ -45,7 +44,6 @@ class SmallSave {
  private:
   [[nodiscard]] std::uint64_t window_bytes() const { return 16 * extents_.grain_bytes() + sizes_[0] / 8; }
 
-  PosixAccess access_;
   EngineCase case_;
   std::vector<std::uint64_t> sizes_;
   plan::ExtentMap extents_;
