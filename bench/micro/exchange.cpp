@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "check.hpp"
-#include "comm/simulated.hpp"
 #include "io/exchange.hpp"
+#include "simulated.hpp"
 
 namespace cairn::micro {
 namespace {

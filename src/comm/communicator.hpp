@@ -1,4 +1,4 @@
-// A group of ranks that talk: MPI in production, threads of one process in tests (simulated.hpp).
+// A group of ranks that talk: MPI in production, threads of one process in tests (tests/simulated).
 //
 // Every collective must be called by all ranks of the group in the same order. Sizes are 64-bit; what exceeds MPI's int
 // counts is chunked inside. Failures throw Error(kIo); since a communication failure cannot be agreed on, they are

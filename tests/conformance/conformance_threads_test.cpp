@@ -4,8 +4,8 @@
 #include <string>
 #include <tuple>
 
-#include "comm/simulated.hpp"
 #include "engine_conformance.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

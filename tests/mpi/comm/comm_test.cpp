@@ -10,8 +10,8 @@
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
-#include "comm/simulated.hpp"
 #include "comm_cases.hpp"
+#include "simulated.hpp"
 
 namespace cairn::comm {
 namespace {

@@ -9,9 +9,9 @@
 #include "bench/page_cache.hpp"
 #include "bench/rank_groups.hpp"
 #include "cairn/error.hpp"
-#include "comm/simulated.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::bench {

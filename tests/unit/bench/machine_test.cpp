@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "comm/simulated.hpp"
+#include "simulated.hpp"
 
 namespace cairn::bench {
 namespace {

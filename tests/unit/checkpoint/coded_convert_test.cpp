@@ -9,12 +9,12 @@
 
 #include "cairn/error.hpp"
 #include "coded_state.hpp"
-#include "comm/simulated.hpp"
 #include "directory/root.hpp"
 #include "environment.hpp"
 #include "export/convert.hpp"
 #include "export/diff.hpp"
 #include "nlohmann/json.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

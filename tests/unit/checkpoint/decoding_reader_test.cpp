@@ -15,9 +15,9 @@
 
 #include "cairn/error.hpp"
 #include "coded_state.hpp"
-#include "comm/simulated.hpp"
 #include "cut_out.hpp"
 #include "random.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
-#include "comm/simulated.hpp"
 #include "io/engine.hpp"
 #include "os/file.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::checkpoint {

@@ -11,13 +11,13 @@
 
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
-#include "comm/simulated.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "sharded_state.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

@@ -11,8 +11,8 @@
 
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
-#include "comm/simulated.hpp"
 #include "comm_cases.hpp"
+#include "simulated.hpp"
 
 namespace cairn::comm {
 namespace {

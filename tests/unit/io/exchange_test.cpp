@@ -7,9 +7,9 @@
 #include <atomic>
 
 #include "cairn/error.hpp"
-#include "comm/simulated.hpp"
 #include "exchange_case.hpp"
 #include "random.hpp"
+#include "simulated.hpp"
 
 namespace cairn::io {
 namespace {

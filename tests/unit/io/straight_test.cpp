@@ -12,7 +12,6 @@
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
-#include "comm/simulated.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
@@ -20,6 +19,7 @@
 #include "io/straight_runs.hpp"
 #include "os/file.hpp"
 #include "random.hpp"
+#include "simulated.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::io {

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "cairn/error.hpp"
-#include "comm/simulated.hpp"
 #include "faults.hpp"
 #include "memory_files.hpp"
+#include "simulated.hpp"
 
 namespace cairn::io {
 namespace {

@@ -1,4 +1,4 @@
-#include "comm/simulated_world.hpp"
+#include "simulated_world.hpp"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 // Communicators whose ranks are threads. Collectives are checked for being the same call on all ranks.
-#include "comm/simulated.hpp"
+#include "simulated.hpp"
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 #include <exception>
 #include <utility>
 
-#include "comm/simulated_world.hpp"
+#include "simulated_world.hpp"
 
 namespace cairn::comm {
 namespace {
