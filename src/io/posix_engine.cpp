@@ -8,7 +8,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/file_turns.hpp"
-#include "io/round_check.hpp"
 
 namespace cairn::io {
 namespace {
@@ -24,7 +23,7 @@ void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
 }  // namespace
 
 void PosixEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine 'posix' was opened twice");
+  if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine '" + std::string(name()) + "' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
   for (std::uint32_t file = 0; file < count; ++file) {
@@ -89,24 +88,6 @@ void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::Exten
       descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kRead);
     }
     for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
-  });
-}
-
-void PosixEngine::write_round(std::span<const WriteOp> ops) {
-  comm::agree(communicator_, "write data files", [&] {
-    check_round(ops, std::span<const EngineFile>(files_));
-    for (const WriteOp& op : ops) {
-      os::File& file = descriptors_[place_of(op.file)];
-      file.write_at(op.data, op.offset);
-      file.start_writeback(op.offset, op.data.size());
-    }
-  });
-}
-
-void PosixEngine::read_round(std::span<const ReadOp> ops) {
-  comm::agree(communicator_, "read data files", [&] {
-    check_round(ops, std::span<const EngineFile>(files_));
-    for (const ReadOp& op : ops) descriptors_[place_of(op.file)].read_at(op.data, op.offset);
   });
 }
 

@@ -1,4 +1,4 @@
-// Files made, sized, reserved, synced and checked by POSIX calls; pwrite and pread of each rank's own extents. No MPI-IO.
+// Files made, sized, reserved, synced and checked by POSIX calls, without MPI-IO.
 //
 // What the engines `direct` and `posix` (direct_engine.hpp) have in common. Errors keep their errno.
 #pragma once
@@ -20,11 +20,8 @@ class PosixEngine : public Engine {
         reserve_space_(options.reserve_space),
         striping_(os::striping_of_hints(options.hints)) {}
 
-  [[nodiscard]] std::string_view name() const override { return "posix"; }
   void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
   void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
-  void write_round(std::span<const WriteOp> ops) override;
-  void read_round(std::span<const ReadOp> ops) override;
   void sync() override;
   void close() override;
 
