@@ -15,12 +15,52 @@
 #include <string>
 #include <vector>
 
-#include "io/posix_engine.hpp"
+#include "comm/communicator.hpp"
+#include "io/engine.hpp"
 #include "io/staged_reads.hpp"
 #include "os/direct.hpp"
+#include "os/file.hpp"
 #include "os/io_queue.hpp"
+#include "os/striping.hpp"
 
 namespace cairn::io {
+
+/// What the engines `direct` and `posix` have in common: files made, sized, reserved, synced and checked. Errors keep their errno.
+class PosixEngine : public Engine {
+ public:
+  PosixEngine(comm::Communicator& communicator, const EngineOptions& options)
+      : communicator_(communicator),
+        reserve_space_(options.reserve_space),
+        striping_(os::striping_of_hints(options.hints)) {}
+
+  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void sync() override;
+  void close() override;
+
+ protected:
+  /// Place of the file among this rank's files. Throws Error(kInternal) for a file of others.
+  [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
+  [[nodiscard]] comm::Communicator& communicator() { return communicator_; }
+  [[nodiscard]] std::span<const EngineFile> files() const { return files_; }
+  [[nodiscard]] std::span<const std::uint32_t> my_files() const { return mine_; }
+  /// Whether the files that are written lie in memory.
+  [[nodiscard]] bool writes_to_memory() const { return writes_to_memory_; }
+  [[nodiscard]] os::File& descriptor(std::size_t place) { return descriptors_[place]; }
+
+ private:
+  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void look_at_storage();
+
+  comm::Communicator& communicator_;
+  bool reserve_space_;
+  bool writes_to_memory_ = false;
+  os::Striping striping_;
+  std::vector<EngineFile> files_;
+  std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
+  std::vector<std::uint32_t> mine_;    ///< files with extents of this rank, ascending
+  std::vector<os::File> descriptors_;  ///< of mine_
+};
 
 class DirectEngine final : public PosixEngine {
  public:

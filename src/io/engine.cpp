@@ -11,7 +11,6 @@
 #include "comm/agree.hpp"
 #include "io/direct_engine.hpp"
 #include "io/mpiio_engine.hpp"
-#include "io/posix_engine.hpp"
 
 namespace cairn::io {
 
