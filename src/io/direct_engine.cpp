@@ -35,7 +35,20 @@ void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
 
 }  // namespace
 
-void PosixEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
+    : communicator_(communicator),
+      way_(way),
+      reserve_space_(options.reserve_space),
+      striping_(os::striping_of_hints(options.hints)),
+      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
+      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
+  if (!staging_.empty() && staging_.size() < kRequestBytes) {
+    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
+  }
+  rounds_.reserve(kRoundsAhead);
+}
+
+void DirectEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine '" + std::string(name()) + "' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
@@ -48,7 +61,7 @@ void PosixEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   descriptors_.resize(mine_.size());
 }
 
-std::size_t PosixEngine::place_of(std::uint32_t file) const {
+std::size_t DirectEngine::place_of(std::uint32_t file) const {
   const auto at = std::lower_bound(mine_.begin(), mine_.end(), file);
   if (at == mine_.end() || *at != file) {
     throw Error(ErrorKind::kInternal, "I/O round: file " + std::to_string(file) + " is not this rank's");
@@ -58,7 +71,7 @@ std::size_t PosixEngine::place_of(std::uint32_t file) const {
 
 /// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while the
 /// others wait: there the free space is compared.
-void PosixEngine::look_at_storage() {
+void DirectEngine::look_at_storage() {
   if (files_.empty()) return;
   const auto folder = files_.front().path.parent_path();
   const os::FileSystemInfo storage = os::file_system_of(folder.empty() ? "." : folder);
@@ -72,7 +85,7 @@ void PosixEngine::look_at_storage() {
                                   " are to be written, and " + base::format_size(storage.free_bytes) + " are free");
 }
 
-void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   comm::agree(communicator_, "create data files", [&] {
     begin(std::move(files), extents);
     look_at_storage();
@@ -90,10 +103,12 @@ void PosixEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
   comm::agree(communicator_, "open data files", [&] {
     for (std::size_t i = 0; i < mine_.size(); ++i)
       descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kWrite);
+    open_in_memory();
   });
+  if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
 }
 
-void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   comm::agree(communicator_, "open data files", [&] {
     begin(std::move(files), extents);
     for (std::size_t i = 0; i < mine_.size(); ++i) {
@@ -102,44 +117,10 @@ void PosixEngine::open_for_read(std::vector<EngineFile> files, const plan::Exten
     }
     for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
   });
-}
-
-void PosixEngine::sync() {
-  comm::agree(communicator_, "sync data files", [&] {
-    for (os::File& file : descriptors_) file.sync();
-    for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
-  });
-}
-
-void PosixEngine::close() {
-  comm::agree(communicator_, "close data files", [&] {
-    for (os::File& file : descriptors_) file.close();
-  });
-}
-
-DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way)
-    : PosixEngine(communicator, options),
-      way_(way),
-      request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
-      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
-  if (!staging_.empty() && staging_.size() < kRequestBytes) {
-    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
-  }
-  rounds_.reserve(kRoundsAhead);
-}
-
-void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  PosixEngine::open_for_write(std::move(files), extents);
-  comm::agree(communicator(), "open data files", [&] { open_in_memory(); });
-  if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
-}
-
-void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
-  PosixEngine::open_for_read(std::move(files), extents);
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
   if (staging_.empty()) return;
   request_bytes_ = std::min(request_bytes_, kRequestBytes);
-  comm::agree(communicator(), "open data files",
+  comm::agree(communicator_, "open data files",
               [&] { staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_); });
 }
 
@@ -147,17 +128,17 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::Exte
 /// io_uring it is done at once.
 void DirectEngine::open_in_memory() {
   try {
-    if (writes_to_memory() && !my_files().empty()) queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
+    if (writes_to_memory_ && !mine_.empty()) queue_ = std::make_unique<os::IoQueue>(kQueueDepth);
   } catch (const Error&) {
   }
 }
 
 void DirectEngine::open_direct(os::OpenMode mode) {
   std::string refusal;
-  comm::agree(communicator(), "open data files", [&] {
-    direct_.resize(my_files().size());
+  comm::agree(communicator_, "open data files", [&] {
+    direct_.resize(mine_.size());
     for (std::size_t place = 0; place < direct_.size(); ++place) {
-      direct_[place] = os::open_direct(files()[my_files()[place]].path, mode);
+      direct_[place] = os::open_direct(files_[mine_[place]].path, mode);
       if (refusal.empty()) refusal = direct_[place].refusal;
       if (!direct_[place].refusal.empty()) continue;
       if (queue_) continue;
@@ -169,10 +150,10 @@ void DirectEngine::open_direct(os::OpenMode mode) {
       }
     }
   });
-  const std::optional<int> first = communicator().lowest_rank_where(!refusal.empty());
+  const std::optional<int> first = communicator_.lowest_rank_where(!refusal.empty());
   if (!first) return;
-  communicator().share(refusal, *first);
-  comm::agree(communicator(), "open data files",
+  communicator_.share(refusal, *first);
+  comm::agree(communicator_, "open data files",
               [&] { base::warn_once("engine direct goes through the page cache instead: " + refusal); });
 }
 
@@ -180,7 +161,7 @@ void DirectEngine::open_direct(os::OpenMode mode) {
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
-  os::File& plain = descriptor(place);
+  os::File& plain = descriptors_[place];
   const auto through_page_cache = [&](auto data, std::uint64_t offset) {
     if (data.empty()) return;
     if constexpr (std::is_same_v<Op, WriteOp>) {
@@ -193,7 +174,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     }
   };
   if constexpr (std::is_same_v<Op, WriteOp>) {
-    if (queue_ && writes_to_memory()) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
+    if (queue_ && writes_to_memory_) return queue_->write({&plain, &plain, 1}, op.data, op.offset, round);
   }
   os::DirectFile* direct = queue_ && !direct_.empty() && direct_[place].file.is_open() ? &direct_[place] : nullptr;
   const std::uint64_t alignment = direct != nullptr ? direct->alignment : 1;
@@ -227,7 +208,7 @@ void DirectEngine::begin_round(std::span<const Op> ops) {
   rounds_.push_back({rounds_begun_++, std::is_same_v<Op, WriteOp>, false, nullptr});
   Round& round = rounds_.back();
   try {
-    check_round(ops, files());
+    check_round(ops, std::span<const EngineFile>(files_));
     for (const Op& op : ops) move(op, round.number);
   } catch (...) {
     round.failure = std::current_exception();
@@ -260,7 +241,7 @@ void DirectEngine::finish_rounds(std::size_t unfinished) {
     Round round = rounds_.front();
     rounds_.erase(rounds_.begin());
     wait(round);
-    comm::agree(communicator(), round.is_write ? "write data files" : "read data files", [&] {
+    comm::agree(communicator_, round.is_write ? "write data files" : "read data files", [&] {
       if (round.failure) std::rethrow_exception(round.failure);
     });
   }
@@ -278,15 +259,18 @@ void DirectEngine::read_round(std::span<const ReadOp> ops) {
 
 void DirectEngine::sync() {
   finish_rounds(0);
-  PosixEngine::sync();
+  comm::agree(communicator_, "sync data files", [&] {
+    for (os::File& file : descriptors_) file.sync();
+    for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
+  });
 }
 
 void DirectEngine::close() {
   queue_.reset();
-  comm::agree(communicator(), "close data files", [&] {
+  comm::agree(communicator_, "close data files", [&] {
     for (os::DirectFile& direct : direct_) direct.file.close();
+    for (os::File& file : descriptors_) file.close();
   });
-  PosixEngine::close();
 }
 
 }  // namespace cairn::io

@@ -1,11 +1,11 @@
-// O_DIRECT through io_uring: extents go from the window to storage past the page cache, several requests in flight, while
-// the caller fills the next window.
+// Engines `direct` and `posix`: each rank's own extents by POSIX calls, without MPI-IO. Errors keep their errno.
 //
-// Files are created, reserved, synced and checked as by `posix`. What O_DIRECT cannot address - the head and the tail of
-// an operation off the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never
-// shares a page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused,
-// all of it goes through the page cache, which is said once with the reason. With staging memory (EngineOptions) reads
-// go through buffers in huge pages (staged_reads.hpp).
+// `direct` is O_DIRECT through io_uring: extents go from the window to storage past the page cache, several requests in
+// flight, while the caller fills the next window. What O_DIRECT cannot address - the head and the tail of an operation off
+// the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never shares a page with
+// the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of it goes through
+// the page cache, which is said once with the reason. With staging memory (EngineOptions) reads go through buffers in huge
+// pages (staged_reads.hpp).
 #pragma once
 
 #include <cstdint>
@@ -25,44 +25,7 @@
 
 namespace cairn::io {
 
-/// What the engines `direct` and `posix` have in common: files made, sized, reserved, synced and checked. Errors keep their errno.
-class PosixEngine : public Engine {
- public:
-  PosixEngine(comm::Communicator& communicator, const EngineOptions& options)
-      : communicator_(communicator),
-        reserve_space_(options.reserve_space),
-        striping_(os::striping_of_hints(options.hints)) {}
-
-  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
-  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
-  void sync() override;
-  void close() override;
-
- protected:
-  /// Place of the file among this rank's files. Throws Error(kInternal) for a file of others.
-  [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
-  [[nodiscard]] comm::Communicator& communicator() { return communicator_; }
-  [[nodiscard]] std::span<const EngineFile> files() const { return files_; }
-  [[nodiscard]] std::span<const std::uint32_t> my_files() const { return mine_; }
-  /// Whether the files that are written lie in memory.
-  [[nodiscard]] bool writes_to_memory() const { return writes_to_memory_; }
-  [[nodiscard]] os::File& descriptor(std::size_t place) { return descriptors_[place]; }
-
- private:
-  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
-  void look_at_storage();
-
-  comm::Communicator& communicator_;
-  bool reserve_space_;
-  bool writes_to_memory_ = false;
-  os::Striping striping_;
-  std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;    ///< files that this rank creates and checks
-  std::vector<std::uint32_t> mine_;    ///< files with extents of this rank, ascending
-  std::vector<os::File> descriptors_;  ///< of mine_
-};
-
-class DirectEngine final : public PosixEngine {
+class DirectEngine final : public Engine {
  public:
   /// kPageCache is the engine "posix": nothing is direct, and only writes to file systems in memory are queued.
   enum class Way { kDirect, kPageCache };
@@ -88,17 +51,29 @@ class DirectEngine final : public PosixEngine {
     bool is_done = false;
     std::exception_ptr failure;
   };
-  void wait(Round& round);
+  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void look_at_storage();
   void open_direct(os::OpenMode mode);
   void open_in_memory();
+  /// Place of the file among this rank's files. Throws Error(kInternal) for a file of others.
+  [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
+  void wait(Round& round);
   template <class Op>
   void begin_round(std::span<const Op> ops);
   template <class Op>
   void move(const Op& op, std::uint64_t round);
 
+  comm::Communicator& communicator_;
   Way way_;
+  bool reserve_space_;
+  bool writes_to_memory_ = false;  ///< whether the files that are written lie in memory
+  os::Striping striping_;
   std::uint64_t request_bytes_;
   std::span<std::byte> staging_;
+  std::vector<EngineFile> files_;
+  std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
+  std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending; a place is one of these
+  std::vector<os::File> descriptors_;   ///< by place
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::unique_ptr<StagedReads> staged_;  ///< null: reads go into the memory of the caller
