@@ -86,7 +86,7 @@ Table tensor_table(const Inspection& inspection) {
     std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
     if (tensor.boxes.size() > 1) where += " and " + counted(tensor.boxes.size() - 1, "more box", "more boxes");
     std::vector<std::string> cells = {base::printable(tensor.section),    base::printable(tensor.name),
-                                      std::string(name_of(tensor.dtype)), shape_text(tensor.shape),
+                                      std::string(name_of(tensor.dtype)), shard::shape_text(tensor.shape),
                                       group_digits(size_of(tensor)),      where};
     if (has_codes) cells.push_back(codes_cell(inspection, tensor));
     table.add(std::move(cells));

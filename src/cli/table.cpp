@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/joined.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::cli {
@@ -131,7 +130,5 @@ std::size_t output_width() {
     return kNoLimit;
   return size.ws_col;
 }
-
-std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", base::joined(shape)); }
 
 }  // namespace cairn::cli

@@ -51,7 +51,4 @@ class Table {
 using base::counted;
 using base::group_digits;
 
-/// "[576, 1536]"; "[]" for a scalar.
-std::string shape_text(const std::vector<std::uint64_t>& shape);
-
 }  // namespace cairn::cli

@@ -9,11 +9,11 @@
 #include <unordered_map>
 
 #include "base/counted.hpp"
-#include "base/joined.hpp"
 #include "base/json.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -50,8 +50,6 @@ Error unmerged(const std::string& file, const std::string& stage, const Reading&
                   quantised));
 }
 
-std::string shape_text(const std::vector<std::uint64_t>& shape) { return fmt::format("[{}]", base::joined(shape)); }
-
 /// The parameter that a master weight or moment belongs to; empty for other tensors (scalars).
 std::string parameter_of(const format::StoredTensor& tensor) {
   if (tensor.section == kMasterWeights) return tensor.name;
@@ -78,7 +76,7 @@ void refuse_flat_slices(const std::vector<format::StoredTensor>& tensors, const 
         fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
                     "split_param): PaddlePaddle did not gather it, and it cannot be placed; save again "
                     "with split_param off",
-                    in_quotes(tensor.name), shape_text(tensor.shape), shape_text(found->second->shape)));
+                    in_quotes(tensor.name), shard::shape_text(tensor.shape), shard::shape_text(found->second->shape)));
   }
 }
 

@@ -4,13 +4,13 @@
 #include <fmt/core.h>
 
 #include "base/checked.hpp"
-#include "base/joined.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 
 std::uint64_t elements_of(const Shape& shape) {
   if (const auto elements = base::try_product(shape)) return *elements;
-  throw Error(ErrorKind::kInternal, fmt::format("shape {} has more than 2^64 elements", shape_text(shape)));
+  throw Error(ErrorKind::kInternal, fmt::format("shape {} has more than 2^64 elements", shard::shape_text(shape)));
 }
 
 Shape position_of(const Box& box, std::uint64_t index) {
@@ -25,7 +25,5 @@ Shape position_of(const Box& box, std::uint64_t index) {
 std::uint64_t bytes_of(const Part& part, const Box& box) {
   return base::mul(elements_of(box.shape), bits_of(part.dtype) / 8, "bytes of a quantised tensor");
 }
-
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", base::joined(shape)); }
 
 }  // namespace cairn::quant

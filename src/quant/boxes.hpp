@@ -1,7 +1,7 @@
 // Small helpers on shapes that all codecs need, beside those of shard/box_math.hpp.
 #pragma once
 
-#include <string>
+#include <cstdint>
 
 #include "quant/codec.hpp"
 
@@ -15,8 +15,5 @@ namespace cairn::quant {
 
 /// The position in the tensor of the element `index` (row-major) of a box.
 [[nodiscard]] Shape position_of(const Box& box, std::uint64_t index);
-
-/// "[64, 32]".
-[[nodiscard]] std::string shape_text(const Shape& shape);
 
 }  // namespace cairn::quant

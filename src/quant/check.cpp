@@ -9,6 +9,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 void require_f32(const Codec& codec, std::string_view name, DType dtype) {
@@ -21,7 +22,7 @@ Error unusual_moment(const Codec& codec, const Source& source, const Shape& posi
   const bool m_is_bad = !std::isfinite(m);
   return {ErrorKind::kState,
           fmt::format("optimizer state of '{}': {} at {} is {}, which {} cannot keep; save it with quant=off",
-                      base::printable(source.name), m_is_bad ? "m" : "v", shape_text(position), m_is_bad ? m : v,
+                      base::printable(source.name), m_is_bad ? "m" : "v", shard::shape_text(position), m_is_bad ? m : v,
                       codec.traits().name)};
 }
 
@@ -34,9 +35,9 @@ void refuse_unusual_moments(const Codec& codec, const Source& source, const Box&
 
 void check_stored(const Codec& codec, std::string_view name, const Part& expected, DType dtype, const Shape& shape) {
   if (dtype == expected.dtype && shape == expected.shape) return;
-  throw Error(ErrorKind::kFormat,
-              fmt::format("tensor '{}' is {} {}, but {} stores {} {} there", base::printable(name), name_of(dtype),
-                          shape_text(shape), codec.traits().name, name_of(expected.dtype), shape_text(expected.shape)));
+  throw Error(ErrorKind::kFormat, fmt::format("tensor '{}' is {} {}, but {} stores {} {} there", base::printable(name),
+                                              name_of(dtype), shard::shape_text(shape), codec.traits().name,
+                                              name_of(expected.dtype), shard::shape_text(expected.shape)));
 }
 
 void check_scales(const Codec& codec, std::string_view name, const Part& part, std::span<const std::byte> bytes) {

@@ -9,6 +9,7 @@
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::quant {
 namespace {
@@ -110,7 +111,7 @@ void cut_to_fit(const Codec& codec, const Shape& shape, Box rest, std::size_t d,
       throw Error(
           ErrorKind::kUsage,
           fmt::format("GPU staging: pieces of {} bytes hold no {} of a box of shape {}; raise the memory budget",
-                      most_bytes, has_blocks ? "block" : "row", shape_text(rest.shape)));
+                      most_bytes, has_blocks ? "block" : "row", shard::shape_text(rest.shape)));
     }
     Box piece = rest;
     piece.shape[d] = std::max<std::uint64_t>(count, 1);

@@ -30,8 +30,8 @@ bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElemen
 
 /// Of element `index` of a box of the view.
 std::string position_text(const Shape& shape, const Box& box, std::uint64_t index) {
-  if (has_blocks_in_rows(shape)) return shape_text(position_of(box, index));
-  return shape_text(position_of(shard::whole(shape), box.offset[0] + index));
+  if (has_blocks_in_rows(shape)) return shard::shape_text(position_of(box, index));
+  return shard::shape_text(position_of(shard::whole(shape), box.offset[0] + index));
 }
 
 class OwnCodec final : public Codec {
@@ -63,7 +63,7 @@ class OwnCodec final : public Codec {
   }
 
   std::vector<Part> parts(const Shape& shape) const override {
-    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shard::shape_text(shape)));
     Shape stored = view(shape);
     stored.back() = blocks_of(stored.back());
     stored.push_back(format_.block_bytes);
@@ -126,12 +126,13 @@ class OwnCodec final : public Codec {
   }
 
   void check_box(const Shape& shape, const Box& box) const {
-    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shape_text(shape)));
+    require(left_alone(shape).empty(), fmt::format("a tensor of shape {} is not coded", shard::shape_text(shape)));
     const Shape all = view(shape);
-    require(shard::fits(box, all) && box.offset.back() % kBlockElements == 0 &&
-                (box.shape.back() % kBlockElements == 0 || box.offset.back() + box.shape.back() == all.back()),
-            fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shape_text(box.offset),
-                        shape_text(box.shape), kBlockElements, shape_text(all)));
+    require(
+        shard::fits(box, all) && box.offset.back() % kBlockElements == 0 &&
+            (box.shape.back() % kBlockElements == 0 || box.offset.back() + box.shape.back() == all.back()),
+        fmt::format("the box at {} of shape {} is not one of whole blocks of {} in {}", shard::shape_text(box.offset),
+                    shard::shape_text(box.shape), kBlockElements, shard::shape_text(all)));
   }
 
   template <class Parts, class BothMoments>

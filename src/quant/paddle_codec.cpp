@@ -173,13 +173,14 @@ class PaddleCodec : public Codec {
   }
   void require_coded(const Shape& shape) const {
     const std::string reason = paddle::left_alone(stage_, shape);
-    if (!reason.empty()) throw misuse(fmt::format("a tensor of shape {} is not coded: {}", shape_text(shape), reason));
+    if (!reason.empty())
+      throw misuse(fmt::format("a tensor of shape {} is not coded: {}", shard::shape_text(shape), reason));
   }
   void require_box(const Shape& shape, const Box& box) const {
     require_coded(shape);
     if (shard::fits(box, shape) && elements_of(box.shape) != 0) return;
-    throw misuse(fmt::format("a box of shape {} at {} is empty or outside a tensor of shape {}", shape_text(box.shape),
-                             shape_text(box.offset), shape_text(shape)));
+    throw misuse(fmt::format("a box of shape {} at {} is empty or outside a tensor of shape {}",
+                             shard::shape_text(box.shape), shard::shape_text(box.offset), shard::shape_text(shape)));
   }
   void require_moments(const Source& source, const Box& box, std::size_t m, std::size_t v) const {
     require_box(source.shape, box);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/joined.hpp"
+
 namespace cairn::shard {
 namespace {
 
@@ -112,5 +114,7 @@ std::string to_string(const Box& box) {
   }
   return text + "]";
 }
+
+std::string shape_text(std::span<const std::uint64_t> shape) { return "[" + base::joined(shape) + "]"; }
 
 }  // namespace cairn::shard

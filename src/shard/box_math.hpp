@@ -38,4 +38,7 @@ std::uint64_t flat_index(std::span<const std::uint64_t> shape, std::span<const s
 /// "[0:4, 8:16]" - half-open ranges per dimension, for messages.
 std::string to_string(const Box& box);
 
+/// "[576, 1536]"; "[]" for a scalar.
+std::string shape_text(std::span<const std::uint64_t> shape);
+
 }  // namespace cairn::shard

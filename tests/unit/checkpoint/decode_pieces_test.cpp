@@ -118,7 +118,7 @@ TEST(DecodePieces, OfRandomBoxes) {
   auto random = test::make_random(2);
   for (int i = 0; i < 300; ++i) {
     const Case c = random_case(random);
-    SCOPED_TRACE(c.codec->traits().name + " " + quant::shape_text(c.shape) + " " + shard::to_string(c.box));
+    SCOPED_TRACE(c.codec->traits().name + " " + shard::shape_text(c.shape) + " " + shard::to_string(c.box));
     check_pieces(c, uniform(random, 1, 3000));
     if (HasFatalFailure()) return;
   }

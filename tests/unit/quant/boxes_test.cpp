@@ -168,11 +168,11 @@ TEST(Boxes, AnyCutGivesTheWhole) {
   int checked = 0;
   for (int round = 0; round < 20; ++round) {
     for (const Shape& shape : o1) {
-      check_cut(random, paddle_o1(), {"o1 " + shape_text(shape), shape}, round % 2 == 0);
+      check_cut(random, paddle_o1(), {"o1 " + shard::shape_text(shape), shape}, round % 2 == 0);
       ++checked;
     }
     for (const Shape& shape : o2) {
-      check_cut(random, paddle_o2(), {"o2 " + shape_text(shape), shape}, round % 2 == 0);
+      check_cut(random, paddle_o2(), {"o2 " + shard::shape_text(shape), shape}, round % 2 == 0);
       ++checked;
     }
   }

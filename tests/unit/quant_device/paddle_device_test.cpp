@@ -91,7 +91,8 @@ TEST_P(PaddleDevice, WholeTensors) {
   Random random = cairn::test::make_random();
   for (int round = 0; round < 8; ++round) {
     for (const Shape& shape : shapes(is_o1)) {
-      const Job job = {codec, {shape_text(shape), shape}, shard::whole(shape), static_cast<std::size_t>(round % 4)};
+      const Job job = {
+          codec, {shard::shape_text(shape), shape}, shard::whole(shape), static_cast<std::size_t>(round % 4)};
       const State state = random_state(random, shape);
       Statistics expected = codec.no_statistics(shape, job.box);
       codec.measure(job.source, job.box, state.view(), expected);
@@ -106,7 +107,7 @@ TEST_P(PaddleDevice, AnyBoxWithTheStatisticsOfTheWhole) {
   for (int round = 0; round < 20; ++round) {
     for (const Shape& shape : shapes(is_o1)) {
       const Box box = random_box(random, shape);
-      const Job job = {codec, {shape_text(shape), shape}, box, random() % 4};
+      const Job job = {codec, {shard::shape_text(shape), shape}, box, random() % 4};
       const State whole = random_state(random, shape);
       const State state = cut(whole, shape, box);
       Statistics statistics = codec.no_statistics(shape, shard::whole(shape));
