@@ -52,9 +52,7 @@ DemoState demo_state_of_config(const std::string& config, std::optional<std::uin
 }
 
 std::uint64_t bytes_of(const DemoState& state, const shard::HeldTensor& held) {
-  std::uint64_t elements = 0;
-  for (const Box& box : held.boxes) elements += shard::elements_of(box);
-  return elements * bits_of(state.tensors[held.tensor].dtype) / 8;
+  return shard::elements_of(held.boxes) * bits_of(state.tensors[held.tensor].dtype) / 8;
 }
 
 HeldState::HeldState(const DemoState& state, const shard::ShardMap& map, int rank)

@@ -17,17 +17,11 @@ namespace {
 /// At a time: both moments of it fit a second-level cache. A multiple of every codec's block.
 constexpr std::uint64_t kChunkElements = 1ULL << 16;
 
-std::uint64_t elements_of(std::span<const Box> boxes) {
-  std::uint64_t elements = 0;
-  for (const Box& box : boxes) elements += shard::elements_of(box);
-  return elements;
-}
-
 /// Where the elements of boxes of a tensor lie end to end, as floats may lie; null where they do not, and then
 /// copy(byte offset, where these bytes are) has been called for all of them.
 template <class Copy>
 const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memory, Copy copy) {
-  const std::uint64_t all_bytes = elements_of(boxes) * sizeof(float);
+  const std::uint64_t all_bytes = shard::elements_of(boxes) * sizeof(float);
   const std::byte* in_place = nullptr;
   std::uint64_t at = 0;
   for (const Box& box : boxes) {
@@ -48,7 +42,7 @@ const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memo
 
 /// The elements of boxes in host memory, end to end: where they lie already, or copied.
 std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
-  const std::uint64_t elements = elements_of(boxes);
+  const std::uint64_t elements = shard::elements_of(boxes);
   const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
     buffer.resize(elements);
     std::memcpy(reinterpret_cast<std::byte*>(buffer.data()) + at, from.data(), from.size());
@@ -82,7 +76,7 @@ class OnDevice {
  private:
   const float* gather(std::span<const Box> boxes, const LocalBox& memory, gpu::DeviceBuffer& buffer) const {
     const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
-      if (buffer.size() == 0) buffer = gpu::DeviceBuffer(elements_of(boxes) * sizeof(float));
+      if (buffer.size() == 0) buffer = gpu::DeviceBuffer(shard::elements_of(boxes) * sizeof(float));
       stream_.copy(buffer.span().subspan(at, from.size()), gpu::ConstDeviceSpan{from.data(), from.size()});
     });
     return in_place != nullptr ? in_place : reinterpret_cast<const float*>(buffer.span().data);

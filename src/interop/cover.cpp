@@ -1,11 +1,10 @@
 // Overlaps by a sweep with an active list; holes by comparing volumes, since disjoint boxes of full volume leave none.
 #include "interop/cover.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
 #include <map>
-#include <numeric>
+
+#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -71,12 +70,12 @@ std::vector<std::uint64_t> first_hole(Boxes boxes, std::span<const std::uint64_t
   std::vector<std::size_t> members(boxes.size());
   std::iota(members.begin(), members.end(), std::size_t{0});
   for (std::size_t d = 0; d < shape.size(); ++d) {
-    const std::uint64_t full = volume(shape.subspan(d + 1));
+    const std::uint64_t full = shard::elements_of(shape.subspan(d + 1));
     std::map<std::uint64_t, std::pair<std::uint64_t, std::uint64_t>> changes;  // coordinate -> slice volume in, out
     changes[0];
     for (const std::size_t i : members) {
       const Box& box = boxes[i].box;
-      const std::uint64_t slice = volume(std::span(box.shape).subspan(d + 1));
+      const std::uint64_t slice = shard::elements_of(std::span(box.shape).subspan(d + 1));
       changes[begin_of(box, d)].first += slice;
       changes[end_of(box, d)].second += slice;
     }
@@ -96,27 +95,15 @@ std::vector<std::uint64_t> first_hole(Boxes boxes, std::span<const std::uint64_t
 
 }  // namespace
 
-std::uint64_t volume(std::span<const std::uint64_t> shape) {
-  return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
-}
-
 std::optional<CoverFault> find_cover_fault(Boxes boxes, std::span<const std::uint64_t> shape) {
   if (shape.empty()) return std::nullopt;  // a scalar: its only box is the whole
   if (auto fault = find_overlap(boxes, shape.size())) return fault;
   std::uint64_t covered = 0;
-  for (const auto& stored : boxes) covered += volume(stored.box.shape);
-  if (covered == volume(shape)) return std::nullopt;
+  for (const auto& stored : boxes) covered += shard::elements_of(stored.box.shape);
+  if (covered == shard::elements_of(shape)) return std::nullopt;
   CoverFault hole;
   hole.element = first_hole(boxes, shape);
   return hole;
-}
-
-std::string to_text(const Box& box) {
-  std::string out = "[";
-  for (std::size_t d = 0; d < box.offset.size(); ++d) {
-    out += fmt::format("{}{}:{}", d == 0 ? "" : ", ", begin_of(box, d), end_of(box, d));
-  }
-  return out + "]";
 }
 
 }  // namespace cairn::interop

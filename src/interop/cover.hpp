@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
@@ -24,11 +23,5 @@ struct CoverFault {
 /// bits.
 std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> boxes,
                                            std::span<const std::uint64_t> shape);
-
-/// Elements of a box that is known to lie in a tensor whose element count fits 64 bits.
-std::uint64_t volume(std::span<const std::uint64_t> shape);
-
-/// "[0:4, 8:16]".
-std::string to_text(const Box& box);
 
 }  // namespace cairn::interop

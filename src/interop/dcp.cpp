@@ -14,6 +14,7 @@
 #include "interop/cover.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -166,9 +167,10 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
   if (fault->overlap) {
     const auto& a = tensor.boxes[fault->first];
     const auto& b = tensor.boxes[fault->second];
-    throw reading.error(ErrorKind::kFormat, names[b.file],
-                        fmt::format("tensor {}: its box {} overlaps box {} of {}; move files of another save away",
-                                    in_quotes(tensor.name), to_text(b.box), to_text(a.box), shown(names[a.file])));
+    throw reading.error(
+        ErrorKind::kFormat, names[b.file],
+        fmt::format("tensor {}: its box {} overlaps box {} of {}; move files of another save away",
+                    in_quotes(tensor.name), shard::to_string(b.box), shard::to_string(a.box), shown(names[a.file])));
   }
   std::set<std::uint32_t> holders;
   for (const auto& stored : tensor.boxes) holders.insert(stored.file);

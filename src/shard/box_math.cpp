@@ -60,6 +60,12 @@ std::uint64_t elements_of(std::span<const std::uint64_t> shape) {
 
 std::uint64_t elements_of(const Box& box) { return elements_of(box.shape); }
 
+std::uint64_t elements_of(std::span<const Box> boxes) {
+  std::uint64_t n = 0;
+  for (const Box& box : boxes) n += elements_of(box);
+  return n;
+}
+
 bool is_empty(const Box& box) { return std::ranges::find(box.shape, 0U) != box.shape.end(); }
 
 Box whole(std::span<const std::uint64_t> shape) {

@@ -16,6 +16,8 @@ using Shape = std::vector<std::uint64_t>;
 /// Elements in the box; 1 for a scalar. Requires: the box lies in a tensor whose size fits 64 bits.
 std::uint64_t elements_of(const Box& box);
 std::uint64_t elements_of(std::span<const std::uint64_t> shape);
+/// Of all the boxes together.
+std::uint64_t elements_of(std::span<const Box> boxes);
 
 bool is_empty(const Box& box);
 

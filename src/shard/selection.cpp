@@ -52,12 +52,6 @@ std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges) {
   }
 }
 
-std::uint64_t elements_of(const std::vector<Box>& boxes) {
-  std::uint64_t n = 0;
-  for (const Box& box : boxes) n += elements_of(box);
-  return n;
-}
-
 std::vector<Box> slice(const std::vector<Box>& shard, std::uint64_t begin, std::uint64_t end) {
   std::vector<Box> out;
   std::uint64_t at = 0;  // element of the shard where `box` begins

@@ -14,8 +14,6 @@ namespace cairn::shard {
 /// their own: the shard's memory is box after box.
 std::vector<Box> boxes_of(const std::vector<std::vector<Range>>& ranges);
 
-std::uint64_t elements_of(const std::vector<Box>& boxes);
-
 /// Elements [begin, end) of a shard whose memory is `shard`, box after box, each row-major.
 std::vector<Box> slice(const std::vector<Box>& shard, std::uint64_t begin, std::uint64_t end);
 

@@ -75,9 +75,7 @@ class MomentRank {
   MomentRank(Cut cut, int rank, int ranks) : tensors_(moment_state()) {
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       boxes_.push_back(cut_boxes(tensors_[i], i / 5, cut, rank, ranks));  // moments of one name alike
-      std::uint64_t elements = 0;
-      for (const Box& box : boxes_.back()) elements += shard::elements_of(box);
-      memory_.emplace_back(elements * bits_of(tensors_[i].dtype) / 8);
+      memory_.emplace_back(shard::elements_of(boxes_.back()) * bits_of(tensors_[i].dtype) / 8);
     }
   }
 
