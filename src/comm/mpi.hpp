@@ -22,6 +22,9 @@ std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 /// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.
 MPI_Comm native_handle(Communicator& communicator);
 
+/// MPI's text for a return code.
+std::string mpi_error_text(int code);
+
 /// MPI_Init_thread/MPI_Finalize for programs of ours; sets the environment that makes MPI-IO safe before (only what is
 /// unset): OMPI_MCA_io, OMPI_MCA_sharedfp. Finalizing after an exception elsewhere is not attempted: MPI_Abort. Where
 /// MPI is up already it is left alone, at both ends.

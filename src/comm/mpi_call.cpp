@@ -8,14 +8,9 @@
 #include "base/checked.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "comm/mpi.hpp"
 
-namespace cairn::comm::internal {
-namespace {
-
-constexpr std::uint64_t kChunkBytes = 1ULL << 30;
-std::atomic<std::uint64_t> chunk_limit{kChunkBytes};
-
-}  // namespace
+namespace cairn::comm {
 
 std::string mpi_error_text(int code) {
   std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
@@ -23,6 +18,14 @@ std::string mpi_error_text(int code) {
   if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return fmt::format("MPI error {}", code);
   return base::printable(std::string_view(text.data(), static_cast<std::size_t>(length)), MPI_MAX_ERROR_STRING);
 }
+
+namespace internal {
+namespace {
+
+constexpr std::uint64_t kChunkBytes = 1ULL << 30;
+std::atomic<std::uint64_t> chunk_limit{kChunkBytes};
+
+}  // namespace
 
 void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
@@ -49,4 +52,5 @@ bool mpi_is_up() {
   return initialized != 0 && finalized == 0;
 }
 
-}  // namespace cairn::comm::internal
+}  // namespace internal
+}  // namespace cairn::comm

@@ -4,7 +4,6 @@
 #include <mpi.h>
 
 #include <cstdint>
-#include <string>
 
 #include "comm/communicator.hpp"
 
@@ -12,9 +11,6 @@ namespace cairn::comm::internal {
 
 /// Throws Error(kIo) with MPI's own text unless `code` is MPI_SUCCESS.
 void check_mpi(int code, const char* call);
-
-/// MPI's text for a return code.
-std::string mpi_error_text(int code);
 
 /// The one place where sizes become MPI counts.
 int to_count(std::uint64_t value);

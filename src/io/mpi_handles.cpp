@@ -1,23 +1,16 @@
 #include "io/mpi_handles.hpp"
 
 #include <array>
-#include <string_view>
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "comm/mpi.hpp"
 
 namespace cairn::io {
 
-std::string mpi_error_text(int code) {
-  std::array<char, MPI_MAX_ERROR_STRING + 1> text{};
-  int length = 0;
-  if (MPI_Error_string(code, text.data(), &length) != MPI_SUCCESS) return "MPI error " + std::to_string(code);
-  return base::printable(std::string_view(text.data(), static_cast<std::size_t>(length)), MPI_MAX_ERROR_STRING);
-}
-
 InfoHandle::InfoHandle(const Hints& hints) {
   if (const int code = MPI_Info_create(&info_); code != MPI_SUCCESS) {
-    throw Error(ErrorKind::kIo, "MPI_Info_create failed: " + mpi_error_text(code));
+    throw Error(ErrorKind::kIo, "MPI_Info_create failed: " + comm::mpi_error_text(code));
   }
   for (const auto& [key, value] : hints) {
     const bool fits =

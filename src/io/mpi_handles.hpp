@@ -1,4 +1,4 @@
-// MPI_File and MPI_Info as objects, and MPI's text for a return code.
+// MPI_File and MPI_Info as objects.
 //
 // MPI_File_close is collective: it is never called by a destructor, because a rank that unwinds alone would wait there
 // for ever and hide the error that it carries. A handle that was not closed is given up (MPI closes it at the end).
@@ -12,8 +12,6 @@
 #include "io/engine.hpp"
 
 namespace cairn::io {
-
-std::string mpi_error_text(int code);
 
 class InfoHandle {
  public:

@@ -231,7 +231,8 @@ void MpiioEngine::open_handles(int mode, MPI_Info info) {
     const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
     const int code = members_[m].handle.open(group, paths[m], mode, info);
     if (code != MPI_SUCCESS) {
-      failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + mpi_error_text(code)));
+      failure.note(
+          Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + comm::mpi_error_text(code)));
     } else if (fault && fault->error != 0 && fault->error != EINTR) {
       failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error)));
     }
@@ -258,8 +259,8 @@ void MpiioEngine::sync() {
     for (Member& member : members_) {
       const EngineFile& file = files_[member.turn.file];
       if (const int code = MPI_File_sync(member.handle.get()); code != MPI_SUCCESS) {
-        failure.note(Error(ErrorKind::kIo, "cannot sync " + quoted(file) + ": MPI_File_sync: " + mpi_error_text(code) +
-                                               "; the file must be written anew"));
+        failure.note(Error(ErrorKind::kIo, "cannot sync " + quoted(file) + ": MPI_File_sync: " +
+                                               comm::mpi_error_text(code) + "; the file must be written anew"));
       }
       try {
         member.own.sync();

@@ -14,6 +14,7 @@
 #include "base/checked.hpp"
 #include "base/units.hpp"
 #include "comm/agree.hpp"
+#include "comm/mpi.hpp"
 #include "io/mpiio_engine.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
@@ -163,7 +164,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   std::memset(&status, 0, sizeof status);
   const std::int64_t begin_ns = os::begin_record();
   if (const int code = transfer(member.handle.get(), piece.offset, data, collective, &status); code != MPI_SUCCESS) {
-    return fail(mpi_error_text(code));
+    return fail(comm::mpi_error_text(code));
   }
   MPI_Count moved = 0;  // the status of an empty call may say anything
   if (!data.empty() && MPI_Get_elements_x(&status, MPI_BYTE, &moved) != MPI_SUCCESS) moved = -1;
