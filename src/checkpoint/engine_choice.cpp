@@ -55,16 +55,16 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
             0, true};
   }
   if (type == "lustre" || type == "gpfs" || type == "beegfs") {
-    if (facts.has_mpi && facts.unsafe_mpi_io_component.empty()) {
+    if (facts.unsafe_mpi_io_component.empty()) {
       return {"mpiio", where + ", a parallel file system: its driver in MPI-IO knows its locks and stripes",
               kAggregatorsPerClient};
     }
-    const std::string why = !facts.has_mpi ? "no MPI"
-                                           : fmt::format(
-                                                 "MPI-IO here is {}, which loses write errors; set "
-                                                 "OMPI_MCA_io=romio321 before the program starts to use MPI-IO",
-                                                 facts.unsafe_mpi_io_component);
-    return {"direct", fmt::format("{}, and {}", where, why), kAggregatorsPerClient};
+    return {
+        "direct",
+        fmt::format("{}, and MPI-IO here is {}, which loses write errors; set OMPI_MCA_io=romio321 before the program "
+                    "starts to use MPI-IO",
+                    where, facts.unsafe_mpi_io_component),
+        kAggregatorsPerClient};
   }
   if (type == "nfs") {
     return {"direct", where + ": O_DIRECT, so that no client writes back a page that it shares with another",
@@ -82,7 +82,6 @@ Staging choose_staging(std::string_view engine, std::string_view file_system, os
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish,
                            const std::filesystem::path& path) {
   StorageFacts facts;
-  facts.has_mpi = comm::native_handle(communicator) != MPI_COMM_NULL;
   const auto node = communicator.node();
   facts.nodes = communicator.sum(node->rank() == 0 ? 1 : 0);
   comm::agree_on_root(communicator, "choose an engine", 0,

@@ -33,7 +33,6 @@ struct EngineChoice {
 struct StorageFacts {
   std::string file_system;  ///< as os::file_system_of names it
   std::uint64_t nodes = 1;
-  bool has_mpi = true;                  ///< false for simulated ranks
   std::string unsafe_mpi_io_component;  ///< MPI-IO loses write errors there; empty when it does not
 };
 

@@ -15,8 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string chosen(const std::string& file_system, const std::string& unsafe = "", bool has_mpi = true) {
-  const EngineChoice choice = choose_by_facts({file_system, 2, has_mpi, unsafe});
+std::string chosen(const std::string& file_system, const std::string& unsafe = "") {
+  const EngineChoice choice = choose_by_facts({file_system, 2, unsafe});
   EXPECT_THAT(choice.reason, HasSubstr(file_system));
   return choice.name;
 }
@@ -26,9 +26,8 @@ TEST(EngineChoice, GoesByTheFileSystem) {
   for (const char* memory : {"tmpfs", "ramfs"}) EXPECT_EQ(chosen(memory), "posix");
   for (const char* parallel : {"lustre", "gpfs", "beegfs"}) {
     EXPECT_EQ(chosen(parallel), "mpiio");
-    EXPECT_EQ(chosen(parallel, "", false), "direct");
     EXPECT_EQ(chosen(parallel, "ompio"), "direct");
-    EXPECT_THAT(choose_by_facts({parallel, 1, true, "ompio"}).reason, HasSubstr("OMPI_MCA_io=romio321"));
+    EXPECT_THAT(choose_by_facts({parallel, 1, "ompio"}).reason, HasSubstr("OMPI_MCA_io=romio321"));
   }
 }
 
@@ -39,7 +38,6 @@ TEST(EngineChoice, LooksAtTheNearestFolderThatExists) {
     const EngineChoice below = choose_engine(communicator, {}, folder.path() / "not" / "yet");
     EXPECT_EQ(here.name, below.name);
     EXPECT_EQ(here.reason, below.reason);
-    EXPECT_NE(here.name, "mpiio") << "there is no MPI here";
     const EngineChoice asked = choose_engine(communicator, {"tape", 5}, folder.path());
     EXPECT_EQ(asked.name, "tape");
     EXPECT_EQ(asked.reason, "asked for");
@@ -70,7 +68,7 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
 }
 
 TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
-  const EngineChoice choice = choose_by_facts({"tmpfs", 1, true, ""});
+  const EngineChoice choice = choose_by_facts({"tmpfs", 1, ""});
   EXPECT_THAT(choice.reason, HasSubstr("one writer per file"));
   comm::run_simulated(4, [&](comm::Communicator& communicator) {
     const auto extents_for = [&](Access access) {
@@ -81,7 +79,7 @@ TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
     EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(1).first, 3);
     EXPECT_EQ(extents_for(Access::kRead).workers_of_file(0).last, 3);
   });
-  EXPECT_FALSE(choose_by_facts({"ext4", 1, true, ""}).one_writer_per_file);
+  EXPECT_FALSE(choose_by_facts({"ext4", 1, ""}).one_writer_per_file);
 }
 
 TEST(EngineChoice, LongRunsGoStraightToFilesInMemoryUnlessAggregatorsWereAskedFor) {
