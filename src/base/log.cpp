@@ -29,14 +29,7 @@ void set_log_rank(int rank, int size) {
   if (rank != 0 && std::getenv("CAIRN_LOG_ALL_RANKS") == nullptr) logger().set_level(spdlog::level::err);
 }
 
-void set_log_level(LogLevel level) {
-  constexpr spdlog::level::level_enum kLevels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                   spdlog::level::err, spdlog::level::off};
-  logger().set_level(kLevels[static_cast<int>(level)]);
-}
-
 void log_debug(const std::string& line) { logger().debug(line); }
-void log_info(const std::string& line) { logger().info(line); }
 void log_warning(const std::string& line) { logger().warn(line); }
 
 void warn_once(const std::string& line) {

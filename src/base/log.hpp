@@ -5,14 +5,10 @@
 
 namespace cairn::base {
 
-enum class LogLevel { kDebug, kInfo, kWarning, kError, kOff };
-
-/// Ranks other than 0 are silent below kError unless CAIRN_LOG_ALL_RANKS is set. Call once after MPI is up.
+/// Ranks other than 0 are silent below errors unless CAIRN_LOG_ALL_RANKS is set. Call once after MPI is up.
 void set_log_rank(int rank, int size);
-void set_log_level(LogLevel level);
 
 void log_debug(const std::string& line);
-void log_info(const std::string& line);
 void log_warning(const std::string& line);
 
 /// A warning that is printed once per process for the same text.

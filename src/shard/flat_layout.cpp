@@ -54,22 +54,6 @@ FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp)
   return buffer;
 }
 
-std::vector<std::uint32_t> zero3_sub_groups(std::span<const std::uint64_t> numels, std::uint64_t dp,
-                                            std::uint64_t sub_group_size) {
-  std::vector<std::uint32_t> group_of;
-  std::uint32_t group = 0;
-  std::uint64_t filled = 0;
-  for (const std::uint64_t numel : numels) {
-    group_of.push_back(group);
-    filled += base::ceil_div(numel, dp);
-    if (filled >= sub_group_size) {
-      ++group;
-      filled = 0;
-    }
-  }
-  return group_of;
-}
-
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems) {
   FlatBuffer buffer;
   buffer.order = ascending(numels.size());

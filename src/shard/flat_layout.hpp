@@ -58,10 +58,6 @@ FlatBuffer zero1_buffer(std::span<const std::uint64_t> numels, const Zero1Option
 /// DeepSpeed ZeRO-3, one sub-group: every parameter has a slot of ceil(n / dp) elements on every rank.
 FlatBuffer zero3_buffer(std::span<const std::uint64_t> numels, std::uint64_t dp);
 
-/// The sub-groups of a ZeRO-3 parameter group: whole parameters, a sub-group ends when its slots reach the size.
-std::vector<std::uint32_t> zero3_sub_groups(std::span<const std::uint64_t> numels, std::uint64_t dp,
-                                            std::uint64_t sub_group_size);
-
 /// FSDP1, one wrapped module. `align_elems`: 16 bytes in elements with use_orig_params (each start is padded to it, and
 /// the total to the number of ranks), 0 without.
 FlatBuffer fsdp1_buffer(std::span<const std::uint64_t> numels, std::uint64_t world, std::uint64_t align_elems);

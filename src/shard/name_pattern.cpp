@@ -1,7 +1,6 @@
 // Name patterns: a pattern is split into tokens once; matching backs up to the last '*' only.
 #include "shard/name_pattern.hpp"
 
-#include <algorithm>
 #include <charconv>
 
 #include "base/units.hpp"
@@ -74,10 +73,6 @@ std::optional<Captures> NamePattern::match(std::string_view name) const {
     at = ++star_at;
     captures.resize(star_captures);
   }
-}
-
-bool NamePattern::has_capture(std::string_view name) const {
-  return std::ranges::any_of(tokens_, [&](const Token& t) { return t.kind == Kind::kNumber && t.text == name; });
 }
 
 bool NamePattern::step(const Token& token, std::string_view name, std::size_t& at, Captures& captures) {

@@ -23,7 +23,6 @@ class NamePattern {
   /// The captures when the whole of `name` matches. '*' matches any text, the empty one too; a capture matches a run of
   /// digits that is not part of a longer one.
   [[nodiscard]] std::optional<Captures> match(std::string_view name) const;
-  [[nodiscard]] bool has_capture(std::string_view name) const;
   [[nodiscard]] const std::string& text() const { return text_; }
 
  private:

@@ -76,13 +76,12 @@ TEST(FlatLayout, Zero1RoundRobin) {
   EXPECT_EQ(buffer.starts, (Numels{0, 90, 10, 110, 40}));
 }
 
-TEST(FlatLayout, Zero3SlotsAndSubGroups) {
+TEST(FlatLayout, Zero3Slots) {
   const Numels numels{10, 3, 1};
   const FlatBuffer buffer = zero3_buffer(numels, 4);
   EXPECT_EQ(local_elements(buffer, 4), 5U);  // slots of 3, 1 and 1
   EXPECT_EQ(pieces_of(buffer, numels, 4, 3), (std::vector<FlatPiece>{{0, 9, 10, 0, 0, 0}}));
   EXPECT_EQ(pieces_of(buffer, numels, 4, 1).size(), 2U);
-  EXPECT_EQ(zero3_sub_groups(Numels{8, 8, 8, 40, 8}, 4, 4), (std::vector<std::uint32_t>{0, 0, 1, 1, 2}));
 }
 
 TEST(FlatLayout, MegatronBuckets) {
