@@ -3,8 +3,6 @@
 
 #include <fmt/core.h>
 
-#include "base/json.hpp"
-
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 
@@ -29,49 +27,41 @@ std::uint64_t bounded(std::string_view key, const base::Json& value, std::uint64
 
 }  // namespace
 
-struct Config::Document {
-  base::Json json;
-
-  [[nodiscard]] const base::Json* find(std::string_view key) const {
-    const base::Json* found = json.find(key);
-    return found == nullptr || found->is_null() ? nullptr : found;
-  }
-  [[nodiscard]] const base::Json& at(std::string_view key) const {
-    const base::Json* value = find(key);
-    if (value == nullptr) fail(key, "is missing");
-    return *value;
-  }
-};
-
-Config::Config(std::string_view json_text) {
-  auto document = std::make_unique<Document>();
-  document->json = base::Json::parse(json_text, "config.json");
-  if (!document->json.is_object()) throw Error(ErrorKind::kFormat, "config.json is not a JSON object");
-  document_ = std::move(document);
+Config::Config(std::string_view json_text) : document_(base::Json::parse(json_text, "config.json")) {
+  if (!document_.is_object()) throw Error(ErrorKind::kFormat, "config.json is not a JSON object");
 }
 
-Config::~Config() = default;
+const base::Json* Config::find(std::string_view key) const {
+  const base::Json* found = document_.find(key);
+  return found == nullptr || found->is_null() ? nullptr : found;
+}
 
-bool Config::has(std::string_view key) const { return document_->find(key) != nullptr; }
+const base::Json& Config::at(std::string_view key) const {
+  const base::Json* value = find(key);
+  if (value == nullptr) fail(key, "is missing");
+  return *value;
+}
 
-std::uint64_t Config::number(std::string_view key) const { return bounded(key, document_->at(key), 1, kMostNumber); }
+bool Config::has(std::string_view key) const { return find(key) != nullptr; }
+
+std::uint64_t Config::number(std::string_view key) const { return bounded(key, at(key), 1, kMostNumber); }
 
 std::uint64_t Config::number(std::string_view key, std::uint64_t fallback) const {
-  return has(key) ? bounded(key, document_->at(key), 0, kMostNumber) : fallback;
+  return has(key) ? bounded(key, at(key), 0, kMostNumber) : fallback;
 }
 
-std::uint64_t Config::count(std::string_view key) const { return bounded(key, document_->at(key), 1, kMostCount); }
+std::uint64_t Config::count(std::string_view key) const { return bounded(key, at(key), 1, kMostCount); }
 
 bool Config::flag(std::string_view key, bool fallback) const {
   if (!has(key)) return fallback;
-  const base::Json& value = document_->at(key);
+  const base::Json& value = at(key);
   if (!value.is_boolean()) fail(key, "must be true or false, found " + shown(value));
   return value.boolean();
 }
 
 std::string Config::text(std::string_view key, std::string_view fallback) const {
   if (!has(key)) return std::string(fallback);
-  const base::Json& value = document_->at(key);
+  const base::Json& value = at(key);
   if (!value.is_string()) fail(key, "must be a string, found " + shown(value));
   return value.text();
 }
@@ -79,7 +69,7 @@ std::string Config::text(std::string_view key, std::string_view fallback) const 
 std::vector<std::uint64_t> Config::numbers(std::string_view key) const {
   std::vector<std::uint64_t> out;
   if (!has(key)) return out;
-  const base::Json& value = document_->at(key);
+  const base::Json& value = at(key);
   if (!value.is_array()) fail(key, "must be a list, found " + shown(value));
   for (const base::Json& item : value.elements()) out.push_back(bounded(key, item, 0, kMostNumber));
   return out;
@@ -97,7 +87,7 @@ DType Config::dtype() const {
 }
 
 std::optional<Config::Quantization> Config::quantization() const {
-  const base::Json* value = document_->find("quantization_config");
+  const base::Json* value = find("quantization_config");
   if (value == nullptr) return std::nullopt;
   if (!value->is_object()) fail("quantization_config", "must be an object");
   Quantization out;

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cairn/dtype.hpp"
 
 namespace cairn::shard {
@@ -18,9 +18,6 @@ class Config {
  public:
   /// Throws Error(kFormat) when the text is no JSON object.
   explicit Config(std::string_view json_text);
-  ~Config();
-  Config(const Config&) = delete;
-  Config& operator=(const Config&) = delete;
 
   /// False for a key that is absent or null.
   [[nodiscard]] bool has(std::string_view key) const;
@@ -45,8 +42,11 @@ class Config {
   [[nodiscard]] std::optional<Quantization> quantization() const;
 
  private:
-  struct Document;
-  std::unique_ptr<const Document> document_;
+  /// Null for a key that is absent or null; at() throws then.
+  [[nodiscard]] const base::Json* find(std::string_view key) const;
+  [[nodiscard]] const base::Json& at(std::string_view key) const;
+
+  base::Json document_;
 };
 
 }  // namespace cairn::shard
