@@ -21,13 +21,10 @@
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
+#include "cairn/memory.hpp"
 #include "cairn/waiting.hpp"
 
 namespace cairn {
-
-/// Where a pointer points. Device memory needs a build with CUDA and a device, is of the device that is current, and is
-/// finished: no stream is still writing it.
-enum class Memory { kHost, kDevice };
 
 /// A global tensor and the boxes of it that this rank holds or wants.
 struct Shard {
