@@ -7,7 +7,7 @@
 
 #include "check.hpp"
 #include "io/copy_runs.hpp"
-#include "io/run_geometry.hpp"
+#include "plan/runs.hpp"
 
 namespace cairn::micro {
 namespace {
@@ -17,10 +17,10 @@ constexpr std::uint64_t kShards = 8;           // a row of the tensor is eight r
 
 std::byte value_at(std::uint64_t row, std::uint64_t column) { return static_cast<std::byte>(row * 31 + column * 7); }
 
-void copy_all(const io::RunGeometry& geometry, std::byte* file, const std::byte* memory) {
-  io::RunCursor cursor(geometry, 0, geometry.bytes());
+void copy_all(const plan::Runs& runs, std::byte* file, const std::byte* memory) {
+  plan::RunCursor cursor(runs, 0, runs.bytes);
   while (!cursor.done()) {
-    const io::RunBatch batch = cursor.next();
+    const plan::RunBatch batch = cursor.next();
     io::copy_runs({file + batch.file_offset, batch.file_stride}, {memory + batch.memory_offset, batch.memory_stride},
                   batch.length_bytes, batch.count);
   }
@@ -32,11 +32,11 @@ void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t 
   const std::uint64_t first = shards == 1 ? 0 : (shards - 2) * run_bytes;
   const Box stored{{0, 0}, {rows, run_bytes * shards}};
   const Box region{{0, first}, {rows, run_bytes}};
-  const io::RunGeometry geometry({DType::kU8, stored, 0, region, region});
+  const plan::Runs runs = plan::runs_of(DType::kU8, {0, 0, stored}, region, region);
   std::vector<std::byte> memory(kBytes);
   for (std::uint64_t i = 0; i < kBytes; ++i) memory[i] = value_at(i / run_bytes, i % run_bytes);
   std::vector<std::byte> file(kBytes * shards);
-  copy_all(geometry, file.data(), memory.data());
+  copy_all(runs, file.data(), memory.data());
   for (std::uint64_t row = 0; row < rows; row += 997) {
     for (std::uint64_t column = 0; column < run_bytes * shards; ++column) {
       const bool inside = column >= first && column < first + run_bytes;
@@ -45,7 +45,7 @@ void copy_shard(benchmark::State& state, std::uint64_t run_bytes, std::uint64_t 
     }
   }
   for (auto _ : state) {
-    copy_all(geometry, file.data(), memory.data());
+    copy_all(runs, file.data(), memory.data());
     benchmark::ClobberMemory();
   }
   state.SetBytesProcessed(state.iterations() * static_cast<std::int64_t>(kBytes));

@@ -11,6 +11,7 @@
 
 #include "check.hpp"
 #include "io/exchange.hpp"
+#include "plan/transfers.hpp"
 #include "simulated.hpp"
 
 namespace cairn::micro {
@@ -38,8 +39,8 @@ std::vector<Box> boxes_of(int rank, std::uint64_t run_bytes) {
 }
 
 struct RankMemory {
-  std::vector<std::vector<std::byte>> boxes;
-  std::vector<plan::MemoryPart> parts;
+  std::vector<std::vector<std::byte>> content;
+  std::vector<plan::MemoryBox> boxes;
 
   RankMemory(int rank, std::uint64_t run_bytes) {
     for (const Box& box : boxes_of(rank, run_bytes)) {
@@ -49,8 +50,8 @@ struct RankMemory {
           bytes.push_back(value_at(box.offset[0] + row, box.offset[1] + column));
         }
       }
-      parts.push_back({0, static_cast<std::uint32_t>(boxes.size()), box, box});
-      boxes.push_back(std::move(bytes));
+      content.push_back(std::move(bytes));
+      boxes.push_back({0, box, content.back()});
     }
   }
 };
@@ -62,13 +63,13 @@ double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reac
   stored.files.push_back({"file", kBytes});
   stored.tensors.push_back({"model", "t", DType::kU8, {kRows, kRowBytes}, {{0, 0, {{0, 0}, {kRows, kRowBytes}}}}});
   const plan::ExtentMap extents(plan::whole_files(std::vector<std::uint64_t>{kBytes}), communicator.size(), kBlock);
-  auto transfers = plan::transfers_of_memory(communicator.rank(), memory.parts, stored, extents);
+  auto transfers =
+      plan::transfers_of_memory(plan::whole_pieces(communicator.rank(), memory.boxes), memory.boxes, stored, extents);
   io::WindowPool pool(communicator, kBytes, reach);
-  io::Exchange exchange(communicator, stored, extents, kBytes, pool, std::move(transfers), {});
-  std::vector<std::span<const std::byte>> views(memory.boxes.begin(), memory.boxes.end());
+  io::Exchange exchange(communicator, stored.files, extents, kBytes, pool, std::move(transfers), {});
   const io::WindowBuffer window = exchange.window(0);
   require(exchange.rounds() == 1 && window.window->parts.size() == 1, "a window has another shape");
-  require(exchange.gather(0, views) == window.window->bytes, "bytes are missing");
+  require(exchange.gather(0, memory.boxes) == window.window->bytes, "bytes are missing");
   const std::uint64_t first = window.window->parts[0].begin;
   for (std::uint64_t i = 0; i < window.window->bytes; i += 61) {
     const std::uint64_t at = first + i;
@@ -76,7 +77,7 @@ double gather_on(comm::Communicator& communicator, std::uint64_t run_bytes, Reac
   }
   communicator.barrier();
   const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kGathers; ++i) exchange.gather(0, views);
+  for (int i = 0; i < kGathers; ++i) exchange.gather(0, memory.boxes);
   communicator.barrier();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }

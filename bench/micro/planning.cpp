@@ -63,13 +63,13 @@ void both(benchmark::internal::Benchmark* benchmark) {
 struct OneRank {
   int rank;
   std::vector<Source> sources;
-  std::vector<checkpoint::LocalBox> boxes;
+  std::vector<plan::MemoryBox> boxes;
   std::vector<std::uint32_t> tensors;
 
   OneRank(const Job& made, const plan::PackedCatalog& catalog) : rank(made.map.layout().world_size() / 2 + 1) {
     const auto held = made.map.held_by(rank);
     sources = cli::sources_of(made.input(), held);
-    boxes = checkpoint::local_boxes(std::span<const Source>(sources));
+    boxes = checkpoint::memory_boxes(std::span<const Source>(sources));
     tensors = checkpoint::number_tensors(catalog, sources);
   }
 };
@@ -82,7 +82,7 @@ void plan_describe(benchmark::State& state) {
   for (auto _ : state) {
     const auto sources = cli::sources_of(made.input(), made.map.held_by(one.rank));
     checkpoint::check_shards(std::span<const Source>(sources));
-    benchmark::DoNotOptimize(checkpoint::local_boxes(std::span<const Source>(sources)));
+    benchmark::DoNotOptimize(checkpoint::memory_boxes(std::span<const Source>(sources)));
     benchmark::DoNotOptimize(checkpoint::describe_to_homes({sources}, one.rank, ranks));
   }
 }
@@ -99,14 +99,14 @@ BENCHMARK(plan_files)->Apply(both);
 /// The home of a norm or an embedding hears from every data-parallel and tensor-parallel rank of a stage.
 void plan_settle_replicas(benchmark::State& state) {
   const plan::CatalogTensor tensor{"model", "model.embed_tokens.weight", DType::kBF16, {128'256, 16'384}};
-  std::vector<plan::Claim> claims;
+  std::vector<plan::Piece> claims;
   for (int rank = 0; rank < 1024; ++rank) {
     const std::uint64_t rows = tensor.shape[0] / 8;
-    claims.push_back({rank, 0, {{static_cast<std::uint64_t>(rank % 8) * rows, 0}, {rows, tensor.shape[1]}}});
+    claims.push_back({1, 0, rank, {{static_cast<std::uint64_t>(rank % 8) * rows, 0}, {rows, tensor.shape[1]}}});
   }
   const auto provided = plan::provide(tensor, claims, 256 << 10, 1);
   std::uint64_t rows = 0;
-  for (const plan::Provision& provision : provided) rows += provision.part.shape[0];
+  for (const plan::Piece& piece : provided) rows += piece.box.shape[0];
   require(provided.size() == 1024 && rows == tensor.shape[0], "the replicas do not share the tensor");
   for (auto _ : state) benchmark::DoNotOptimize(plan::provide(tensor, claims, 256 << 10, 1));
 }
@@ -121,18 +121,18 @@ void plan_places_and_transfers(benchmark::State& state) {
   for (int rank = 0; rank < ranks; ++rank) shares.push_back(checkpoint::header_sizes_of_share(files, rank, ranks));
   const auto header_bytes = checkpoint::join_header_sizes(files, shares);
   const OneRank one(made, files.catalog());
-  std::vector<plan::MemoryPart> parts;
-  for (std::uint32_t b = 0; b < one.boxes.size(); ++b) {
-    parts.push_back({one.tensors[one.boxes[b].shard], b, one.boxes[b].box, one.boxes[b].box});
-  }
+  std::vector<plan::Piece> claims = plan::whole_pieces(one.rank, one.boxes);
+  for (plan::Piece& claim : claims) claim.tensor = one.tensors[claim.tensor];
   const auto run = [&] {
     plan::FileLayout layout = files.without_content(header_bytes);
     const plan::ExtentMap extents(plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks,
                                   made.options.block_bytes);
-    checkpoint::add_needed_content(layout, files, extents.of(one.rank), parts);
-    return plan::transfers_of_memory(one.rank, parts, layout.stored, extents);
+    std::vector<plan::Piece> pieces = claims;
+    const format::StoredCheckpoint places = checkpoint::place_pieces(layout, files, pieces);
+    checkpoint::add_headers(layout, files, extents.of(one.rank));
+    return plan::transfers_of_memory(pieces, one.boxes, places, extents);
   };
-  require(run().size() >= parts.size(), "parts without transfers");
+  require(run().size() >= claims.size(), "pieces without transfers");
   for (auto _ : state) benchmark::DoNotOptimize(run());
 }
 BENCHMARK(plan_places_and_transfers)->Apply(both);

@@ -160,7 +160,7 @@ Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint
   });
   communicator->share(texts, 0);
   LoadedExtras extras;
-  std::vector<checkpoint::WantedBox> wanted;
+  std::vector<plan::MemoryBox> wanted;
   comm::agree(*communicator, "find the extras", [&] {
     os::fault_memory("memory.extras");
     if (opened.manifest) {

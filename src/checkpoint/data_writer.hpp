@@ -32,7 +32,7 @@ struct WriteJob {
   std::uint64_t rounds = 0;               ///< of all ranks
   /// What goes to the files without a window; null: nothing on any rank.
   const io::StraightRuns* straight = nullptr;
-  std::span<const std::span<const std::byte>> memory = {};  ///< memory boxes of the straight runs
+  std::span<const plan::MemoryBox> memory = {};  ///< memory boxes of the straight runs
 };
 
 /// Collective. Creates the files in `directory`, writes and fsyncs everything, and returns the checksums (the same on

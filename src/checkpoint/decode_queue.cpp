@@ -21,34 +21,34 @@ bool is_moment(const ViewTensor& tensor) {
 
 }  // namespace
 
-DecodeQueue::DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const WantedBox> wanted,
+DecodeQueue::DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
                          std::uint64_t memory_bytes)
     : checkpoint_(checkpoint),
       view_(view),
       batch_bytes_(memory_bytes / 2),
       piece_elements_(std::clamp<std::uint64_t>(memory_bytes / kBytesPerPieceElement, 1, kLargestPieceElements)) {
-  for (const WantedBox& want : wanted) add(want);
+  for (const plan::MemoryBox& want : wanted) add(want);
 }
 
-void DecodeQueue::add(const WantedBox& want) {
+void DecodeQueue::add(const plan::MemoryBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
   check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
   const bool is_copy =
       tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
-    direct_.push_back({tensor.source, want.box, want.memory});
+    direct_.push_back({tensor.source, want.box, want.bytes, want.memory});
     return;
   }
   if (shard::is_empty(want.box)) return;
   if (tensor.origin == Origin::kCast) {
-    tasks_.push_back({&tensor, want.box, {want.memory}, {}});
+    tasks_.push_back({&tensor, want.box, {want.bytes}, {}});
     return;
   }
   const auto [at, is_new] =
       task_of_moments_.try_emplace({tensor.source, want.box.offset, want.box.shape}, tasks_.size());
   if (is_new) tasks_.push_back({&tensor, want.box, {}, {}});
   DecodeTask& task = tasks_[at->second];
-  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want.memory);
+  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want.bytes);
 }
 
 void DecodeQueue::cut_next_task() {
@@ -69,18 +69,18 @@ void DecodeQueue::cut_next_task() {
   std::reverse(pieces_.begin(), pieces_.end());
 }
 
-std::vector<WantedBox> DecodeQueue::stored_boxes(const DecodePiece& piece) const {
+std::vector<plan::MemoryBox> DecodeQueue::stored_boxes(const DecodePiece& piece) const {
   const ViewTensor& tensor = *tasks_[piece.task].tensor;
   if (!is_moment(tensor)) return {{tensor.source, piece.box, {}}};
   const CodedPair& pair = view_.pairs[tensor.source];
-  std::vector<WantedBox> boxes;
+  std::vector<plan::MemoryBox> boxes;
   for (std::size_t i = 0; i < pair.parts.size(); ++i) {
     boxes.push_back({pair.stored[i], pair.codec->part_box(pair.moments->shape, i, piece.box), {}});
   }
   return boxes;
 }
 
-std::uint64_t DecodeQueue::bytes_of(const WantedBox& stored) const {
+std::uint64_t DecodeQueue::bytes_of(const plan::MemoryBox& stored) const {
   return shard::elements_of(stored.box) * (bits_of(checkpoint_.stored.tensors[stored.tensor].dtype) / 8);
 }
 
@@ -94,9 +94,9 @@ void DecodeQueue::next(DecodeBatch& batch) {
       cut_next_task();
       continue;
     }
-    std::vector<WantedBox> boxes = stored_boxes(pieces_.back());
+    std::vector<plan::MemoryBox> boxes = stored_boxes(pieces_.back());
     std::uint64_t bytes = 0;
-    for (const WantedBox& box : boxes) bytes += bytes_of(box);
+    for (const plan::MemoryBox& box : boxes) bytes += bytes_of(box);
     if (!batch.pieces.empty() && total_bytes + bytes > batch_bytes_) break;
     total_bytes += bytes;
     batch.pieces.push_back(std::move(pieces_.back()));
@@ -107,8 +107,8 @@ void DecodeQueue::next(DecodeBatch& batch) {
   batch.memory.resize(total_bytes);
   std::uint64_t at = 0;
   for (std::size_t i = first; i < batch.wanted.size(); ++i) {
-    batch.wanted[i].memory = std::span(batch.memory).subspan(at, bytes_of(batch.wanted[i]));
-    at += batch.wanted[i].memory.size();
+    batch.wanted[i].bytes = std::span(batch.memory).subspan(at, bytes_of(batch.wanted[i]));
+    at += batch.wanted[i].bytes.size();
   }
 }
 

@@ -32,7 +32,7 @@ struct DecodePiece {
 
 /// Stored boxes to be loaded together, and what is to be made of them then.
 struct DecodeBatch {
-  std::vector<WantedBox> wanted;  ///< numbers of stored tensors
+  std::vector<plan::MemoryBox> wanted;  ///< numbers of stored tensors
   std::vector<DecodePiece> pieces;
   base::Bytes memory;
 };
@@ -40,7 +40,7 @@ struct DecodeBatch {
 class DecodeQueue {
  public:
   /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
-  DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const WantedBox> wanted,
+  DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
               std::uint64_t memory_bytes);
 
   /// Whether next() has nothing more to give.
@@ -51,17 +51,17 @@ class DecodeQueue {
   [[nodiscard]] const DecodeTask& task(std::size_t number) const { return tasks_.at(number); }
 
  private:
-  void add(const WantedBox& want);
+  void add(const plan::MemoryBox& want);
   void cut_next_task();
   /// What must be loaded for a piece; the memory is missing.
-  [[nodiscard]] std::vector<WantedBox> stored_boxes(const DecodePiece& piece) const;
-  [[nodiscard]] std::uint64_t bytes_of(const WantedBox& stored) const;
+  [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
+  [[nodiscard]] std::uint64_t bytes_of(const plan::MemoryBox& stored) const;
 
   const OpenCheckpoint& checkpoint_;
   const View& view_;
   std::uint64_t batch_bytes_;
   std::uint64_t piece_elements_;
-  std::vector<WantedBox> direct_;
+  std::vector<plan::MemoryBox> direct_;
   std::vector<DecodeTask> tasks_;
   std::map<std::tuple<std::uint32_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>, std::size_t>
       task_of_moments_;  // by pair and box

@@ -52,7 +52,7 @@ DecodingReader::DecodingReader(comm::Communicator& communicator, const OpenCheck
       stored_(std::move(stored)),
       memory_bytes_(memory_bytes) {}
 
-void DecodingReader::load(std::span<const WantedBox> wanted) {
+void DecodingReader::load(std::span<const plan::MemoryBox> wanted) {
   std::unique_ptr<DecodeQueue> queue;
   DecodeBatch batch;
   comm::agree(communicator_, "plan what to decode",
@@ -64,7 +64,7 @@ void DecodingReader::load(std::span<const WantedBox> wanted) {
     clock().begin("decode");
     comm::agree(communicator_, "decode", [&] {
       for (const DecodePiece& piece : batch.pieces) {
-        const std::span<const WantedBox> loaded = std::span(batch.wanted).subspan(piece.first_wanted);
+        const std::span<const plan::MemoryBox> loaded = std::span(batch.wanted).subspan(piece.first_wanted);
         clock().add_bytes(make(queue->task(piece.task), piece, loaded));
       }
     });
@@ -73,22 +73,22 @@ void DecodingReader::load(std::span<const WantedBox> wanted) {
 }
 
 std::uint64_t DecodingReader::make(const DecodeTask& task, const DecodePiece& piece,
-                                   std::span<const WantedBox> loaded) {
+                                   std::span<const plan::MemoryBox> loaded) {
   if (task.tensor->origin != Origin::kCast) return decode(task, piece, loaded);
   const std::uint64_t bytes = shard::elements_of(piece.box) * bits_of(task.tensor->dtype) / 8;
-  cast_values(checkpoint_.stored.tensors[task.tensor->source].dtype, loaded[0].memory, task.tensor->dtype,
+  cast_values(checkpoint_.stored.tensors[task.tensor->source].dtype, loaded[0].bytes, task.tensor->dtype,
               task.first.at(0).subspan(piece.offset_bytes, bytes));
   return bytes;
 }
 
 std::uint64_t DecodingReader::decode(const DecodeTask& task, const DecodePiece& piece,
-                                     std::span<const WantedBox> loaded) {
+                                     std::span<const plan::MemoryBox> loaded) {
   const CodedPair& pair = view_.pairs[task.tensor->source];
   const quant::Source source{pair.moments->first, pair.moments->shape};
   const std::size_t elements = shard::elements_of(piece.box);
   const std::vector<plan::Run> runs = runs_of_piece(*pair.codec, source.shape, piece.box, task.box);
   std::vector<std::span<const std::byte>> parts;
-  for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].memory);
+  for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].bytes);
   const std::span<float> first = place_for(task.first, runs, first_, elements);
   const std::span<float> second = place_for(task.second, runs, second_, elements);
   try {

@@ -24,14 +24,14 @@ class DecodingReader final : public TensorReader {
 
   /// Collective. Boxes are numbered by the view. Throws Error(kFormat) naming the tensor for a scale that is not finite and a
   /// code that is not in use.
-  void load(std::span<const WantedBox> wanted) override;
+  void load(std::span<const plan::MemoryBox> wanted) override;
   PhaseClock& clock() override { return stored_->clock(); }  ///< with a phase "decode"
   [[nodiscard]] const EngineChoice& engine() const override { return stored_->engine(); }
 
  private:
   /// Rank-local; returns the bytes made.
-  std::uint64_t make(const DecodeTask& task, const DecodePiece& piece, std::span<const WantedBox> loaded);
-  std::uint64_t decode(const DecodeTask& task, const DecodePiece& piece, std::span<const WantedBox> loaded);
+  std::uint64_t make(const DecodeTask& task, const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
+  std::uint64_t decode(const DecodeTask& task, const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
 
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;

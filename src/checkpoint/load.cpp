@@ -16,7 +16,7 @@
 #include "io/straight_io.hpp"
 #include "os/fault.hpp"
 #include "plan/extents.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -26,15 +26,15 @@ namespace {
 /// found by looking at every block of all files.
 constexpr std::size_t kStraightParts = 64;
 
-plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const WantedBox> wanted,
+plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,
                            const plan::CellGrid& grid) {
   plan::CellSet cells(grid);
-  for (const WantedBox& want : wanted) {
+  for (const plan::MemoryBox& want : wanted) {
     const auto& tensor = checkpoint.stored.tensors[want.tensor];
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
       if (!region) continue;
-      const plan::ByteRange span = plan::file_span({tensor.dtype, stored.box, stored.offset_bytes, want.box, *region});
+      const plan::ByteRange span = plan::file_span(tensor.dtype, stored, *region);
       cells.insert({stored.file, span.begin, span.end});
     }
   }
@@ -89,7 +89,7 @@ struct Loader::StraightPart {
   const WrittenBlocks& written;
   io::StraightRuns runs;  ///< of this rank
   plan::CellSet cells;    ///< of all ranks
-  std::span<const std::span<std::byte>> memory;
+  std::span<const plan::MemoryBox> wanted;
 };
 
 /// Who reads what.
@@ -130,29 +130,25 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
       engine_(choose_engine(communicator, {options_.engine, options_.aggregators_per_node}, checkpoint.directory)),
       store_(store) {}
 
-void Loader::load(std::span<const WantedBox> wanted) {
+void Loader::load(std::span<const plan::MemoryBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
   std::optional<plan::CellGrid> grid;
   std::optional<plan::CellSet> cells;
   std::optional<WrittenBlocks> written;
-  std::vector<plan::MemoryPart> parts;
-  std::vector<std::span<std::byte>> memory;
+  std::vector<plan::Piece> pieces;
   MemorySplit budget;
   comm::agree(communicator_, "plan the load", [&] {
     os::fault_memory("memory.load");
-    for (const WantedBox& want : wanted) {
+    for (const plan::MemoryBox& want : wanted) {
       const auto& tensor = checkpoint_.stored.tensors.at(want.tensor);
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
     }
     budget = split_budget(options_.memory_budget_bytes, grain, engine_);
     grid.emplace(file_sizes(checkpoint_.stored), grain);
     cells.emplace(wanted_cells(checkpoint_, wanted, *grid));
-    for (std::uint32_t i = 0; i < wanted.size(); ++i) {
-      parts.push_back({wanted[i].tensor, i, wanted[i].box, wanted[i].box});
-      memory.push_back(wanted[i].memory);
-    }
+    pieces = plan::whole_pieces(communicator_.rank(), wanted);
     written.emplace(checkpoint_);
   });
   communicator_.all_reduce(cells->words(), comm::ReduceOp::kOr);
@@ -160,9 +156,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
   std::optional<StraightPart> straight;
   if (engine_.straight && cells->count() >= grid->cells() / kStraightParts) {
     comm::agree(communicator_, "plan the load", [&] {
-      const auto regions = plan::regions_of_memory(communicator_.rank(), parts, checkpoint_.stored);
-      straight.emplace(
-          StraightPart{*written, io::StraightRuns(regions, checkpoint_.stored), plan::CellSet(*grid), memory});
+      const auto regions = plan::regions_of_memory(pieces, wanted, checkpoint_.stored);
+      straight.emplace(StraightPart{*written, io::StraightRuns(regions), plan::CellSet(*grid), wanted});
     });
     straight->cells = io::keep_tiled_cells(communicator_, *grid, straight->runs);
     cells->remove(straight->cells);
@@ -198,7 +193,7 @@ void Loader::load(std::span<const WantedBox> wanted) {
     comm::agree(communicator_, "note hints", [&] { engine_.hints = engine->hints(); });
     if (straight) read_straight(*grid, *straight);
     const ReadJob job{*written, windows, rounds, extents.total_bytes(), *buffers, *engine, communicator_, ops};
-    read_extents(job, parts, memory, {extents, budget, straight.has_value()});
+    read_extents(job, pieces, wanted, {extents, budget, straight.has_value()});
     clock_.begin("open");
     engine->close();
   } catch (const comm::AgreedError&) {
@@ -208,8 +203,8 @@ void Loader::load(std::span<const WantedBox> wanted) {
   clock_.stop();
 }
 
-void Loader::read_extents(const ReadJob& job, const std::vector<plan::MemoryPart>& parts,
-                          std::span<const std::span<std::byte>> memory, const ReadPlan& plan) {
+void Loader::read_extents(const ReadJob& job, std::span<const plan::Piece> pieces,
+                          std::span<const plan::MemoryBox> wanted, const ReadPlan& plan) {
   clock_.begin("read");
   for (std::uint64_t round = 0; round < std::min<std::uint64_t>(job.rounds, io::WindowPool::kAhead); ++round) {
     job.begin(round);
@@ -218,14 +213,14 @@ void Loader::read_extents(const ReadJob& job, const std::vector<plan::MemoryPart
   }
 
   clock_.begin("plan");  // while the first windows are read
-  std::vector<plan::Transfer> transfers;
+  std::vector<plan::Runs> transfers;
   comm::agree(communicator_, "plan the load", [&] {
     const auto outside = plan.is_straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(communicator_.rank(), parts, checkpoint_.stored, plan.extents, outside);
+    transfers = plan::transfers_of_memory(pieces, wanted, checkpoint_.stored, plan.extents, outside);
   });
-  io::Exchange exchange(communicator_, checkpoint_.stored, plan.extents, plan.budget.window_bytes, job.buffers,
+  io::Exchange exchange(communicator_, checkpoint_.stored.files, plan.extents, plan.budget.window_bytes, job.buffers,
                         std::move(transfers), {plan.budget.exchange_bytes});
-  read_windows(job, exchange, memory);
+  read_windows(job, exchange, wanted);
 }
 
 void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part) {
@@ -241,7 +236,7 @@ void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part)
   clock_.begin("read");
   if (checkpoint_.blocks) clock_.begin("verify");
   clock_.begin("read");
-  io::read_straight(communicator_, files, part.runs, part.memory,
+  io::read_straight(communicator_, files, part.runs, part.wanted,
                     [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
                       clock_.add_bytes(data.size());
                       if (!checkpoint_.blocks) return;
@@ -263,7 +258,7 @@ void Loader::read_straight(const plan::CellGrid& grid, const StraightPart& part)
   });
 }
 
-void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory) {
+void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const plan::MemoryBox> wanted) {
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("reading", job.total_bytes * round / job.rounds, job.total_bytes);
     const io::WindowBuffer window = exchange.window(round);
@@ -281,7 +276,7 @@ void Loader::read_windows(const ReadJob& job, io::Exchange& exchange, std::span<
     });
     if (checkpoint_.blocks) clock_.add_bytes(bytes);
     clock_.begin("scatter");
-    clock_.add_bytes(exchange.scatter(round, memory));
+    clock_.add_bytes(exchange.scatter(round, wanted));
   }
 }
 

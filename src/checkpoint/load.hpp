@@ -18,7 +18,7 @@
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/cells.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 
 namespace cairn::checkpoint {
 
@@ -39,7 +39,7 @@ class Loader {
          io::WindowStore& store);
 
   /// Collective over the communicator; a rank may want nothing. Boxes of one rank may overlap.
-  void load(std::span<const WantedBox> wanted);
+  void load(std::span<const plan::MemoryBox> wanted);
 
   /// "read", "verify", "scatter" of all loads so far.
   PhaseClock& clock() { return clock_; }
@@ -52,10 +52,10 @@ class Loader {
   /// Collective: reads and checks the cells that long runs of wanted boxes tile.
   void read_straight(const plan::CellGrid& grid, const StraightPart& part);
   /// Collective: reads, checks and scatters what goes through windows.
-  void read_extents(const ReadJob& job, const std::vector<plan::MemoryPart>& parts,
-                    std::span<const std::span<std::byte>> memory, const ReadPlan& plan);
+  void read_extents(const ReadJob& job, std::span<const plan::Piece> pieces, std::span<const plan::MemoryBox> wanted,
+                    const ReadPlan& plan);
   /// Collective: waits for each window, checks and scatters it, and begins to read another one into its buffer.
-  void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const std::span<std::byte>> memory);
+  void read_windows(const ReadJob& job, io::Exchange& exchange, std::span<const plan::MemoryBox> wanted);
 
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;

@@ -20,7 +20,7 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
                     const Options& options, io::WindowStore* windows, const PhaseClock& whole) {
   View view;
   DeviceMemory device;
-  std::vector<WantedBox> wanted;
+  std::vector<plan::MemoryBox> wanted;
   comm::agree(communicator, "describe what to load", [&] {
     check_shards(targets);
     view = decoded_view(opened, view_options(options));

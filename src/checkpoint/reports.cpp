@@ -19,7 +19,7 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
 }
 
 Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::span<const WantedBox> wanted, std::size_t targets) {
+                      std::span<const plan::MemoryBox> wanted, std::size_t targets) {
   Report report;
   comm::agree(communicator, "report", [&] {
     report.directory = opened.directory;
@@ -31,7 +31,7 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
   report.files = opened.stored.files.size();
   report.tensors = communicator.max(targets);
   std::uint64_t bytes = 0;
-  for (const WantedBox& box : wanted) bytes += box.memory.size();
+  for (const plan::MemoryBox& box : wanted) bytes += box.bytes.size();
   report.bytes = communicator.sum(bytes);
   return report;
 }

@@ -145,12 +145,10 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     clock.begin("plan");
   }
   DeviceMemory device;
-  std::vector<LocalBox> boxes;
-  std::vector<std::span<const std::byte>> memory;
+  std::vector<plan::MemoryBox> boxes;
   comm::agree(communicator_, "bring the state to the host", [&] {
-    boxes = local_boxes(saved.sources);
+    boxes = memory_boxes(saved.sources);
     device.bring(boxes);
-    for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
   });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
@@ -163,7 +161,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     if (lease != nullptr) set_life(*root, content.target, content.commit.manifest);
     content.engine.hints = options_.hints;
   });
-  std::string warning = write(std::move(content), memory, clock);
+  std::string warning = write(std::move(content), boxes, clock);
   clock.stop();
   comm::agree(communicator_, "report", [&] {
     if (!warning.empty()) report.warnings.push_back(std::move(warning));
@@ -201,7 +199,7 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
   return content;
 }
 
-std::string Saver::write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock) {
+std::string Saver::write(WriteContent given, std::span<const plan::MemoryBox> memory, PhaseClock& clock) {
   clock.begin("commit");
   CommitContent& content = given.commit;
   Commit commit = begin_commit(communicator_, std::move(given.target));

@@ -14,6 +14,7 @@
 #include "comm/communicator.hpp"
 #include "format/manifest.hpp"
 #include "io/window_pool.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
 
@@ -52,7 +53,7 @@ class Saver {
   CommitContent content_of(std::uint64_t step, const Extras& extras) const;
   /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all. Returns a warning, or
   /// nothing.
-  std::string write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock);
+  std::string write(WriteContent given, std::span<const plan::MemoryBox> memory, PhaseClock& clock);
 
   comm::Communicator& communicator_;
   Options options_;

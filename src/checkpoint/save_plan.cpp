@@ -5,14 +5,14 @@
 
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 #include "planning/catalog_exchange.hpp"
 #include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {
 
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
-                                         std::span<const LocalBox> boxes, const SavePlanOptions& how) {
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;
   std::unique_ptr<SavePlan> made;
   plan::PackedCatalog catalog = exchange_catalog(communicator, state);
@@ -34,21 +34,20 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });
-  const auto parts = exchange_claims(communicator, files->catalog(), {boxes, tensor_of_shard});
+  auto pieces = exchange_claims(communicator, files->catalog(), boxes, tensor_of_shard);
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   std::optional<plan::CellGrid> grid;
+  format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
   comm::agree(communicator, "lay out the files", [&] {
+    places = place_pieces(made->layout, *files, pieces);
     groups = files->section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
     if (how.choice.straight) grid.emplace(file_sizes(made->layout.stored), options.block_bytes);
   });
   if (grid) {
-    comm::agree(communicator, "find long runs", [&] {
-      plan::FileLayout own = files->without_content(header_bytes);
-      add_needed_content(own, *files, {}, parts);  // the places of the tensors that this rank provides
-      made->straight = io::StraightRuns(plan::regions_of_memory(communicator.rank(), parts, own.stored), own.stored);
-    });
+    comm::agree(communicator, "find long runs",
+                [&] { made->straight = io::StraightRuns(plan::regions_of_memory(pieces, boxes, places)); });
     const plan::CellSet straight = io::keep_tiled_cells(communicator, *grid, made->straight);
     comm::agree(communicator, "find long runs", [&] {
       plan::CellSet cells(*grid);
@@ -60,18 +59,18 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   plan::ExtentMap extents =
       deal_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes, how.choice, Access::kWrite);
   budget = budget.fitted_to(extents);
-  std::vector<plan::Transfer> transfers;
+  std::vector<plan::Runs> transfers;
   std::vector<plan::Window> windows;
   comm::agree(communicator, "plan the exchange", [&] {
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    add_needed_content(made->layout, *files, made->extents->of(communicator.rank()), parts);
+    add_headers(made->layout, *files, made->extents->of(communicator.rank()));
     files.reset();
     const auto outside = how.choice.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(communicator.rank(), parts, made->layout.stored, *made->extents, outside);
+    transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
   });
   made->buffers = how.store.get(communicator, largest_buffer(windows));
-  made->exchange.emplace(communicator, made->layout.stored, *made->extents, budget.window_bytes, *made->buffers,
+  made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *made->buffers,
                          std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
   return made;
 }

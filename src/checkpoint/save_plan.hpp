@@ -19,11 +19,11 @@ namespace cairn::checkpoint {
 
 struct SavePlan {
   base::Bytes description;    ///< of this rank, for the comparison with the next save; filled by the caller
-  plan::FileLayout layout;    ///< with what this rank needs (layout_steps.hpp), and on rank 0 with the indexes
+  plan::FileLayout layout;    ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
   io::StraightRuns straight;  ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
-  std::optional<io::Exchange> exchange;  ///< refers to layout, extents and buffers
+  std::optional<io::Exchange> exchange;  ///< refers to buffers
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;  ///< of all tensors
 };
@@ -37,6 +37,6 @@ struct SavePlanOptions {
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
-                                         std::span<const LocalBox> boxes, const SavePlanOptions& how);
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
 }  // namespace cairn::checkpoint

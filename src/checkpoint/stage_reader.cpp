@@ -31,55 +31,55 @@ StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint&
       checkpoint_(checkpoint),
       piece_bytes_(std::clamp(options.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
 
-void StageReader::load(std::span<const WantedBox> wanted) {
+void StageReader::load(std::span<const plan::MemoryBox> wanted) {
   const WatchedCall watched(communicator_, clock_);
   clock_.begin("read");
   comm::agree(communicator_, "read the staging file", [&] {
     std::uint64_t total = 0;
-    for (const WantedBox& want : wanted) {
+    for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
-      total += want.memory.size();
+      total += want.bytes.size();
     }
     if (total == 0) return;
     if (!file_) {
       file_ = std::make_unique<hdf5::StageFile>(stage_path(checkpoint_), checkpoint_.stored.files.at(0).size_bytes);
     }
     std::uint64_t done = 0;
-    for (const WantedBox& want : wanted) {
+    for (const plan::MemoryBox& want : wanted) {
       report_progress("reading", done, total);
       if (bits_of(checkpoint_.stored.tensors[want.tensor].dtype) < 8) {
         read_packed(want);
       } else {
         read(want);
       }
-      done += want.memory.size();
+      done += want.bytes.size();
     }
   });
   clock_.stop();
 }
 
-void StageReader::read(const WantedBox& want) {
+void StageReader::read(const plan::MemoryBox& want) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
   std::uint64_t at = 0;
   for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes_ / element_bytes, 1), [&](const Box& piece) {
     clock_.begin("read");  // a sign of life
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
-    file_->read_box(tensor, piece, want.memory.subspan(at, bytes));
+    file_->read_box(tensor, piece, want.bytes.subspan(at, bytes));
     clock_.add_bytes(bytes);
     at += bytes;
   });
 }
 
 /// Packed bytes are a row in the file: the runs of the box are what is read.
-void StageReader::read_packed(const WantedBox& want) {
+void StageReader::read_packed(const plan::MemoryBox& want) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
-  const plan::RunSpace space{tensor.dtype, shard::whole(tensor.shape), 0, want.box, want.box};
-  plan::for_each_run(space, 0, std::numeric_limits<std::uint64_t>::max(), [&](const plan::Run& run) {
+  const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);
+  plan::for_each_run(runs, [&](const plan::Run& run) {
     for (std::uint64_t done = 0; done < run.length_bytes;) {
       const std::uint64_t bytes = std::min(run.length_bytes - done, piece_bytes_);
-      file_->read_packed(tensor, run.file_offset + done, want.memory.subspan(run.memory_offset + done, bytes));
+      file_->read_packed(tensor, run.file_offset + done, want.bytes.subspan(run.memory_offset + done, bytes));
       clock_.add_bytes(bytes);
       done += bytes;
     }

@@ -18,13 +18,13 @@ class StageReader final : public TensorReader {
   StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options);
 
   /// Collective. Reads in pieces of at most half the memory budget, and 1 GiB.
-  void load(std::span<const WantedBox> wanted) override;
+  void load(std::span<const plan::MemoryBox> wanted) override;
   PhaseClock& clock() override { return clock_; }  ///< phase "read"
   [[nodiscard]] const EngineChoice& engine() const override { return engine_; }
 
  private:
-  void read(const WantedBox& want);
-  void read_packed(const WantedBox& want);
+  void read(const plan::MemoryBox& want);
+  void read_packed(const plan::MemoryBox& want);
 
   comm::Communicator& communicator_;
   const OpenCheckpoint& checkpoint_;

@@ -31,8 +31,8 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
 
 }  // namespace
 
-std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
-                                    DeviceMemory& device) {
+std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
+                                          std::span<const Target> targets, DeviceMemory& device) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
@@ -53,12 +53,9 @@ std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& vi
     }
     number_of_target.push_back(*number);
   }
-  std::vector<LocalBox> boxes = local_boxes(targets);
-  device.stand_in(boxes);
-  std::vector<WantedBox> wanted;
-  for (LocalBox& local : boxes) {
-    wanted.push_back({number_of_target[local.shard], std::move(local.box), {local.data, local.bytes}});
-  }
+  std::vector<plan::MemoryBox> wanted = memory_boxes(targets);
+  device.stand_in(wanted);
+  for (plan::MemoryBox& box : wanted) box.tensor = number_of_target[box.tensor];
   return wanted;
 }
 

@@ -14,7 +14,7 @@ namespace cairn::checkpoint {
 
 /// Rank-local: the targets' boxes as wanted boxes of the view; host memory of `device` stands in for that of devices. Codes
 /// and scales are had by their stored names; where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
-std::vector<WantedBox> wanted_boxes(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
-                                    DeviceMemory& device);
+std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
+                                          std::span<const Target> targets, DeviceMemory& device);
 
 }  // namespace cairn::checkpoint

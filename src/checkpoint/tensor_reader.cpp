@@ -13,7 +13,7 @@ class DirectoryReader final : public TensorReader {
   DirectoryReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options,
                   io::WindowStore* windows)
       : loader_(communicator, checkpoint, std::move(options), windows != nullptr ? *windows : own_windows_) {}
-  void load(std::span<const WantedBox> wanted) override { loader_.load(wanted); }
+  void load(std::span<const plan::MemoryBox> wanted) override { loader_.load(wanted); }
   PhaseClock& clock() override { return loader_.clock(); }
   [[nodiscard]] const EngineChoice& engine() const override { return loader_.engine(); }
 

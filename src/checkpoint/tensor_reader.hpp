@@ -20,7 +20,7 @@ class TensorReader {
   TensorReader& operator=(const TensorReader&) = delete;
 
   /// Collective; a rank may want nothing. Any number of times. Boxes of one rank may overlap.
-  virtual void load(std::span<const WantedBox> wanted) = 0;
+  virtual void load(std::span<const plan::MemoryBox> wanted) = 0;
   /// Phases of all loads so far, the same ones on every rank.
   virtual PhaseClock& clock() = 0;
   [[nodiscard]] virtual const EngineChoice& engine() const = 0;

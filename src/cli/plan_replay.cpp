@@ -68,7 +68,7 @@ class Replay {
     });
     measure("describe", [&] {
       checkpoint::check_shards(std::span<const Source>(sources_));
-      boxes_ = checkpoint::local_boxes(std::span<const Source>(sources_));
+      boxes_ = checkpoint::memory_boxes(std::span<const Source>(sources_));
       mail_ = checkpoint::describe_to_homes({sources_}, rank_, world_.ranks());
     });
   }
@@ -119,27 +119,27 @@ class Replay {
   }
 
   void settle_claims() {
-    const checkpoint::NumberedBoxes mine{boxes_, tensor_of_shard_};
-    measure("claims", [&] { mail_ = checkpoint::claim_boxes(mine, world_.ranks()); });
+    measure("claims", [&] { mail_ = checkpoint::claim_boxes(boxes_, tensor_of_shard_, rank_, world_.ranks()); });
     mail_ = messages_.claims.deliver(rank_);
     measure("claims", [&] { mail_ = checkpoint::settle_claims(files_->catalog(), mail_, rank_); });
     mail_ = messages_.provisions.deliver(rank_);
     measure("claims", [&] {
-      parts_ = checkpoint::collect_parts(mail_, mine);
+      pieces_ = checkpoint::collect_pieces(mail_, rank_);
       mail_ = {};
     });
   }
 
   void place() {
     measure("places", [&] {
-      checkpoint::add_needed_content(layout_, *files_, extents_->of(rank_), parts_);
+      places_ = checkpoint::place_pieces(layout_, *files_, pieces_);
+      checkpoint::add_headers(layout_, *files_, extents_->of(rank_));
       files_.reset();
     });
   }
 
   void plan_transfers() {
     measure("transfers", [&] {
-      transfers_ = plan::transfers_of_memory(rank_, parts_, layout_.stored, *extents_);
+      transfers_ = plan::transfers_of_memory(pieces_, boxes_, places_, *extents_);
       mail_ = records_of(transfers_, world_.ranks());
     });
   }
@@ -150,30 +150,32 @@ class Replay {
     measure("exchange", [&] {
       const Options& options = world_.input().options;
       const std::vector<plan::Window> windows = windows_of(rank_, *extents_, options);
-      const auto step_to = [&](const plan::Transfer& t) { return (t.extent_rank - rank_ + ranks) % ranks; };
+      const auto step_to = [&](const plan::Runs& runs) { return (runs.file_rank - rank_ + ranks) % ranks; };
       std::stable_sort(transfers_.begin(), transfers_.end(),
                        [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
-      memory_side_ = extent_side_ = io::Schedule(world_.rounds());
+      memory_side_ = io::Schedule(io::End::kMemory, world_.rounds());
+      file_side_ = io::Schedule(io::End::kFile, world_.rounds());
       for (std::size_t first = 0; first < transfers_.size();) {
-        const int peer = transfers_[first].extent_rank;
+        const int peer = transfers_[first].file_rank;
         const io::WindowIndex theirs(windows_of(peer, *extents_, options));
-        for (; first < transfers_.size() && transfers_[first].extent_rank == peer; ++first) {
-          memory_side_.add(transfers_[first], layout_.stored, theirs, peer);
+        for (; first < transfers_.size() && transfers_[first].file_rank == peer; ++first) {
+          memory_side_.add(transfers_[first], theirs);
         }
       }
       const io::WindowIndex mine(windows);
       for (int step = 0; step < ranks; ++step) {
         const int from = (rank_ - step + ranks) % ranks;
-        for (const plan::Transfer& transfer : plan::parse_records(mail_[static_cast<std::size_t>(from)])) {
+        for (const plan::Runs& runs : plan::parse_runs(mail_[static_cast<std::size_t>(from)], rank_)) {
           ++arriving_;
-          extent_side_.add(transfer, layout_.stored, mine, from);
+          file_side_.add(runs, mine);
         }
       }
       memory_side_.finish();
-      extent_side_.finish();
+      file_side_.finish();
       transfers_count_ = transfers_.size();
       transfers_ = {};
-      parts_ = {};
+      pieces_ = {};
+      places_ = {};
       mail_ = {};
     });
   }
@@ -187,7 +189,7 @@ class Replay {
   void check() const {
     const RankTraffic& expected = world_.traffic()[static_cast<std::size_t>(rank_)];
     const std::uint64_t sent = bytes_of(memory_side_, world_.rounds());
-    const std::uint64_t received = bytes_of(extent_side_, world_.rounds());
+    const std::uint64_t received = bytes_of(file_side_, world_.rounds());
     if (transfers_count_ == expected.transfers && arriving_ == expected.arriving &&
         sent == expected.sent_bytes + expected.local_bytes &&
         received == expected.received_bytes + expected.local_bytes) {
@@ -210,18 +212,19 @@ class Replay {
   base::Bytes mine_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Source> sources_;
-  std::vector<checkpoint::LocalBox> boxes_;
+  std::vector<plan::MemoryBox> boxes_;
   std::vector<std::uint32_t> tensor_of_shard_;
   plan::PackedCatalog catalog_;
   std::optional<plan::HfLayout> files_;
   plan::FileLayout layout_;
   std::optional<plan::ExtentMap> extents_;
-  std::vector<plan::MemoryPart> parts_;
-  std::vector<plan::Transfer> transfers_;
+  std::vector<plan::Piece> pieces_;
+  format::StoredCheckpoint places_;
+  std::vector<plan::Runs> transfers_;
   std::uint64_t transfers_count_ = 0;
   std::uint64_t arriving_ = 0;
   io::Schedule memory_side_;
-  io::Schedule extent_side_;
+  io::Schedule file_side_;
 };
 
 }  // namespace

@@ -17,13 +17,10 @@ namespace cairn::cli {
 namespace {
 
 /// Bytes of a transfer that lie in the extents of its owner.
-std::uint64_t bytes_of(const plan::Transfer& transfer, const format::StoredCheckpoint& stored,
-                       std::span<const plan::Extent> extents) {
-  const std::uint32_t file = stored.tensors[transfer.tensor].boxes[transfer.stored].file;
-  const plan::RunSpace space = plan::run_space(transfer, stored);
+std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> extents) {
   std::uint64_t bytes = 0;
   for (const plan::Extent& extent : extents) {
-    if (extent.file == file) bytes += plan::run_bytes(space, extent.begin, extent.end);
+    if (extent.file == runs.file) bytes += runs.bytes_before(extent.end) - runs.bytes_before(extent.begin);
   }
   return bytes;
 }
@@ -43,9 +40,9 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
   return sources;
 }
 
-comm::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks) {
+comm::Mail records_of(const std::vector<plan::Runs>& transfers, int ranks) {
   comm::Mail mail(index(ranks));
-  for (const plan::Transfer& transfer : transfers) plan::append_record(mail[index(transfer.extent_rank)], transfer);
+  for (const plan::Runs& runs : transfers) plan::append_runs(mail[index(runs.file_rank)], runs);
   return mail;
 }
 
@@ -67,7 +64,7 @@ PlanWorld::PlanWorld(const PlanInput& input)
 PlanWorld::Described PlanWorld::describe(int rank) const {
   const std::vector<shard::HeldTensor> held = input_.map.held_by(rank);
   Described described{sources_of(input_, held), {}, {}};
-  described.boxes = checkpoint::local_boxes(std::span<const Source>(described.sources));
+  described.boxes = checkpoint::memory_boxes(std::span<const Source>(described.sources));
   if (number_of_tensor_.empty()) return described;  // there is no catalog yet
   for (const shard::HeldTensor& tensor : held) described.tensor_of_shard.push_back(number_of_tensor_[tensor.tensor]);
   return described;
@@ -77,7 +74,7 @@ void PlanWorld::exchange_catalog() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
     checkpoint::check_shards(std::span<const Source>(described.sources));
-    for (const checkpoint::LocalBox& box : described.boxes) traffic_[index(rank)].held_bytes += box.bytes;
+    for (const plan::MemoryBox& box : described.boxes) traffic_[index(rank)].held_bytes += box.bytes.size();
     messages_.descriptions.post(rank, checkpoint::describe_to_homes({described.sources}, rank, ranks_));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
@@ -123,7 +120,7 @@ void PlanWorld::lay_out() {
 void PlanWorld::exchange_claims() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
-    messages_.claims.post(rank, checkpoint::claim_boxes({described.boxes, described.tensor_of_shard}, ranks_));
+    messages_.claims.post(rank, checkpoint::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
   }
   const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
   for (int home = 0; home < homes; ++home) {
@@ -147,21 +144,20 @@ std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, c
   return plan::cut_windows(extents.of(rank), budget.window_bytes, options.block_bytes);
 }
 
-std::vector<plan::Transfer> PlanWorld::transfers_of(int rank) const {
+std::vector<plan::Runs> PlanWorld::transfers_of(int rank) const {
   const Described described = describe(rank);
-  const auto parts =
-      checkpoint::collect_parts(messages_.provisions.deliver(rank), {described.boxes, described.tensor_of_shard});
-  return plan::transfers_of_memory(rank, parts, layout_.stored, *extents_);
+  const auto pieces = checkpoint::collect_pieces(messages_.provisions.deliver(rank), rank);
+  return plan::transfers_of_memory(pieces, described.boxes, layout_.stored, *extents_);
 }
 
-void PlanWorld::count_transfers(int rank, const std::vector<plan::Transfer>& transfers) {
+void PlanWorld::count_transfers(int rank, const std::vector<plan::Runs>& transfers) {
   RankTraffic& mine = traffic_[index(rank)];
   std::vector<plan::Extent> extents;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    const int owner = transfers[i].extent_rank;
-    const bool is_next_owner = i == 0 || transfers[i - 1].extent_rank != owner;
+    const int owner = transfers[i].file_rank;
+    const bool is_next_owner = i == 0 || transfers[i - 1].file_rank != owner;
     if (is_next_owner) extents = extents_->of(owner);
-    const std::uint64_t bytes = bytes_of(transfers[i], layout_.stored, extents);
+    const std::uint64_t bytes = bytes_of(transfers[i], extents);
     RankTraffic& theirs = traffic_[index(owner)];
     ++mine.transfers;
     ++theirs.arriving;

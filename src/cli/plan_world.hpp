@@ -1,6 +1,6 @@
 // Every rank of a layout plans a save, in one process and without a byte of tensor data.
 //
-// The steps are those of a real save (checkpoint/*_steps.hpp, plan/transfer.hpp), each run for each rank with the
+// The steps are those of a real save (checkpoint/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
 // messages that the ranks would send each other. What is equal on all ranks - catalog, split into files, sizes - is made
 // once here; plan_replay.hpp runs one rank from beginning to end and measures it.
 #pragma once
@@ -15,7 +15,7 @@
 #include "cli/post_office.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 #include "planning/describe.hpp"
 #include "shard/shard_map.hpp"
 
@@ -84,12 +84,12 @@ class PlanWorld {
   void count_extents();
   struct Described {
     std::vector<Source> sources;
-    std::vector<checkpoint::LocalBox> boxes;
+    std::vector<plan::MemoryBox> boxes;
     std::vector<std::uint32_t> tensor_of_shard;
   };
   [[nodiscard]] Described describe(int rank) const;
-  [[nodiscard]] std::vector<plan::Transfer> transfers_of(int rank) const;
-  void count_transfers(int rank, const std::vector<plan::Transfer>& transfers);
+  [[nodiscard]] std::vector<plan::Runs> transfers_of(int rank) const;
+  void count_transfers(int rank, const std::vector<plan::Runs>& transfers);
   void check_sums() const;
 
   PlanInput input_;
@@ -112,6 +112,6 @@ plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout&
                             std::uint64_t block_bytes);
 
 /// Transfer records of a rank, to the owners of the extents.
-comm::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks);
+comm::Mail records_of(const std::vector<plan::Runs>& transfers, int ranks);
 
 }  // namespace cairn::cli

@@ -27,7 +27,7 @@ bool is_flat_range(const Box& box, const quant::Shape& shape) {
 }
 
 /// The whole blocks of a box along the last dimension, and what is left on both sides. The view has the box's dimensions.
-void cut_last_dimension(const LoosePiece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
+void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
   const std::uint64_t begin = whole.box.offset.back();
   const std::uint64_t end = begin + whole.box.shape.back();
   const std::uint64_t first = std::min(rounded_up(begin, step), end);
@@ -38,9 +38,9 @@ void cut_last_dimension(const LoosePiece& whole, const quant::Shape& view, std::
     box.shape.back() = to - from;
     return box;
   };
-  if (begin < first) into.loose.push_back({whole.tensor, whole.local, sub(begin, first)});
-  if (first < last) into.direct.push_back({whole.tensor, whole.local, sub(first, last)});
-  if (last < end) into.loose.push_back({whole.tensor, whole.local, sub(last, end)});
+  if (begin < first) into.loose.push_back({whole.tensor, whole.local, whole.rank, sub(begin, first)});
+  if (first < last) into.direct.push_back({whole.tensor, whole.local, whole.rank, sub(first, last)});
+  if (last < end) into.loose.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
 }
 
 /// The tensors of a range have at most kScaleBytes of scales for each rank, or are one.
@@ -78,7 +78,7 @@ std::map<std::string, std::string> codec_names_of(const CodingPlan& plan) {
 
 bool has_scales(const quant::Codec& codec) { return codec.traits().cut == quant::Cut::kAnywhere; }
 
-void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into) {
+void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::Piece& whole, Pieces& into) {
   if (shard::is_empty(whole.box)) return;
   const quant::Shape view = codec.view(shape);
   const std::uint64_t step = codec.traits().block_elements;
@@ -89,12 +89,13 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePi
   }
   Pieces flat;
   const std::uint64_t begin = shard::flat_index(shape, whole.box.offset);
-  cut_last_dimension({whole.tensor, whole.local, {{begin}, {shard::elements_of(whole.box)}}}, view, step, flat);
+  cut_last_dimension({whole.tensor, whole.local, whole.rank, {{begin}, {shard::elements_of(whole.box)}}}, view, step,
+                     flat);
   into.direct.insert(into.direct.end(), flat.direct.begin(), flat.direct.end());
-  for (const LoosePiece& piece : flat.loose) {
+  for (const plan::Piece& piece : flat.loose) {
     const std::uint64_t from = piece.box.offset[0];
     for (Box& box : shard::boxes_of_flat_range(shape, from, from + piece.box.shape[0])) {
-      into.loose.push_back({piece.tensor, piece.local, std::move(box)});
+      into.loose.push_back({piece.tensor, piece.local, piece.rank, std::move(box)});
     }
   }
 }
@@ -137,21 +138,21 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
                             const Quantisation& quantisation) {
   CodingPlan plan;
   std::vector<Source> firsts;
-  std::vector<LocalBox> boxes;
+  std::vector<plan::MemoryBox> boxes;
   comm::agree(communicator, "pair the moments", [&] {
     plan.codecs = codecs_of(quantisation);
     plan.sorted = sort_state(state, plan.codecs);
     for (const MomentPair& pair : plan.sorted.pairs) firsts.push_back(state[pair.first]);
-    boxes = local_boxes(std::span<const Source>(firsts));
+    boxes = memory_boxes(std::span<const Source>(firsts));
   });
   plan.firsts = exchange_catalog(communicator, {firsts});
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "number the moments", [&] { tensor_of_shard = number_tensors(plan.firsts, firsts); });
-  const auto parts = exchange_claims(communicator, plan.firsts, {boxes, tensor_of_shard});
+  const auto pieces = exchange_claims(communicator, plan.firsts, boxes, tensor_of_shard);
   comm::agree(communicator, "cut the moments", [&] {
-    for (const plan::MemoryPart& part : parts) {
-      const plan::CatalogTensor tensor = plan.firsts.at(part.tensor);
-      cut_box(*plan.codecs.at(tensor.section), tensor.shape, {part.tensor, part.local, part.part}, plan.pieces);
+    for (const plan::Piece& piece : pieces) {
+      const plan::CatalogTensor tensor = plan.firsts.at(piece.tensor);
+      cut_box(*plan.codecs.at(tensor.section), tensor.shape, piece, plan.pieces);
     }
     plan.scale_batches = scale_batches_of(plan, communicator.size());
     plan.codec_names = codec_names_of(plan);

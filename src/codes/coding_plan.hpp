@@ -21,27 +21,14 @@
 
 namespace cairn::checkpoint {
 
-/// A box of the moments of one tensor that this rank holds and codes by itself.
-struct DirectPiece {
-  std::uint32_t tensor = 0;  ///< number in the catalog of first moments
-  std::uint32_t local = 0;   ///< number of the memory box
-  Box box;                   ///< in coordinates of the codec's view
-};
-
-/// Elements of blocks of which other ranks hold a part.
-struct LoosePiece {
-  std::uint32_t tensor = 0;
-  std::uint32_t local = 0;
-  Box box;  ///< in coordinates of the tensor
-};
-
+/// Of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
-  std::vector<DirectPiece> direct;
-  std::vector<LoosePiece> loose;
+  std::vector<plan::Piece> direct;  ///< coded by this rank itself; in coordinates of the codec's view
+  std::vector<plan::Piece> loose;   ///< elements of blocks of which other ranks hold a part; in those of the tensor
 };
 
 /// Cuts a box of a tensor of `shape` into both. Pure; appends.
-void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into);
+void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::Piece& whole, Pieces& into);
 
 /// A tensor of the catalog of first moments, as the codecs want it.
 struct CodedTensor {
@@ -82,8 +69,8 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
 
 /// This rank's boxes of the first moments and of the second ones, which lie alike.
 struct MomentBoxes {
-  std::vector<LocalBox> first;
-  std::vector<LocalBox> second;
+  std::vector<plan::MemoryBox> first;
+  std::vector<plan::MemoryBox> second;
 };
 MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state);
 

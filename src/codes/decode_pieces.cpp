@@ -1,7 +1,6 @@
 #include "codes/decode_pieces.hpp"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/checked.hpp"
 #include "codes/box_pieces.hpp"
@@ -12,8 +11,6 @@ namespace {
 
 /// A read of its own costs some microseconds; so long takes decoding 16 blocks of q8.
 constexpr std::uint64_t kLargestGapBlocks = 16;
-
-constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
 
 /// The tensor's own coordinates: blocks lie along the last dimension.
 std::vector<Box> pieces_of_tensor(Box box, std::uint64_t block, std::uint64_t row_elements,
@@ -43,8 +40,8 @@ std::vector<Box> pieces_of_range(const quant::Shape& shape, const Box& box, std:
       pieces.push_back({{begin * block}, {last - begin * block}});
     }
   };
-  const plan::RunSpace space{DType::kU8, shard::whole(shape), 0, box, box};  // bytes are elements
-  plan::for_each_run(space, 0, kNoLimit, [&](const plan::Run& run) {
+  const plan::Runs runs = plan::runs_of(DType::kU8, {0, 0, shard::whole(shape)}, box, box);  // bytes are elements
+  plan::for_each_run(runs, [&](const plan::Run& run) {
     const std::uint64_t first = run.file_offset / block;
     if (first > end + kLargestGapBlocks || begin == end) {
       flush();
@@ -74,13 +71,14 @@ std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Sha
   if (codec.view(shape) == shape) {
     const auto common = shard::intersect(piece, box);
     if (!common) return runs;
-    plan::for_each_run({DType::kF32, piece, 0, box, *common}, 0, kNoLimit,
+    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, piece}, box, *common),
                        [&](const plan::Run& run) { runs.push_back(run); });
     return runs;
   }
   const std::uint64_t begin = piece.offset[0] * kWidth;
   const std::uint64_t end = begin + piece.shape[0] * kWidth;
-  plan::for_each_run({DType::kF32, shard::whole(shape), 0, box, box}, begin, end, [&](const plan::Run& run) {
+  const plan::Runs all = plan::runs_of(DType::kF32, {0, 0, shard::whole(shape)}, box, box);
+  plan::for_each_run(all, begin, end, [&](const plan::Run& run) {
     runs.push_back({run.file_offset - begin, run.memory_offset, run.length_bytes});
   });
   return runs;

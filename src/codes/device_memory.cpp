@@ -9,31 +9,33 @@ gpu::Pipeline& DeviceMemory::pipeline() {
 
 /// Calls use(device memory, host memory, whether that is new) for each shard that lies on a device.
 template <class Use>
-void DeviceMemory::point_to_host(std::span<LocalBox> boxes, Use use) {
+void DeviceMemory::point_to_host(std::span<plan::MemoryBox> boxes, Use use) {
   while (!boxes.empty()) {
-    const std::byte* from = boxes.front().data;
+    const std::byte* from = boxes.front().bytes.data();
     std::uint64_t bytes = 0;
     std::size_t count = 0;
-    for (; count < boxes.size() && boxes[count].shard == boxes[0].shard; ++count) bytes += boxes[count].bytes;
-    const std::span<LocalBox> shard = boxes.first(count);
+    for (; count < boxes.size() && boxes[count].tensor == boxes[0].tensor; ++count) {
+      bytes += boxes[count].bytes.size();
+    }
+    const std::span<plan::MemoryBox> shard = boxes.first(count);
     boxes = boxes.subspan(count);
     if (shard[0].memory == Memory::kHost) continue;
     const auto [copy, is_new] = copies_.try_emplace({from, bytes}, bytes);
-    if (bytes != 0) use(gpu::DeviceSpan{shard[0].data, bytes}, copy->second, is_new);
-    for (LocalBox& box : shard) {
-      box.data = copy->second.data() + (box.data - from);
+    if (bytes != 0) use(gpu::DeviceSpan{shard[0].bytes.data(), bytes}, copy->second, is_new);
+    for (plan::MemoryBox& box : shard) {
+      box.bytes = {copy->second.data() + (box.bytes.data() - from), box.bytes.size()};
       box.memory = Memory::kHost;
     }
   }
 }
 
-void DeviceMemory::bring(std::span<LocalBox> boxes) {
+void DeviceMemory::bring(std::span<plan::MemoryBox> boxes) {
   point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool is_new) {
     if (is_new) gpu::copy_to_host(pipeline(), device, host);
   });
 }
 
-void DeviceMemory::stand_in(std::span<LocalBox> boxes) {
+void DeviceMemory::stand_in(std::span<plan::MemoryBox> boxes) {
   point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool) {
     pending_.push_back({device, host});
   });

@@ -27,11 +27,11 @@ inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
 class DeviceMemory {
  public:
   /// Points boxes to copies in host memory. Requires that the device has finished writing them. Here and below, neighbours
-  /// of one shard lie end to end, as local_boxes() gives them.
-  void bring(std::span<LocalBox> boxes);
+  /// of one shard lie end to end, as memory_boxes() gives them.
+  void bring(std::span<plan::MemoryBox> boxes);
 
   /// Points boxes to host memory that is to be filled; give_back() copies to the device what was.
-  void stand_in(std::span<LocalBox> boxes);
+  void stand_in(std::span<plan::MemoryBox> boxes);
   void give_back();
 
   gpu::Pipeline& pipeline();
@@ -42,7 +42,7 @@ class DeviceMemory {
     std::span<const std::byte> from;
   };
   template <class Use>
-  void point_to_host(std::span<LocalBox> boxes, Use use);
+  void point_to_host(std::span<plan::MemoryBox> boxes, Use use);
 
   std::unique_ptr<gpu::Pipeline> pipeline_;
   std::map<std::pair<const std::byte*, std::uint64_t>, base::Bytes> copies_;  ///< by device pointer and bytes

@@ -68,7 +68,7 @@ class LooseSender {
     comm::MailWriter out(ranks_);
     std::uint64_t bytes = 0;
     while (!done() && bytes < kRoundBytes) {
-      const LoosePiece& piece = plan_.pieces.loose[piece_];
+      const plan::Piece& piece = plan_.pieces.loose[piece_];
       const BlockGrid grid(plan_.tensor(piece.tensor));
       const std::uint64_t length = piece.box.shape.back();
       const std::uint64_t rows = shard::elements_of(piece.box) / length;
@@ -84,9 +84,9 @@ class LooseSender {
   }
 
  private:
-  void send_row(const LoosePiece& piece, const BlockGrid& grid, comm::MailWriter& out) const {
-    const LocalBox& first = memory_.first[piece.local];
-    const LocalBox& second = memory_.second[piece.local];
+  void send_row(const plan::Piece& piece, const BlockGrid& grid, comm::MailWriter& out) const {
+    const plan::MemoryBox& first = memory_.first[piece.local];
+    const plan::MemoryBox& second = memory_.second[piece.local];
     const std::uint64_t length = piece.box.shape.back();
     const quant::Shape position = quant::position_of(piece.box, row_ * length);
     quant::Shape inside = position;
@@ -100,8 +100,8 @@ class LooseSender {
       out.u64(piece.tensor);
       out.u64(from);
       out.u64(to - from);
-      out.raw(first.data + at, bytes);
-      out.raw(second.data + at, bytes);
+      out.raw(first.bytes.data() + at, bytes);
+      out.raw(second.bytes.data() + at, bytes);
       out.close(grid.home_of(piece.tensor, from / grid.step, ranks_));
       at += bytes;
       from = to;

@@ -20,14 +20,14 @@ constexpr std::uint64_t kChunkElements = 1ULL << 16;
 /// Where the elements of boxes of a tensor lie end to end, as floats may lie; null where they do not, and then
 /// copy(byte offset, where these bytes are) has been called for all of them.
 template <class Copy>
-const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memory, Copy copy) {
+const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBox& memory, Copy copy) {
   const std::uint64_t all_bytes = shard::elements_of(boxes) * sizeof(float);
   const std::byte* in_place = nullptr;
   std::uint64_t at = 0;
   for (const Box& box : boxes) {
     const std::uint64_t bytes = shard::elements_of(box) * sizeof(float);
-    plan::for_each_run({DType::kF32, box, 0, memory.box, box}, 0, bytes, [&](const plan::Run& run) {
-      const std::byte* from = memory.data + run.memory_offset;
+    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, box}, memory.box, box), [&](const plan::Run& run) {
+      const std::byte* from = memory.bytes.data() + run.memory_offset;
       const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
       if (run.length_bytes == all_bytes && is_aligned) {
         in_place = from;
@@ -41,7 +41,7 @@ const float* in_place_or_copied(std::span<const Box> boxes, const LocalBox& memo
 }
 
 /// The elements of boxes in host memory, end to end: where they lie already, or copied.
-std::span<const float> gathered(std::span<const Box> boxes, const LocalBox& memory, std::vector<float>& buffer) {
+std::span<const float> gathered(std::span<const Box> boxes, const plan::MemoryBox& memory, std::vector<float>& buffer) {
   const std::uint64_t elements = shard::elements_of(boxes);
   const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
     buffer.resize(elements);
@@ -74,7 +74,7 @@ class OnDevice {
   [[nodiscard]] const gpu::Stream& stream() const { return stream_; }
 
  private:
-  const float* gather(std::span<const Box> boxes, const LocalBox& memory, gpu::DeviceBuffer& buffer) const {
+  const float* gather(std::span<const Box> boxes, const plan::MemoryBox& memory, gpu::DeviceBuffer& buffer) const {
     const float* in_place = in_place_or_copied(boxes, memory, [&](std::uint64_t at, std::span<const std::byte> from) {
       if (buffer.size() == 0) buffer = gpu::DeviceBuffer(shard::elements_of(boxes) * sizeof(float));
       stream_.copy(buffer.span().subspan(at, from.size()), gpu::ConstDeviceSpan{from.data(), from.size()});
@@ -126,15 +126,15 @@ std::vector<base::Bytes> encode_on_device(const CodedTensor& tensor, const Box& 
     part_boxes.push_back(tensor.codec->part_box(tensor.source.shape, p, box));
     parts.emplace_back(quant::bytes_of(tensor.parts[p], part_boxes[p]));
   }
-  quant::encode_to_host(memory.device.pipeline(), quant::device_codec_of(*tensor.codec), tensor.source, box,
-                        piece.moments(), statistics, [&](const quant::PartPiece<std::span<const std::byte>>& bytes) {
-                          const std::size_t p = bytes.part;
-                          const plan::RunSpace space{tensor.parts[p].dtype, bytes.box, 0, part_boxes[p], bytes.box};
-                          plan::for_each_run(space, 0, bytes.bytes.size(), [&](const plan::Run& run) {
-                            std::memcpy(parts[p].data() + run.memory_offset, bytes.bytes.data() + run.file_offset,
-                                        run.length_bytes);
-                          });
-                        });
+  quant::encode_to_host(
+      memory.device.pipeline(), quant::device_codec_of(*tensor.codec), tensor.source, box, piece.moments(), statistics,
+      [&](const quant::PartPiece<std::span<const std::byte>>& bytes) {
+        const std::size_t p = bytes.part;
+        const plan::Runs runs = plan::runs_of(tensor.parts[p].dtype, {0, 0, bytes.box}, part_boxes[p], bytes.box);
+        plan::for_each_run(runs, [&](const plan::Run& run) {
+          std::memcpy(parts[p].data() + run.memory_offset, bytes.bytes.data() + run.file_offset, run.length_bytes);
+        });
+      });
   measure_on_device(tensor, box, piece.moments(), parts, memory.device, measuring, errors);
   for (std::size_t p = 0; p < parts.size(); ++p) {
     if (tensor.parts[p].role == quant::Role::kScales) parts[p] = {};

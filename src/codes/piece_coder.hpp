@@ -13,8 +13,8 @@ namespace cairn::checkpoint {
 
 /// The memory boxes that a piece lies in, both on the host or both on a device.
 struct PieceMemory {
-  const LocalBox& first;
-  const LocalBox& second;
+  const plan::MemoryBox& first;
+  const plan::MemoryBox& second;
   DeviceMemory& device;  ///< for the latter
 };
 

@@ -23,7 +23,7 @@ class Coding {
 
   std::vector<CodedPiece> run() {
     comm::agree(communicator_, "code the moments", [&] {
-      for (const DirectPiece& piece : plan_.pieces.direct) {
+      for (const plan::Piece& piece : plan_.pieces.direct) {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
@@ -42,18 +42,18 @@ class Coding {
   [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
 
  private:
-  [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) {
+  [[nodiscard]] PieceMemory memory_of(const plan::Piece& piece) {
     return {memory_.first[piece.local], memory_.second[piece.local], device_};
   }
 
   /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
   void bring_loose() {
-    for (const LoosePiece& piece : plan_.pieces.loose) {
-      for (LocalBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
+    for (const plan::Piece& piece : plan_.pieces.loose) {
+      for (plan::MemoryBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
     }
   }
 
-  void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
+  void add_codes(const plan::Piece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
     auto bytes = encode_piece(tensor, piece.box, memory_of(piece), statistics, measuring_, errors_[piece.tensor]);
     for (std::size_t p = 0; p < bytes.size(); ++p) {
       if (tensor.parts[p].role == quant::Role::kScales) continue;
@@ -64,10 +64,10 @@ class Coding {
 
   /// The tensors [begin, end) whose scales several ranks may share.
   void code_with_scales(std::uint32_t begin, std::uint32_t end) {
-    std::vector<const DirectPiece*> mine;
+    std::vector<const plan::Piece*> mine;
     std::vector<MeasuredPiece> measured;
     comm::agree(communicator_, "measure the moments", [&] {
-      for (const DirectPiece& piece : plan_.pieces.direct) {
+      for (const plan::Piece& piece : plan_.pieces.direct) {
         if (piece.tensor < begin || piece.tensor >= end) continue;
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) continue;

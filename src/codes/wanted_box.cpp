@@ -8,12 +8,12 @@
 
 namespace cairn::checkpoint {
 
-void check_wanted(const WantedBox& want, const WantedTensor& tensor) {
+void check_wanted(const plan::MemoryBox& want, const WantedTensor& tensor) {
   const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.memory.size()) return;
+  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.bytes.size()) return;
   throw Error(ErrorKind::kInternal,
               fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
-                          base::printable(tensor.name), want.memory.size()));
+                          base::printable(tensor.name), want.bytes.size()));
 }
 
 }  // namespace cairn::checkpoint

@@ -1,22 +1,14 @@
-// A box that a reader is to fill: readers of every kind take these.
+// What a reader is asked to fill: memory boxes by number of the stored tensor. Readers of every kind check them alike.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 
-#include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
-
-/// `memory`: the box row-major, exactly its bytes.
-struct WantedBox {
-  std::uint32_t tensor = 0;  ///< index into OpenCheckpoint::stored.tensors
-  Box box;
-  std::span<std::byte> memory;
-};
 
 /// What a wanted box must be a box of.
 struct WantedTensor {
@@ -26,6 +18,6 @@ struct WantedTensor {
 };
 
 /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
-void check_wanted(const WantedBox& want, const WantedTensor& tensor);
+void check_wanted(const plan::MemoryBox& want, const WantedTensor& tensor);
 
 }  // namespace cairn::checkpoint

@@ -47,8 +47,8 @@ shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& no
 }
 
 /// What every rank of the layout holds. Adjacent notes are for the user.
-std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalog, const shard::Layout& layout,
-                                                     shard::Model model, std::vector<std::string>& notes) {
+std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
+                                       std::vector<std::string>& notes) {
   std::vector<std::string> sections;
   std::vector<shard::TensorSpec> specs;
   for (const auto& tensor : catalog.tensors) {
@@ -57,10 +57,11 @@ std::vector<std::vector<plan::HeldBox>> held_by_rank(const plan::Catalog& catalo
   }
   const shard::ShardMap map(layout, std::move(model), std::move(sections), std::move(specs));
   notes.insert(notes.end(), map.notes().begin(), map.notes().end());
-  std::vector<std::vector<plan::HeldBox>> held(static_cast<std::size_t>(layout.world_size()));
+  std::vector<plan::Piece> held;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
+    std::uint32_t local = 0;
     for (const auto& tensor : map.held_by(rank)) {
-      for (const Box& box : tensor.boxes) held[static_cast<std::size_t>(rank)].push_back({tensor.tensor, box});
+      for (const Box& box : tensor.boxes) held.push_back({tensor.tensor, local++, rank, box});
     }
   }
   return held;
@@ -135,7 +136,8 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
-  return plan::lay_out_shards(catalog, held_by_rank(catalog, layout, model_of(source, notes), notes), how);
+  return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(source, notes), notes),
+                              layout.world_size(), how);
 }
 
 Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destination, const ConvertOptions& options,

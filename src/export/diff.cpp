@@ -212,7 +212,7 @@ class PieceComparer {
   std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
                                            std::uint32_t Pair::*number) {
     std::vector<std::vector<std::byte>> memory;
-    std::vector<WantedBox> wanted;
+    std::vector<plan::MemoryBox> wanted;
     comm::agree(communicator_, "make room for elements", [&] {
       os::fault_memory("memory.elements");
       memory.resize(pieces.size());

@@ -95,15 +95,13 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   const WatchedCall watched(communicator, clock);
   clock.begin("plan");
   DeviceMemory device;
-  std::vector<LocalBox> boxes;
-  std::vector<std::span<const std::byte>> memory;
+  std::vector<plan::MemoryBox> boxes;
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
     check_shards(state);
-    boxes = local_boxes(state);
+    boxes = memory_boxes(state);
     device.bring(boxes);
-    for (const LocalBox& box : boxes) memory.emplace_back(box.data, box.bytes);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
@@ -117,15 +115,14 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     catalog = packed.unpacked();
     tensor_of_shard = number_tensors(packed, state);
   });
-  const auto parts = exchange_claims(communicator, packed, {boxes, tensor_of_shard});
+  const auto pieces = exchange_claims(communicator, packed, boxes, tensor_of_shard);
   StageWriter writer(communicator, file, catalog, std::move(content), options, clock);
-  std::vector<plan::Transfer> transfers;
-  comm::agree(communicator, "plan the exchange", [&] {
-    transfers = plan::transfers_of_memory(communicator.rank(), parts, writer.layout().stored, writer.extents());
-  });
-  io::Exchange exchange(communicator, writer.layout().stored, writer.extents(), writer.budget().window_bytes,
+  std::vector<plan::Runs> transfers;
+  comm::agree(communicator, "plan the exchange",
+              [&] { transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents()); });
+  io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), writer.budget().window_bytes,
                         writer.pool(), std::move(transfers), {writer.budget().exchange_bytes});
-  writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, memory); });
+  writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, boxes); });
   return writer.report();
 }
 

@@ -88,7 +88,7 @@ std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   const QuietProgress quiet;
   std::vector<WindowRegion> regions;
   std::vector<CodingItem> items;
-  std::vector<WantedBox> plain;
+  std::vector<plan::MemoryBox> plain;
   std::vector<base::Bytes> cut;  // of sub-byte groups that the window cuts
   std::uint64_t bytes = 0;
   comm::agree(communicator_, "find what a window holds", [&] {
@@ -166,7 +166,7 @@ void WindowFiller::run(std::vector<CodingItem>& items) {
   for (std::uint64_t batch = 0; batch < batches; ++batch) {
     const std::size_t end = batch < ends.size() ? ends[batch] : items.size();
     std::vector<std::vector<float>> values;
-    std::vector<WantedBox> wanted;
+    std::vector<plan::MemoryBox> wanted;
     comm::agree(communicator_, "make room for moments", [&] {
       os::fault_memory("memory.moments");
       for (std::size_t i = begin; i < end; ++i) {

@@ -21,9 +21,12 @@ constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
 /// Where a batch of an item lies on this side.
 template <class Pointer>
-Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const RunBatch& batch) {
-  if (side.memory.empty()) return {side.window + (batch.file_offset + item.window_shift), batch.file_stride};
-  return {side.memory[side.routes[item.route].local] + batch.memory_offset, batch.memory_stride};
+Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan::RunBatch& batch) {
+  if (side.schedule.own() == End::kFile) {
+    return {side.window + (batch.file_offset + item.window_shift), batch.file_stride};
+  }
+  const plan::MemoryBox& box = side.memory[side.schedule.runs()[item.runs].local];
+  return {box.bytes.data() + batch.memory_offset, batch.memory_stride};
 }
 
 /// Copies a packed message out of memory (sending) or into it (receiving).
@@ -34,9 +37,9 @@ void copy_packed(const Side<Pointer>& side, const Message& message, std::byte* s
   for (std::size_t i = message.item; left > 0; ++i, offset = 0) {
     const Item& item = side.items[i];
     const std::uint64_t bytes = std::min(left, item.bytes - offset);
-    RunCursor cursor(side.routes[item.route].geometry, item.first + offset, bytes);
+    plan::RunCursor cursor(side.schedule.runs()[item.runs], item.first + offset, bytes);
     while (!cursor.done()) {
-      const RunBatch batch = cursor.next();
+      const plan::RunBatch batch = cursor.next();
       const Strided<Pointer> place = locate(side, item, batch);
       if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
         copy_runs({slot, batch.length_bytes}, place, batch.length_bytes, batch.count);
@@ -53,8 +56,8 @@ void copy_packed(const Side<Pointer>& side, const Message& message, std::byte* s
 template <class Pointer>
 Pointer direct_bytes(const Side<Pointer>& side, const Message& message) {
   const Item& item = side.items[message.item];
-  RunCursor cursor(side.routes[item.route].geometry, item.first + message.offset, message.bytes);
-  const RunBatch run = cursor.next();
+  plan::RunCursor cursor(side.schedule.runs()[item.runs], item.first + message.offset, message.bytes);
+  const plan::RunBatch run = cursor.next();
   if (run.length_bytes != message.bytes) throw Error(ErrorKind::kInternal, "exchange: a direct message is not one run");
   return locate(side, item, run).base;
 }
@@ -72,8 +75,8 @@ std::byte* SlotArena::take() {
   return slot;
 }
 
-MessageCutter::MessageCutter(std::span<const Route> routes, std::span<const Item> items, std::uint64_t slot_bytes)
-    : routes_(routes), items_(items), slot_bytes_(slot_bytes) {
+MessageCutter::MessageCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes)
+    : schedule_(schedule), items_(items), slot_bytes_(slot_bytes) {
   advance();
 }
 
@@ -81,10 +84,12 @@ void MessageCutter::advance() {
   next_.reset();
   if (item_ == items_.size()) return;
   const Item& item = items_[item_];
-  const Route& route = routes_[item.route];
-  Message message{route.peer, item.direct, item_, offset_, 0};
-  if (item.direct) {  // up to the end of the run
-    const std::uint64_t run = route.geometry.run_bytes();
+  const std::span<const plan::Runs> all = schedule_.runs();
+  const plan::Runs& runs = all[item.runs];
+  const int peer = peer_of(runs, schedule_.own());
+  Message message{peer, is_direct(runs, item), item_, offset_, 0};
+  if (message.direct) {  // up to the end of the run
+    const std::uint64_t run = runs.run_bytes;
     const std::uint64_t to_run_end = run - (item.first + offset_) % run;
     message.bytes = std::min({to_run_end, item.bytes - offset_, kLargestMessageBytes});
     offset_ += message.bytes;
@@ -95,7 +100,7 @@ void MessageCutter::advance() {
   } else {
     while (item_ < items_.size() && message.bytes < slot_bytes_) {
       const Item& more = items_[item_];
-      if (more.direct || routes_[more.route].peer != route.peer) break;
+      if (is_direct(all[more.runs], more) || peer_of(all[more.runs], schedule_.own()) != peer) break;
       const std::uint64_t bytes = std::min(slot_bytes_ - message.bytes, more.bytes - offset_);
       message.bytes += bytes;
       offset_ += bytes;
@@ -110,7 +115,7 @@ void MessageCutter::advance() {
 template <class Pointer>
 Lane<Pointer>::Lane(comm::Communicator& communicator, const Side<Pointer>& side, SlotArena& arena,
                     std::uint64_t slot_bytes)
-    : communicator_(communicator), side_(side), arena_(arena), cutter_(side.routes, side.items, slot_bytes) {
+    : communicator_(communicator), side_(side), arena_(arena), cutter_(side.schedule, side.items, slot_bytes) {
   if (cutter_.next()) in_flight_.reserve(kInFlightPerLane);
 }
 
@@ -177,13 +182,13 @@ template class Lane<const std::byte*>;
 template class Lane<std::byte*>;
 
 void LocalCopy::copy(const Item& item, std::uint64_t bytes) const {
-  const Route& route = routes_[item.route];
-  std::byte* const window = windows_[static_cast<std::size_t>(route.peer)];
-  RunCursor cursor(route.geometry, item.first + offset_, bytes);
+  const plan::Runs& runs = schedule_.runs()[item.runs];
+  std::byte* const window = windows_[static_cast<std::size_t>(runs.file_rank)];
+  plan::RunCursor cursor(runs, item.first + offset_, bytes);
   while (!cursor.done()) {
-    const RunBatch batch = cursor.next();
+    const plan::RunBatch batch = cursor.next();
     std::byte* const in_window = window + (batch.file_offset + item.window_shift);
-    std::byte* const in_memory = memory_[route.local] + batch.memory_offset;
+    std::byte* const in_memory = memory_[runs.local].bytes.data() + batch.memory_offset;
     if (direction_ == Direction::kToWindows) {
       copy_runs({in_window, batch.file_stride}, {in_memory, batch.memory_stride}, batch.length_bytes, batch.count);
     } else {

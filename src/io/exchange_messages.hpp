@@ -22,10 +22,10 @@ namespace cairn::io {
 /// Pointer is `const std::byte*` on the sending side.
 template <class Pointer>
 struct Side {
-  std::span<const Route> routes;
+  const Schedule& schedule;
   std::span<const Item> items;
-  std::span<const Pointer> memory;  ///< by Route::local; empty when this side is the window
-  Pointer window = nullptr;
+  std::span<const plan::MemoryBox> memory;  ///< by Runs::local; when this side is the memory
+  Pointer window = nullptr;                 ///< when this side is the file
 };
 
 /// Equal slots for packed messages, allocated once.
@@ -54,12 +54,12 @@ struct Message {
 /// Cuts the items of a round into messages.
 class MessageCutter {
  public:
-  MessageCutter(std::span<const Route> routes, std::span<const Item> items, std::uint64_t slot_bytes);
+  MessageCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes);
   [[nodiscard]] const std::optional<Message>& next() const { return next_; }
   void advance();
 
  private:
-  std::span<const Route> routes_;
+  const Schedule& schedule_;
   std::span<const Item> items_;
   std::uint64_t slot_bytes_;
   std::size_t item_ = 0;  // first byte not yet in a message
@@ -109,9 +109,9 @@ class LocalCopy {
 
   /// `windows[r]` is the window of rank r in this round (of those that items go to); `memory[l]` a local memory box, not
   /// written to when the direction is kToWindows. All must outlive the object.
-  LocalCopy(Direction direction, std::span<const Route> routes, std::span<const Item> items,
-            std::span<std::byte* const> memory, std::span<std::byte* const> windows)
-      : direction_(direction), routes_(routes), items_(items), memory_(memory), windows_(windows) {}
+  LocalCopy(Direction direction, const Schedule& schedule, std::span<const Item> items,
+            std::span<const plan::MemoryBox> memory, std::span<std::byte* const> windows)
+      : direction_(direction), schedule_(schedule), items_(items), memory_(memory), windows_(windows) {}
   [[nodiscard]] bool done() const { return item_ == items_.size(); }
   void copy_some();
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
@@ -120,9 +120,9 @@ class LocalCopy {
   void copy(const Item& item, std::uint64_t bytes) const;
 
   Direction direction_;
-  std::span<const Route> routes_;
+  const Schedule& schedule_;
   std::span<const Item> items_;
-  std::span<std::byte* const> memory_;
+  std::span<const plan::MemoryBox> memory_;
   std::span<std::byte* const> windows_;
   std::size_t item_ = 0;
   std::uint64_t offset_ = 0;

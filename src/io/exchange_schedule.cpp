@@ -6,6 +6,7 @@
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
+#include "plan/transfers.hpp"
 
 namespace cairn::io {
 
@@ -29,34 +30,31 @@ std::span<const WindowIndex::Part> WindowIndex::meeting(std::uint32_t file, std:
   return {first, last};
 }
 
-void Schedule::add(const plan::Transfer& transfer, const format::StoredCheckpoint& stored, const WindowIndex& windows,
-                   int peer) {
-  Route route{RunGeometry(plan::run_space(transfer, stored)), peer, transfer.local};
-  if (route.geometry.bytes() == 0) return;
-  const RunGeometry& geometry = route.geometry;
-  const std::uint32_t file = stored.tensors[transfer.tensor].boxes[transfer.stored].file;
-  const auto number = base::narrow<std::uint32_t>(routes_.size(), "number of transfers of a rank");
-  for (const WindowIndex::Part& part : windows.meeting(file, geometry.file_begin(), geometry.file_end())) {
-    const std::uint64_t first = geometry.bytes_before(part.begin);
-    const std::uint64_t bytes = geometry.bytes_before(part.end) - first;
-    if (bytes == 0) continue;
-    const bool direct = geometry.run_bytes() >= kDirectRunBytes && bytes >= kDirectRunBytes;
-    pending_.push_back({part.window, {number, direct, first, bytes, part.buffer_offset - part.begin}});
+void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
+  const auto number = base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
+  const std::size_t before = pending_.size();
+  for (const WindowIndex::Part& part : windows.meeting(runs.file, runs.file_begin, runs.file_end())) {
+    const std::uint64_t first = runs.bytes_before(part.begin);
+    const std::uint64_t bytes = runs.bytes_before(part.end) - first;
+    if (bytes != 0) pending_.push_back({part.window, {{number, first, bytes}, part.buffer_offset - part.begin}});
   }
-  routes_.push_back(route);
+  if (pending_.size() == before) {
+    throw Error(ErrorKind::kInternal, "transfer of " + plan::to_string(runs) + ": none of them lies in these extents");
+  }
+  runs_.push_back(runs);
 }
 
 void Schedule::finish() {
-  // Routes come in ascending order of step; a peer's routes lie together. A stable sort by (round, peer's place, packed)
+  // Transfers come in ascending order of step; those of a peer lie together. A stable sort by (round, peer's place, packed)
   // therefore keeps the order of transfers inside a pair.
-  std::vector<std::uint32_t> place(routes_.size(), 0);
-  for (std::size_t r = 1; r < routes_.size(); ++r) {
-    place[r] = place[r - 1] + (routes_[r].peer != routes_[r - 1].peer ? 1 : 0);
+  std::vector<std::uint32_t> place(runs_.size(), 0);
+  for (std::size_t r = 1; r < runs_.size(); ++r) {
+    place[r] = place[r - 1] + (peer_of(runs_[r], own_) != peer_of(runs_[r - 1], own_) ? 1 : 0);
   }
   std::stable_sort(pending_.begin(), pending_.end(), [&](const Scheduled& a, const Scheduled& b) {
     if (a.round != b.round) return a.round < b.round;
-    if (place[a.item.route] != place[b.item.route]) return place[a.item.route] < place[b.item.route];
-    return a.item.direct && !b.item.direct;
+    if (place[a.item.runs] != place[b.item.runs]) return place[a.item.runs] < place[b.item.runs];
+    return is_direct(runs_[a.item.runs], a.item) && !is_direct(runs_[b.item.runs], b.item);
   });
   items_.reserve(pending_.size());
   for (const Scheduled& scheduled : pending_) {
@@ -82,7 +80,8 @@ std::uint64_t Schedule::bytes(std::uint64_t round) const {
 }
 
 bool Schedule::has_packed_items() const {
-  return std::any_of(items_.begin(), items_.end(), [](const Item& item) { return !item.direct; });
+  return std::any_of(items_.begin(), items_.end(),
+                     [&](const Item& item) { return !is_direct(runs_[item.runs], item); });
 }
 
 }  // namespace cairn::io

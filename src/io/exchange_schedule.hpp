@@ -12,33 +12,31 @@
 #include <span>
 #include <vector>
 
-#include "format/stored_checkpoint.hpp"
-#include "io/run_geometry.hpp"
 #include "plan/extents.hpp"
-#include "plan/transfer.hpp"
+#include "plan/runs.hpp"
 
 namespace cairn::io {
 
 /// Runs of at least this size travel from user memory to the window, or back, without a copy in between.
 inline constexpr std::uint64_t kDirectRunBytes = 256ULL << 10;
 
-/// A transfer, made ready.
-struct Route {
-  RunGeometry geometry;
-  int peer = 0;             ///< the rank at the other end
-  std::uint32_t local = 0;  ///< memory box in the memory rank's list
-};
+/// The end of its transfers that a rank is.
+enum class End { kMemory, kFile };
 
-/// The part of a route that lies in one part of a window.
-struct Item {
-  std::uint32_t route = 0;
-  bool direct = false;      ///< its runs are messages of their own
-  std::uint64_t first = 0;  ///< byte position in the route's geometry
-  std::uint64_t bytes = 0;
+/// The rank at the other end.
+inline int peer_of(const plan::Runs& runs, End own) { return own == End::kMemory ? runs.file_rank : runs.memory_rank; }
+
+/// The part of a transfer that lies in one part of a window.
+struct Item : plan::Slice {
   std::uint64_t window_shift = 0;  ///< added (modulo 2^64) to a file offset: byte of the window buffer
 };
 
-/// The parts of one rank's windows, flat, for finding those that a region meets.
+/// Whether the runs of an item are messages of their own.
+inline bool is_direct(const plan::Runs& runs, const Item& item) {
+  return runs.run_bytes >= kDirectRunBytes && item.bytes >= kDirectRunBytes;
+}
+
+/// The parts of one rank's windows, flat, for finding those that runs meet.
 class WindowIndex {
  public:
   explicit WindowIndex(std::span<const plan::Window> windows);
@@ -61,14 +59,16 @@ class WindowIndex {
 class Schedule {
  public:
   Schedule() = default;
-  explicit Schedule(std::uint64_t rounds) : round_begin_(rounds + 1, 0) {}
+  Schedule(End own, std::uint64_t rounds) : own_(own), round_begin_(rounds + 1, 0) {}
 
-  /// Adds a transfer with `peer`; call in ascending order of step, and finish() once after the last.
-  void add(const plan::Transfer& transfer, const format::StoredCheckpoint& stored, const WindowIndex& windows,
-           int peer);
+  /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after the
+  /// last. Throws Error(kInternal) when none of its bytes lies in a window.
+  void add(const plan::Runs& runs, const WindowIndex& windows);
   void finish();
 
-  [[nodiscard]] std::span<const Route> routes() const { return routes_; }
+  [[nodiscard]] End own() const { return own_; }
+  /// All transfers; Item::runs is a place in this list.
+  [[nodiscard]] std::span<const plan::Runs> runs() const { return runs_; }
   [[nodiscard]] std::span<const Item> items(std::uint64_t round) const;
   [[nodiscard]] std::uint64_t bytes(std::uint64_t round) const;
   [[nodiscard]] bool has_packed_items() const;
@@ -78,7 +78,8 @@ class Schedule {
     std::uint64_t round;
     Item item;
   };
-  std::vector<Route> routes_;
+  End own_ = End::kMemory;
+  std::vector<plan::Runs> runs_;
   std::vector<Scheduled> pending_;  // between add and finish
   std::vector<Item> items_;
   std::vector<std::size_t> round_begin_;  // first item of each round, and the end

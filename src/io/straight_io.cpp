@@ -17,15 +17,25 @@ constexpr std::uint64_t kPieceBytes = 512ULL << 10;
 /// What a rank writes before it lets others into the file: waking one up costs as much as copying some 100 KiB.
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
-template <class Byte>
-std::span<Byte> bytes_of(const StraightPiece& piece, std::span<const std::span<Byte>> memory) {
-  const std::uint64_t size = piece.local < memory.size() ? memory[piece.local].size() : 0;
-  if (piece.memory_offset > size || piece.bytes > size - piece.memory_offset) {
-    throw Error(ErrorKind::kInternal, "straight run: bytes " + std::to_string(piece.memory_offset) + " to " +
-                                          std::to_string(piece.memory_offset + piece.bytes) + " of memory box " +
-                                          std::to_string(piece.local) + ", which has " + std::to_string(size));
+/// The walk's next piece.
+struct Piece {
+  std::uint64_t file_offset;
+  std::span<std::byte> data;
+};
+
+Piece next_piece(StraightRuns::Walk& walk, std::uint64_t most_bytes, std::span<const plan::MemoryBox> memory) {
+  const std::uint32_t local = walk.local();
+  const plan::Run run = walk.next(most_bytes);
+  const std::span<std::byte> box = local < memory.size() ? memory[local].bytes : std::span<std::byte>();
+  if (run.memory_offset > box.size() || run.length_bytes > box.size() - run.memory_offset) {
+    throw Error(ErrorKind::kInternal, "straight run: bytes " + std::to_string(run.memory_offset) + " to " +
+                                          std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
+                                          std::to_string(local) + ", which has " + std::to_string(box.size()));
   }
-  return memory[piece.local].subspan(piece.memory_offset, piece.bytes);
+  if (memory[local].memory != Memory::kHost) {
+    throw Error(ErrorKind::kInternal, "straight run: memory box " + std::to_string(local) + " is not in host memory");
+  }
+  return {run.file_offset, box.subspan(run.memory_offset, run.length_bytes)};
 }
 
 struct Writing {
@@ -34,20 +44,19 @@ struct Writing {
 };
 
 /// Requires: the lock of the file.
-void write_turn(Writing& writing, std::span<const std::span<const std::byte>> memory, const PieceSeen& seen) {
+void write_turn(Writing& writing, std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
-    const StraightPiece piece = writing.walk.next(std::min(left, kPieceBytes));
-    const std::span<const std::byte> data = bytes_of(piece, memory);
-    seen(piece.file, piece.file_offset, data);
-    writing.file.write_at(data, piece.file_offset);
-    left -= piece.bytes;
+    const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
+    seen(writing.walk.file(), piece.file_offset, piece.data);
+    writing.file.write_at(piece.data, piece.file_offset);
+    left -= piece.data.size();
   }
 }
 
 }  // namespace
 
 void write_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                    std::span<const std::span<const std::byte>> memory, const PieceSeen& seen) {
+                    std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   const auto liveness = communicator.liveness();
   comm::agree(communicator, "write data files", [&] {
     std::vector<Writing> all;
@@ -82,15 +91,14 @@ void write_straight(comm::Communicator& communicator, std::span<const EngineFile
 }
 
 void read_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                   std::span<const std::span<std::byte>> memory, const PieceSeen& seen) {
+                   std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   comm::agree(communicator, "read data files", [&] {
     for (StraightRuns::Walk& walk : runs.walks()) {
       os::File file(files[walk.file()].path, os::OpenMode::kRead);
       while (!walk.done()) {
-        const StraightPiece piece = walk.next(kPieceBytes);
-        const std::span<std::byte> data = bytes_of(piece, memory);
-        file.read_at(data, piece.file_offset);
-        seen(piece.file, piece.file_offset, data);
+        const Piece piece = next_piece(walk, kPieceBytes, memory);
+        file.read_at(piece.data, piece.file_offset);
+        seen(walk.file(), piece.file_offset, piece.data);
       }
       file.close();
     }

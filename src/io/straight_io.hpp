@@ -13,19 +13,20 @@
 #include "comm/communicator.hpp"
 #include "io/engine.hpp"
 #include "io/straight_runs.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::io {
 
 /// A piece of a file that was read, or is about to be written, while it is in the cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
-/// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `memory[l]`: local
-/// memory box number l. `seen` is called once with each piece. Throws the same Error on all ranks.
+/// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `memory`: this
+/// rank's boxes, by Runs::local, on the host. `seen` is called once with each piece. Throws the same Error on all ranks.
 void write_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                    std::span<const std::span<const std::byte>> memory, const PieceSeen& seen);
+                    std::span<const plan::MemoryBox> memory, const PieceSeen& seen);
 
 /// Collective. Reads the runs of this rank.
 void read_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                   std::span<const std::span<std::byte>> memory, const PieceSeen& seen);
+                   std::span<const plan::MemoryBox> memory, const PieceSeen& seen);
 
 }  // namespace cairn::io

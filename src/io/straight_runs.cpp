@@ -4,27 +4,27 @@
 #include <optional>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "comm/agree.hpp"
 
 namespace cairn::io {
 
-StraightRuns::StraightRuns(std::span<const plan::Transfer> regions, const format::StoredCheckpoint& stored) {
-  for (const plan::Transfer& transfer : regions) {
-    RunGeometry geometry(plan::run_space(transfer, stored));
-    const std::uint64_t run = geometry.run_bytes();
-    if (geometry.bytes() == 0) continue;
-    const std::uint32_t file = stored.tensors[transfer.tensor].boxes[transfer.stored].file;
-    if (run < kShortestBytes && run != geometry.bytes()) {
-      others_.push_back({file, geometry.file_begin(), geometry.file_end()});
-      continue;
+StraightRuns::StraightRuns(std::span<const plan::Runs> regions) {
+  for (const plan::Runs& runs : regions) {
+    if (runs.bytes == 0) continue;
+    if (runs.run_bytes < kShortestBytes && runs.run_bytes != runs.bytes) {
+      others_.push_back({runs.file, runs.file_begin, runs.file_end()});
+    } else {
+      runs_.push_back(runs);
     }
-    regions_.push_back({geometry, file, transfer.local});
   }
-  std::stable_sort(regions_.begin(), regions_.end(), [](const Region& a, const Region& b) {
-    return std::pair(a.file, a.geometry.file_begin()) < std::pair(b.file, b.geometry.file_begin());
+  std::stable_sort(runs_.begin(), runs_.end(), [](const plan::Runs& a, const plan::Runs& b) {
+    return std::pair(a.file, a.file_begin) < std::pair(b.file, b.file_begin);
   });
-  for (std::size_t r = 0; r < regions_.size(); ++r) stretches_.push_back({r, 0, regions_[r].geometry.bytes()});
+  for (std::uint32_t r = 0; r < base::narrow<std::uint32_t>(runs_.size(), "number of regions"); ++r) {
+    slices_.push_back({r, 0, runs_[r].bytes});
+  }
 }
 
 std::uint64_t StraightRuns::fingerprint_of_tiled(const plan::FileRange& bytes) {
@@ -41,13 +41,13 @@ std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid
       begin = here;
     }
   };
-  for (const Stretch& stretch : stretches_) {
-    const Region& region = regions_[stretch.region];
-    for (RunCursor cursor(region.geometry, stretch.first, stretch.bytes); !cursor.done();) {
-      const RunBatch batch = cursor.next();
+  for (const plan::Slice& slice : slices_) {
+    const plan::Runs& runs = runs_[slice.runs];
+    for (plan::RunCursor cursor(runs, slice.first, slice.bytes); !cursor.done();) {
+      const plan::RunBatch batch = cursor.next();
       for (std::uint64_t i = 0; i < batch.count; ++i) {
         const std::uint64_t begin = batch.file_offset + i * batch.file_stride;
-        add(region.file, begin, begin + batch.length_bytes);
+        add(runs.file, begin, begin + batch.length_bytes);
       }
     }
   }
@@ -60,26 +60,26 @@ std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid
 
 void StraightRuns::keep(const plan::CellSet& cells) {
   const std::vector<plan::FileRange> ranges = cells.ranges();
-  std::vector<Stretch> kept;
-  for (const Stretch& stretch : std::exchange(stretches_, {})) {
-    const Region& region = regions_[stretch.region];
-    const RunGeometry& geometry = region.geometry;
+  std::vector<plan::Slice> kept;
+  for (const plan::Slice& slice : std::exchange(slices_, {})) {
+    const plan::Runs& runs = runs_[slice.runs];
+    const std::uint64_t file_end = runs.file_end();
     auto range = std::partition_point(ranges.begin(), ranges.end(), [&](const plan::FileRange& r) {
-      return r.file < region.file || (r.file == region.file && r.end <= geometry.file_begin());
+      return r.file < runs.file || (r.file == runs.file && r.end <= runs.file_begin);
     });
-    for (; range != ranges.end() && range->file == region.file && range->begin < geometry.file_end(); ++range) {
-      const std::uint64_t first = std::max(stretch.first, geometry.bytes_before(range->begin));
-      const std::uint64_t end = std::min(stretch.first + stretch.bytes, geometry.bytes_before(range->end));
-      if (first < end) kept.push_back({stretch.region, first, end - first});
+    for (; range != ranges.end() && range->file == runs.file && range->begin < file_end; ++range) {
+      const std::uint64_t first = std::max(slice.first, runs.bytes_before(range->begin));
+      const std::uint64_t end = std::min(slice.first + slice.bytes, runs.bytes_before(range->end));
+      if (first < end) kept.push_back({slice.runs, first, end - first});
     }
   }
-  stretches_ = std::move(kept);
+  slices_ = std::move(kept);
 }
 
 std::vector<StraightRuns::Walk> StraightRuns::walks() const {
   std::vector<Walk> walks;
-  for (std::size_t s = 0; s < stretches_.size(); ++s) {
-    const std::uint32_t file = regions_[stretches_[s].region].file;
+  for (std::size_t s = 0; s < slices_.size(); ++s) {
+    const std::uint32_t file = runs_[slices_[s].runs].file;
     if (walks.empty() || walks.back().file_ != file) {
       walks.emplace_back();
       walks.back().runs_ = this;
@@ -91,18 +91,17 @@ std::vector<StraightRuns::Walk> StraightRuns::walks() const {
   return walks;
 }
 
-StraightPiece StraightRuns::Walk::next(std::uint64_t most_bytes) {
-  const Stretch& stretch = runs_->stretches_[at_];
-  const Region& region = runs_->regions_[stretch.region];
-  RunCursor cursor(region.geometry, stretch.first + walked_bytes_, stretch.bytes - walked_bytes_);
-  const RunBatch batch = cursor.next();
+plan::Run StraightRuns::Walk::next(std::uint64_t most_bytes) {
+  const plan::Slice& slice = runs_->slices_[at_];
+  plan::RunCursor cursor(runs_->runs_[slice.runs], slice.first + walked_bytes_, slice.bytes - walked_bytes_);
+  const plan::RunBatch batch = cursor.next();
   const std::uint64_t bytes = std::min(batch.length_bytes, most_bytes);
   walked_bytes_ += bytes;
-  if (walked_bytes_ == stretch.bytes) {
+  if (walked_bytes_ == slice.bytes) {
     ++at_;
     walked_bytes_ = 0;
   }
-  return {region.file, region.local, batch.file_offset, batch.memory_offset, bytes};
+  return {batch.file_offset, batch.memory_offset, bytes};
 }
 
 plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::CellGrid& grid, StraightRuns& runs) {

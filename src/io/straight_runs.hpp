@@ -11,21 +11,10 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "format/stored_checkpoint.hpp"
-#include "io/run_geometry.hpp"
 #include "plan/cells.hpp"
-#include "plan/transfer.hpp"
+#include "plan/runs.hpp"
 
 namespace cairn::io {
-
-/// Bytes that lie end to end in a file and in a memory box.
-struct StraightPiece {
-  std::uint32_t file = 0;
-  std::uint32_t local = 0;  ///< memory box
-  std::uint64_t file_offset = 0;
-  std::uint64_t memory_offset = 0;
-  std::uint64_t bytes = 0;
-};
 
 /// Of one rank.
 class StraightRuns {
@@ -34,8 +23,9 @@ class StraightRuns {
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
 
   StraightRuns() = default;
-  /// The long runs of the regions, each of which is there once: whose extents it lies in does not matter.
-  StraightRuns(std::span<const plan::Transfer> regions, const format::StoredCheckpoint& stored);
+  /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in does
+  /// not matter.
+  explicit StraightRuns(std::span<const plan::Runs> regions);
 
   /// Of each cell the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets that
   /// looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a cell add up to
@@ -47,21 +37,22 @@ class StraightRuns {
   /// Leaves out what lies in other cells.
   void keep(const plan::CellSet& cells);
 
-  [[nodiscard]] bool empty() const { return stretches_.empty(); }
+  [[nodiscard]] bool empty() const { return slices_.empty(); }
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The StraightRuns must outlive it.
   class Walk {
    public:
     [[nodiscard]] std::uint32_t file() const { return file_; }
     [[nodiscard]] bool done() const { return at_ == end_; }
-    /// Requires: not done.
-    StraightPiece next(std::uint64_t most_bytes);
+    /// Memory box of the next piece. Requires, as next() does: not done.
+    [[nodiscard]] std::uint32_t local() const { return runs_->runs_[runs_->slices_[at_].runs].local; }
+    plan::Run next(std::uint64_t most_bytes);
 
    private:
     friend class StraightRuns;
     const StraightRuns* runs_ = nullptr;
     std::uint32_t file_ = 0;
-    std::size_t at_ = 0;  ///< stretch
+    std::size_t at_ = 0;  ///< slice
     std::size_t end_ = 0;
     std::uint64_t walked_bytes_ = 0;  ///< of it
   };
@@ -69,19 +60,8 @@ class StraightRuns {
   [[nodiscard]] std::vector<Walk> walks() const;
 
  private:
-  struct Region {
-    RunGeometry geometry;
-    std::uint32_t file = 0;
-    std::uint32_t local = 0;
-  };
-  /// Bytes [first, first + bytes) of a region, which lie next to each other in its order.
-  struct Stretch {
-    std::size_t region = 0;
-    std::uint64_t first = 0;
-    std::uint64_t bytes = 0;
-  };
-  std::vector<Region> regions_;          ///< ascending by (file, place in the file)
-  std::vector<Stretch> stretches_;       ///< ascending by (region, first)
+  std::vector<plan::Runs> runs_;         ///< ascending by (file, place in the file)
+  std::vector<plan::Slice> slices_;      ///< of them, ascending
   std::vector<plan::FileRange> others_;  ///< where regions of short runs lie
 };
 

@@ -21,7 +21,7 @@ Error state_error(const CatalogTensor& tensor, const std::string& what) {
                                          base::printable(tensor.section), what)};
 }
 
-void check_claim(const CatalogTensor& tensor, const Claim& claim) {
+void check_claim(const CatalogTensor& tensor, const Piece& claim) {
   if (claim.box.offset.size() != claim.box.shape.size()) {
     throw state_error(tensor, fmt::format(": rank {} holds a box with {} offsets and {} sizes", claim.rank,
                                           claim.box.offset.size(), claim.box.shape.size()));
@@ -31,7 +31,7 @@ void check_claim(const CatalogTensor& tensor, const Claim& claim) {
                                           shard::to_string(claim.box), shard::to_string(shard::whole(tensor.shape))));
   }
   const Box whole = shard::whole(tensor.shape);
-  if (!is_byte_aligned({tensor.dtype, whole, 0, claim.box, claim.box})) {
+  if (!is_byte_aligned(tensor.dtype, {0, 0, whole}, claim.box, claim.box)) {
     throw state_error(tensor,
                       fmt::format(" is packed ({}): rank {} holds {}, which begins or ends inside a byte; cut it where "
                                   "a whole number of bytes ends",
@@ -64,13 +64,13 @@ void check_groups(const CatalogTensor& tensor, const std::vector<ReplicaGroup>& 
 
 }  // namespace
 
-std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Claim> claims) {
-  std::erase_if(claims, [](const Claim& claim) { return shard::is_empty(claim.box); });
-  std::sort(claims.begin(), claims.end(), [](const Claim& a, const Claim& b) {
+std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims) {
+  std::erase_if(claims, [](const Piece& claim) { return shard::is_empty(claim.box); });
+  std::sort(claims.begin(), claims.end(), [](const Piece& a, const Piece& b) {
     return std::tie(a.box.offset, a.box.shape, a.rank, a.local) < std::tie(b.box.offset, b.box.shape, b.rank, b.local);
   });
   std::vector<ReplicaGroup> groups;
-  for (Claim& claim : claims) {
+  for (Piece& claim : claims) {
     const ReplicaGroup::Holder holder{claim.rank, claim.local};
     if (!groups.empty() && groups.back().box == claim.box) {
       if (groups.back().holders.back().rank != claim.rank) groups.back().holders.push_back(holder);

@@ -9,22 +9,9 @@
 
 #include "cairn/box.hpp"
 #include "plan/catalog.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::plan {
-
-/// "rank holds `box`; it is number `local` in the rank's own list".
-struct Claim {
-  int rank = 0;
-  std::uint32_t local = 0;
-  Box box;
-};
-
-/// "of its claim `local`, `rank` provides `part`" (a box inside the claim's box, global coordinates).
-struct Provision {
-  int rank = 0;
-  std::uint32_t local = 0;
-  Box part;
-};
 
 /// Ranks that hold one and the same box: ascending, each once, with the lowest of its local numbers.
 struct ReplicaGroup {
@@ -38,15 +25,16 @@ struct ReplicaGroup {
 
 /// The distinct boxes that are not empty, ascending by (offset, shape): disjoint, and together the whole tensor. Throws
 /// as provide() does.
-std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Claim> claims);
+std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
+/// Claims are all of one tensor: whole memory boxes. Returned is which part of its claim each rank provides.
 /// Equal boxes are replicas and share the work: a box of at least `share_bytes` per holder is cut in equal parts along
 /// its first dimension that is long enough, smaller ones go whole to one holder chosen by `salt` (so that many small
 /// tensors spread over the holders). A holder that claims the same box twice counts once. Empty boxes are ignored.
 /// Throws Error(kState), one line with tensor, element range and ranks, for: a box outside the shape, boxes that
 /// overlap without being equal, a hole, a sub-byte dtype cut inside a byte. Deterministic: any order of `claims` gives
-/// the same answer, ascending by (rank, local, part).
-std::vector<Provision> provide(const CatalogTensor& tensor, std::vector<Claim> claims, std::uint64_t share_bytes,
-                               std::uint64_t salt);
+/// the same answer, ascending by (rank, local, box).
+std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
+                           std::uint64_t salt);
 
 }  // namespace cairn::plan

@@ -9,6 +9,7 @@
 
 #include "format/stored_checkpoint.hpp"
 #include "plan/catalog.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::plan {
 
@@ -41,20 +42,13 @@ struct FileLayout {
 /// a section that cannot name a file, and what format::encode_header throws.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
-/// A box of a catalog tensor as one virtual rank holds it.
-struct HeldBox {
-  std::uint32_t tensor = 0;  ///< index into the catalog
-  Box box;
-};
-
-/// torch DCP's sharded safetensors: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
+/// torch DCP's sharded safetensors, from what each of `ranks` virtual ranks holds: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
 /// per tensor and file (the k-th box of a tensor goes to file k, max_file_bytes has no say); a box held by several
 /// ranks is written once, to the holder with the fewest bytes so far. A rank that stores nothing has no file. Tensors
 /// of other sections are stored under the name "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an
 /// empty box is not stored, but a tensor without elements that somebody holds is, once and whole. All files have
 /// section "model". Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole,
 /// Error(kUsage) when two tensors would get one name.
-FileLayout lay_out_shards(const Catalog& catalog, const std::vector<std::vector<HeldBox>>& held_by_rank,
-                          const LayoutOptions& options);
+FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options);
 
 }  // namespace cairn::plan

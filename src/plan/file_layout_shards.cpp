@@ -73,10 +73,10 @@ class ShardLayout {
   }
 
   /// Gives every distinct box of the tensor to the least burdened of its holders.
-  void deal(std::uint32_t tensor, std::vector<Claim> claims) {
+  void deal(std::uint32_t tensor, std::vector<Piece> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
     int first_rank = claims.empty() ? 0 : claims.front().rank;
-    for (const Claim& claim : claims) first_rank = std::min(claim.rank, first_rank);
+    for (const Piece& claim : claims) first_rank = std::min(claim.rank, first_rank);
     std::vector<ReplicaGroup> groups = check_coverage(described, std::move(claims));
     if (groups.empty()) {
       groups.push_back({shard::whole(described.shape), {{first_rank, 0}}});  // without elements, yet part of the state
@@ -144,29 +144,23 @@ class ShardLayout {
   FileLayout layout_;
 };
 
-std::vector<std::vector<Claim>> claims_by_tensor(const Catalog& catalog,
-                                                 const std::vector<std::vector<HeldBox>>& held_by_rank) {
-  std::vector<std::vector<Claim>> claims(catalog.tensors.size());
-  for (std::size_t rank = 0; rank < held_by_rank.size(); ++rank) {
-    for (std::size_t local = 0; local < held_by_rank[rank].size(); ++local) {
-      const HeldBox& held = held_by_rank[rank][local];
-      if (held.tensor >= claims.size()) {
-        throw Error(ErrorKind::kInternal,
-                    fmt::format("rank {} holds tensor number {} of a catalog of {}", rank, held.tensor, claims.size()));
-      }
-      claims[held.tensor].push_back(
-          {base::narrow<int>(rank, "rank"), base::narrow<std::uint32_t>(local, "number of boxes"), held.box});
+std::vector<std::vector<Piece>> claims_by_tensor(const Catalog& catalog, std::vector<Piece> held) {
+  std::vector<std::vector<Piece>> claims(catalog.tensors.size());
+  for (Piece& piece : held) {
+    if (piece.tensor >= claims.size()) {
+      throw Error(ErrorKind::kInternal, fmt::format("rank {} holds tensor number {} of a catalog of {}", piece.rank,
+                                                    piece.tensor, claims.size()));
     }
+    claims[piece.tensor].push_back(std::move(piece));
   }
   return claims;
 }
 
 }  // namespace
 
-FileLayout lay_out_shards(const Catalog& catalog, const std::vector<std::vector<HeldBox>>& held_by_rank,
-                          const LayoutOptions& options) {
-  std::vector<std::vector<Claim>> claims = claims_by_tensor(catalog, held_by_rank);
-  ShardLayout layout(catalog, held_by_rank.size(), options);
+FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options) {
+  std::vector<std::vector<Piece>> claims = claims_by_tensor(catalog, std::move(held));
+  ShardLayout layout(catalog, base::narrow<std::size_t>(ranks, "number of virtual ranks"), options);
   for (std::size_t tensor = 0; tensor < claims.size(); ++tensor) {
     layout.deal(static_cast<std::uint32_t>(tensor), std::move(claims[tensor]));
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -35,6 +36,12 @@ void check_section_name(const std::string& section) {
   }
   throw Error(ErrorKind::kUsage, fmt::format("section '{}' cannot name a file; use letters, digits, '_', '-' and '.'",
                                              base::printable(section)));
+}
+
+/// Stored whole.
+format::StoredTensor stored_tensor(CatalogTensor tensor, std::uint32_t file, std::uint64_t offset_bytes) {
+  format::StoredBox where{file, offset_bytes, shard::whole(tensor.shape)};
+  return {std::move(tensor.section), std::move(tensor.name), tensor.dtype, std::move(tensor.shape), {std::move(where)}};
 }
 
 }  // namespace
@@ -144,14 +151,7 @@ FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes
   return layout;
 }
 
-void HfLayout::add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
-                         format::StoredBox where) {
-  where.box = shard::whole(described.shape);
-  layout.stored.tensors[tensor] = {
-      described.section, described.name, described.dtype, described.shape, {std::move(where)}};
-}
-
-void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
+void HfLayout::add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
   const File& source = files_[file];
   const std::uint64_t header_bytes = header.bytes.size();
   if (header_bytes + source.data_bytes != layout.files[file].size_bytes) {
@@ -160,44 +160,66 @@ void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedH
         fmt::format("file '{}' has a header of {} bytes and {} bytes of tensors, but {} bytes were agreed on",
                     base::printable(source.name), header_bytes, source.data_bytes, layout.files[file].size_bytes));
   }
-  std::vector<format::TensorToStore> content = content_of(file);
-  const std::string& section = sections_[source.section].name;
-  for (std::size_t m = 0; m < content.size(); ++m) {
-    const CatalogTensor tensor{section, std::move(content[m].name), content[m].dtype, std::move(content[m].shape), {}};
-    add_place(layout, source.tensors[m], tensor, {file, header_bytes + header.data_offset[m], {}});
-  }
   layout.files[file].header = std::move(header.bytes);
 }
 
-void HfLayout::add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const {
-  if (tensors.empty()) return;
-  const std::uint32_t file = file_of_[tensors.front()];
-  const File& source = files_[file];
+void HfLayout::add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const {
+  const std::vector<std::uint64_t> offsets = std::move(header.data_offset);
+  add_header(layout, file, std::move(header));
+  const std::uint64_t header_bytes = layout.files[file].header.size();
+  std::size_t m = 0;
+  for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
+    layout.stored.tensors[at.number()] = stored_tensor(at.tensor(), file, header_bytes + offsets[m++]);
+  });
+}
+
+format::StoredCheckpoint HfLayout::places_of(const FileLayout& layout, std::span<const std::uint32_t> tensors) const {
+  if (!tensors.empty() && tensors.back() >= catalog_.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("the place of tensor number {} of {} is asked for", tensors.back(), catalog_.size()));
+  }
+  format::StoredCheckpoint places;
+  places.tensors.resize(tensors.size());
+  std::vector<std::uint32_t> order(tensors.size());  // by file
+  std::iota(order.begin(), order.end(), 0U);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return file_of_[tensors[a]] < file_of_[tensors[b]]; });
+  for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
+    const std::uint32_t file = file_of_[tensors[order[first]]];
+    std::vector<Wanted> wanted;
+    for (; last < order.size() && file_of_[tensors[order[last]]] == file; ++last) {
+      wanted.push_back({tensors[order[last]], &places.tensors[order[last]]});
+    }
+    put_places(layout, file, wanted);
+  }
+  return places;
+}
+
+void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::span<const Wanted> wanted) const {
   struct Member {
     format::StoredOrder order;
     std::uint64_t bytes = 0;
-    std::size_t wanted = 0;  // number in `tensors`, or their number
+    std::size_t wanted = 0;  // number in `wanted`, or their number
   };
   std::vector<Member> members;
-  std::vector<CatalogTensor> described;
   std::deque<std::string> names;  // the views of `members` lead here
+  std::size_t found = 0;
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
-    const bool is_wanted = described.size() < tensors.size() && tensors[described.size()] == at.number();
+    const bool is_wanted = found < wanted.size() && wanted[found].tensor == at.number();
     names.emplace_back(at.name());
     members.push_back({{at.dtype(), names.back()},
                        format::tensor_bytes(at.dtype(), at.shape(), at.name()),
-                       is_wanted ? described.size() : tensors.size()});
-    if (is_wanted) described.push_back(at.tensor());
+                       is_wanted ? found : wanted.size()});
+    if (is_wanted) *wanted[found++].to = stored_tensor(at.tensor(), file, 0);
   });
-  if (described.size() != tensors.size()) {
+  if (found != wanted.size()) {
     throw Error(ErrorKind::kInternal,
-                fmt::format("{} of {} tensors are in file number {}", described.size(), tensors.size(), file));
+                fmt::format("{} of {} tensors are in file number {}", found, wanted.size(), file));
   }
   std::sort(members.begin(), members.end(), [](const Member& a, const Member& b) { return a.order < b.order; });
-  std::uint64_t offset = layout.files[file].size_bytes - source.data_bytes;  // behind the header
+  std::uint64_t offset = layout.files[file].size_bytes - files_[file].data_bytes;  // behind the header
   for (const Member& member : members) {
-    if (member.wanted < tensors.size())
-      add_place(layout, tensors[member.wanted], described[member.wanted], {file, offset, {}});
+    if (member.wanted < wanted.size()) wanted[member.wanted].to->boxes[0].offset_bytes = offset;
     offset += member.bytes;
   }
 }

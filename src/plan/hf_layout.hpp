@@ -41,11 +41,13 @@ class HfLayout {
   /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes are
   /// empty.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
-  /// Adds the header of a file and the places of all its tensors. Requires, as add_places does: layout.stored.tensors is
-  /// long enough for them.
+  /// Adds the header of a file.
+  void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
+  /// The same, and the places of all its tensors. Requires: layout.stored.tensors is long enough for them.
   void add_file(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;
-  /// Adds the places of `tensors` (ascending), which are of one file, and no header.
-  void add_places(FileLayout& layout, std::span<const std::uint32_t> tensors) const;
+  /// `tensors` (ascending) and where they lie, in that order; no files. `layout` has the sizes of all files.
+  [[nodiscard]] format::StoredCheckpoint places_of(const FileLayout& layout,
+                                                   std::span<const std::uint32_t> tensors) const;
 
   /// File name and text of a section's Hugging Face index; both are empty for a section of one file.
   struct Index {
@@ -71,8 +73,12 @@ class HfLayout {
   void check_names() const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<format::TensorToStore> content_of(std::uint32_t file) const;
-  static void add_place(FileLayout& layout, std::uint32_t tensor, const CatalogTensor& described,
-                        format::StoredBox where);
+  struct Wanted {
+    std::uint32_t tensor = 0;
+    format::StoredTensor* to = nullptr;
+  };
+  /// Of tensors of one file, ascending.
+  void put_places(const FileLayout& layout, std::uint32_t file, std::span<const Wanted> wanted) const;
 
   PackedCatalog catalog_;
   LayoutOptions options_;

@@ -36,7 +36,7 @@ std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box
     Box part = box;
     part.offset[d] += begin;
     part.shape[d] = end - begin;
-    if (unit > 1 && !is_byte_aligned({tensor.dtype, shard::whole(tensor.shape), 0, box, part})) return std::nullopt;
+    if (unit > 1 && !is_byte_aligned(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, box, part)) return std::nullopt;
     parts.push_back(std::move(part));
     begin = end;
   }
@@ -58,25 +58,25 @@ std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uin
 
 }  // namespace
 
-std::vector<Provision> provide(const CatalogTensor& tensor, std::vector<Claim> claims, std::uint64_t share_bytes,
-                               std::uint64_t salt) {
+std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
+                           std::uint64_t salt) {
+  const std::uint32_t number = claims.empty() ? 0 : claims.front().tensor;
   const std::vector<ReplicaGroup> groups = check_coverage(tensor, std::move(claims));
-  std::vector<Provision> out;
-  for (std::size_t number = 0; number < groups.size(); ++number) {
-    const ReplicaGroup& group = groups[number];
+  std::vector<Piece> out;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const ReplicaGroup& group = groups[g];
     std::vector<Box> parts = shares_of(tensor, group.box, group.holders.size(), share_bytes);
     if (parts.size() == 1) {
-      const auto& chosen = group.holders[base::split_mix64(base::split_mix64(salt) ^ number) % group.holders.size()];
-      out.push_back({chosen.rank, chosen.local, std::move(parts.front())});
+      const auto& chosen = group.holders[base::split_mix64(base::split_mix64(salt) ^ g) % group.holders.size()];
+      out.push_back({number, chosen.local, chosen.rank, std::move(parts.front())});
       continue;
     }
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      out.push_back({group.holders[i].rank, group.holders[i].local, std::move(parts[i])});
+      out.push_back({number, group.holders[i].local, group.holders[i].rank, std::move(parts[i])});
     }
   }
-  std::sort(out.begin(), out.end(), [](const Provision& a, const Provision& b) {
-    return std::tie(a.rank, a.local, a.part.offset, a.part.shape) <
-           std::tie(b.rank, b.local, b.part.offset, b.part.shape);
+  std::sort(out.begin(), out.end(), [](const Piece& a, const Piece& b) {
+    return std::tie(a.rank, a.local, a.box.offset, a.box.shape) < std::tie(b.rank, b.local, b.box.offset, b.box.shape);
   });
   return out;
 }

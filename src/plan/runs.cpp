@@ -8,10 +8,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cstddef>
-#include <vector>
-
 #include "base/checked.hpp"
 #include "shard/box_math.hpp"
 
@@ -21,219 +17,218 @@ namespace {
 using base::add;
 using base::mul;
 
-struct Loop {
-  std::uint64_t count = 0;
-  std::uint64_t file_stride = 0;
-  std::uint64_t memory_stride = 0;
-};
-
-/// First run and loops around it, outermost first; in elements, or in bytes after to_bytes().
-struct Nest {
-  std::uint64_t file_begin = 0;
-  std::uint64_t memory_begin = 0;
-  std::uint64_t run = 0;
-  std::vector<Loop> loops;
-};
-
-void check_inside(const RunSpace& space) {
-  const auto inside = [&](const Box& outer) {
-    const std::size_t rank = space.region.shape.size();
-    if (space.region.offset.size() != rank || outer.offset.size() != rank || outer.shape.size() != rank) return false;
-    for (std::size_t d = 0; d < rank; ++d) {
-      if (space.region.offset[d] < outer.offset[d]) return false;
-      const std::uint64_t from = space.region.offset[d] - outer.offset[d];
-      if (from > outer.shape[d] || space.region.shape[d] > outer.shape[d] - from) return false;
-    }
-    return true;
-  };
-  if (!inside(space.stored_box) || !inside(space.memory_box)) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("region {} is not inside stored box {} and memory box {}", shard::to_string(space.region),
-                            shard::to_string(space.stored_box), shard::to_string(space.memory_box)));
+bool is_inside(const Box& region, const Box& outer) {
+  const std::size_t rank = region.shape.size();
+  if (region.offset.size() != rank || outer.offset.size() != rank || outer.shape.size() != rank) return false;
+  for (std::size_t d = 0; d < rank; ++d) {
+    if (region.offset[d] < outer.offset[d]) return false;
+    const std::uint64_t from = region.offset[d] - outer.offset[d];
+    if (from > outer.shape[d] || region.shape[d] > outer.shape[d] - from) return false;
   }
+  return true;
 }
 
-/// Requires: the region is not empty.
-Nest nest_of(const RunSpace& space) {
-  Nest nest;
-  nest.run = 1;
+void check_inside(const Box& region, const Box& outer, const char* what) {
+  if (is_inside(region, outer)) return;
+  throw Error(ErrorKind::kInternal,
+              fmt::format("region {} is not inside {} {}", shard::to_string(region), what, shard::to_string(outer)));
+}
+
+/// The runs in elements. Requires: the region is not empty.
+Runs element_runs(const Box& stored_box, const Box& memory_box, const Box& region) {
+  check_inside(region, stored_box, "stored box");
+  check_inside(region, memory_box, "memory box");
+  if (region.shape.size() > kMaxDimensions) {
+    throw Error(ErrorKind::kInternal, fmt::format("region {} has {} dimensions, at most {} are supported",
+                                                  shard::to_string(region), region.shape.size(), kMaxDimensions));
+  }
+  Runs runs;
+  runs.run_bytes = 1;
   std::uint64_t file_stride = 1;
   std::uint64_t memory_stride = 1;
-  std::vector<Loop> inner_first;
-  for (std::size_t d = space.region.shape.size(); d-- > 0;) {
-    const std::uint64_t count = space.region.shape[d];
-    nest.file_begin += mul(space.region.offset[d] - space.stored_box.offset[d], file_stride, "stored box elements");
-    nest.memory_begin += mul(space.region.offset[d] - space.memory_box.offset[d], memory_stride, "memory box elements");
+  for (std::size_t d = region.shape.size(); d-- > 0;) {  // levels are innermost first until all are there
+    const std::uint64_t count = region.shape[d];
+    runs.file_begin += mul(region.offset[d] - stored_box.offset[d], file_stride, "stored box elements");
+    runs.memory_begin += mul(region.offset[d] - memory_box.offset[d], memory_stride, "memory box elements");
     if (count > 1) {
-      const Loop loop{count, file_stride, memory_stride};
-      if (inner_first.empty() && file_stride == nest.run && memory_stride == nest.run) {
-        nest.run *= count;
-      } else if (!inner_first.empty() && file_stride == inner_first.back().file_stride * inner_first.back().count &&
-                 memory_stride == inner_first.back().memory_stride * inner_first.back().count) {
-        inner_first.back().count *= count;
+      Runs::Level* const inner = runs.depth == 0 ? nullptr : &runs.levels[runs.depth - 1];
+      if (inner == nullptr && file_stride == runs.run_bytes && memory_stride == runs.run_bytes) {
+        runs.run_bytes *= count;
+      } else if (inner != nullptr && file_stride == inner->file_stride * inner->count &&
+                 memory_stride == inner->memory_stride * inner->count) {
+        inner->count *= count;
       } else {
-        inner_first.push_back(loop);
+        runs.levels[runs.depth++] = {count, file_stride, memory_stride};
       }
     }
-    file_stride = mul(file_stride, space.stored_box.shape[d], "stored box elements");
-    memory_stride = mul(memory_stride, space.memory_box.shape[d], "memory box elements");
+    file_stride = mul(file_stride, stored_box.shape[d], "stored box elements");
+    memory_stride = mul(memory_stride, memory_box.shape[d], "memory box elements");
   }
-  nest.loops.assign(inner_first.rbegin(), inner_first.rend());
-  return nest;
+  std::reverse(runs.levels.begin(), runs.levels.begin() + runs.depth);
+  return runs;
 }
 
-/// Bytes of `elements`, when that is a whole number.
-struct ByteCount {
-  std::uint64_t bytes = 0;
-  unsigned odd_bits = 0;
-};
-ByteCount bytes_of(std::uint64_t elements, unsigned bits) {
-  const auto rest_bits = static_cast<unsigned>(elements % 8) * bits;
-  return {add(mul(elements / 8, bits, "byte size of a box"), rest_bits / 8, "byte size of a box"), rest_bits % 8};
+/// Bytes of `elements`; what is left of a byte counts as one.
+std::uint64_t bytes_of(std::uint64_t elements, unsigned bits, bool rounded_up = false) {
+  const std::uint64_t rest_bits = elements % 8 * bits;
+  const std::uint64_t rest_bytes = rest_bits / 8 + (rounded_up && rest_bits % 8 != 0 ? 1 : 0);
+  return add(mul(elements / 8, bits, "byte size of a box"), rest_bytes, "byte size of a box");
 }
 
-bool is_whole(std::uint64_t elements, unsigned bits) { return static_cast<unsigned>(elements % 8) * bits % 8 == 0; }
+bool is_whole(std::uint64_t elements, unsigned bits) { return elements % 8 * bits % 8 == 0; }
 
-bool is_whole(const Nest& nest, unsigned bits) {
-  return is_whole(nest.file_begin, bits) && is_whole(nest.memory_begin, bits) && is_whole(nest.run, bits) &&
-         std::all_of(nest.loops.begin(), nest.loops.end(), [&](const Loop& loop) {
-           return is_whole(loop.file_stride, bits) && is_whole(loop.memory_stride, bits);
+bool is_whole(const Runs& runs, unsigned bits) {
+  return is_whole(runs.file_begin, bits) && is_whole(runs.memory_begin, bits) && is_whole(runs.run_bytes, bits) &&
+         std::all_of(runs.levels.begin(), runs.levels.begin() + runs.depth, [&](const Runs::Level& level) {
+           return is_whole(level.file_stride, bits) && is_whole(level.memory_stride, bits);
          });
 }
 
-/// The same in bytes of file and memory. Throws when a run would begin or end inside a byte.
-Nest byte_nest(const RunSpace& space) {
-  Nest nest = nest_of(space);
-  const unsigned bits = bits_of(space.dtype);
-  if (!is_whole(nest, bits)) {
-    throw Error(ErrorKind::kInternal,
-                fmt::format("region {} of a {} tensor begins or ends inside a byte of stored box {} or memory box {}",
-                            shard::to_string(space.region), name_of(space.dtype), shard::to_string(space.stored_box),
-                            shard::to_string(space.memory_box)));
+/// Throws when the last byte on a side, whose first one is `begin`, has no 64-bit offset: no later sum can wrap then.
+void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
+  std::uint64_t end = add(begin, runs.run_bytes, "end of a region");
+  for (std::size_t l = 0; l < runs.depth; ++l) {
+    const Runs::Level& level = runs.levels[l];
+    end = add(end, mul(level.count - 1, level.*stride, "end of a region"), "end of a region");
   }
-  nest.file_begin = add(space.stored_offset, bytes_of(nest.file_begin, bits).bytes, "file offset of a region");
-  nest.memory_begin = bytes_of(nest.memory_begin, bits).bytes;
-  nest.run = bytes_of(nest.run, bits).bytes;
-  for (Loop& loop : nest.loops) {
-    loop.file_stride = bytes_of(loop.file_stride, bits).bytes;
-    loop.memory_stride = bytes_of(loop.memory_stride, bits).bytes;
-  }
-  return nest;
 }
 
-/// One past the last byte on the side whose first byte is `begin`; what proves that no later sum can wrap.
-std::uint64_t end_of(const Nest& nest, std::uint64_t begin, std::uint64_t Loop::*stride) {
-  std::uint64_t end = add(begin, nest.run, "end of a region");
-  for (const Loop& loop : nest.loops) {
-    end = add(end, mul(loop.count - 1, loop.*stride, "end of a region"), "end of a region");
+using LevelBytes = std::array<std::uint64_t, Runs::kMaxDepth>;
+
+/// Bytes of one index of each level.
+LevelBytes level_bytes(const Runs& runs) {
+  LevelBytes out;
+  std::uint64_t bytes = runs.run_bytes;
+  for (std::size_t l = runs.depth; l-- > 0;) {
+    out[l] = bytes;
+    bytes *= runs.levels[l].count;
   }
-  return end;
-}
-
-/// The odometer: indices of the loops and the run that they select.
-class RunCursor {
- public:
-  explicit RunCursor(const Nest& nest)
-      : nest_(nest), index_(nest.loops.size(), 0), file_(nest.file_begin), memory_(nest.memory_begin) {}
-
-  /// Moves to the first run that ends after file offset `at`; false when there is none.
-  bool seek(std::uint64_t at) {
-    std::uint64_t rest = at > file_ ? at - file_ : 0;
-    for (std::size_t d = 0; d < index_.size(); ++d) {
-      const Loop& loop = nest_.loops[d];
-      index_[d] = std::min(rest / loop.file_stride, loop.count - 1);
-      rest -= index_[d] * loop.file_stride;
-      file_ += index_[d] * loop.file_stride;
-      memory_ += index_[d] * loop.memory_stride;
-    }
-    return rest < nest_.run || next();
-  }
-
-  bool next() {
-    for (std::size_t d = index_.size(); d-- > 0;) {
-      const Loop& loop = nest_.loops[d];
-      if (++index_[d] < loop.count) {
-        file_ += loop.file_stride;
-        memory_ += loop.memory_stride;
-        return true;
-      }
-      file_ -= (loop.count - 1) * loop.file_stride;
-      memory_ -= (loop.count - 1) * loop.memory_stride;
-      index_[d] = 0;
-    }
-    return false;
-  }
-
-  [[nodiscard]] std::uint64_t file() const { return file_; }
-  [[nodiscard]] std::uint64_t memory() const { return memory_; }
-
- private:
-  const Nest& nest_;
-  std::vector<std::uint64_t> index_;
-  std::uint64_t file_;
-  std::uint64_t memory_;
-};
-
-/// Bytes of the nest that lie before file offset `at`.
-std::uint64_t bytes_before(const Nest& nest, std::uint64_t at) {
-  if (at <= nest.file_begin) return 0;
-  std::uint64_t inside = nest.run;
-  for (const Loop& loop : nest.loops) inside *= loop.count;
-  std::uint64_t rest = at - nest.file_begin;
-  std::uint64_t before = 0;
-  for (const Loop& loop : nest.loops) {
-    inside /= loop.count;
-    const std::uint64_t full = std::min(rest / loop.file_stride, loop.count);
-    before += full * inside;
-    if (full == loop.count) return before;
-    rest -= full * loop.file_stride;
-  }
-  return before + std::min(rest, nest.run);
+  return out;
 }
 
 }  // namespace
 
-bool is_byte_aligned(const RunSpace& space) {
-  if (shard::is_empty(space.region) || bits_of(space.dtype) % 8 == 0) return true;
-  check_inside(space);
-  return is_whole(nest_of(space), bits_of(space.dtype));
+Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
+  if (shard::is_empty(region)) {
+    check_inside(region, stored.box, "stored box");
+    check_inside(region, memory_box, "memory box");
+    Runs none;
+    none.file = stored.file;
+    none.file_begin = stored.offset_bytes;
+    return none;
+  }
+  Runs runs = element_runs(stored.box, memory_box, region);
+  const unsigned bits = bits_of(dtype);
+  if (!is_whole(runs, bits)) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("region {} of a {} tensor begins or ends inside a byte of stored box {} or memory box {}",
+                            shard::to_string(region), name_of(dtype), shard::to_string(stored.box),
+                            shard::to_string(memory_box)));
+  }
+  runs.file = stored.file;
+  runs.file_begin = add(stored.offset_bytes, bytes_of(runs.file_begin, bits), "file offset of a region");
+  runs.memory_begin = bytes_of(runs.memory_begin, bits);
+  runs.run_bytes = bytes_of(runs.run_bytes, bits);
+  runs.bytes = runs.run_bytes;
+  for (std::size_t l = 0; l < runs.depth; ++l) {
+    Runs::Level& level = runs.levels[l];
+    level.file_stride = bytes_of(level.file_stride, bits);
+    level.memory_stride = bytes_of(level.memory_stride, bits);
+    runs.bytes = mul(runs.bytes, level.count, "bytes of a region");
+  }
+  check_end(runs, runs.file_begin, &Runs::Level::file_stride);
+  check_end(runs, runs.memory_begin, &Runs::Level::memory_stride);
+  return runs;
 }
 
-ByteRange file_span(const RunSpace& space) {
-  if (shard::is_empty(space.region)) return {};
-  check_inside(space);
-  const Nest nest = nest_of(space);
-  const unsigned bits = bits_of(space.dtype);
-  const ByteCount begin = bytes_of(nest.file_begin, bits);
-  const ByteCount end = bytes_of(end_of(nest, nest.file_begin, &Loop::file_stride), bits);
-  const std::uint64_t end_bytes = add(end.bytes, end.odd_bits != 0 ? 1 : 0, "file span of a region");
-  return {add(space.stored_offset, begin.bytes, "file span of a region"),
-          add(space.stored_offset, end_bytes, "file span of a region")};
+bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
+  if (shard::is_empty(region) || bits_of(dtype) % 8 == 0) return true;
+  return is_whole(element_runs(stored.box, memory_box, region), bits_of(dtype));
 }
 
-void for_each_run(const RunSpace& space, std::uint64_t clip_begin, std::uint64_t clip_end,
-                  const std::function<void(const Run&)>& visit) {
-  if (clip_begin >= clip_end || shard::is_empty(space.region)) return;
-  check_inside(space);
-  const Nest nest = byte_nest(space);
-  end_of(nest, nest.file_begin, &Loop::file_stride);
-  end_of(nest, nest.memory_begin, &Loop::memory_stride);
-  RunCursor cursor(nest);
-  if (!cursor.seek(clip_begin)) return;
-  do {
-    if (cursor.file() >= clip_end) return;
-    const std::uint64_t skip = clip_begin > cursor.file() ? clip_begin - cursor.file() : 0;
-    const std::uint64_t length = std::min(nest.run, clip_end - cursor.file()) - skip;
-    visit({cursor.file() + skip, cursor.memory() + skip, length});
-  } while (cursor.next());
+ByteRange file_span(DType dtype, const format::StoredBox& stored, const Box& region) {
+  if (shard::is_empty(region)) return {};
+  check_inside(region, stored.box, "stored box");
+  std::uint64_t stride = 1;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  for (std::size_t d = region.shape.size(); d-- > 0;) {
+    const std::uint64_t from = region.offset[d] - stored.box.offset[d];
+    first += mul(from, stride, "stored box elements");
+    last += mul(from + region.shape[d] - 1, stride, "stored box elements");
+    stride = mul(stride, stored.box.shape[d], "stored box elements");
+  }
+  const unsigned bits = bits_of(dtype);
+  return {add(stored.offset_bytes, bytes_of(first, bits), "file span of a region"),
+          add(stored.offset_bytes, bytes_of(last + 1, bits, true), "file span of a region")};
 }
 
-std::uint64_t run_bytes(const RunSpace& space, std::uint64_t clip_begin, std::uint64_t clip_end) {
-  if (clip_begin >= clip_end || shard::is_empty(space.region)) return 0;
-  check_inside(space);
-  const Nest nest = byte_nest(space);
-  end_of(nest, nest.file_begin, &Loop::file_stride);
-  return bytes_before(nest, clip_end) - bytes_before(nest, clip_begin);
+std::uint64_t Runs::bytes_before(std::uint64_t file_offset) const {
+  if (file_offset <= file_begin) return 0;
+  if (file_offset >= file_end()) return bytes;
+  const LevelBytes inside = level_bytes(*this);
+  std::uint64_t rest = file_offset - file_begin;
+  std::uint64_t before = 0;
+  for (std::size_t l = 0; l < depth; ++l) {
+    const std::uint64_t full = std::min(rest / levels[l].file_stride, levels[l].count);
+    before += full * inside[l];
+    if (full == levels[l].count) return before;
+    rest -= full * levels[l].file_stride;
+  }
+  return before + std::min(rest, run_bytes);
+}
+
+RunCursor::RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes)
+    : runs_(runs), file_offset_(runs.file_begin), memory_offset_(runs.memory_begin), left_(bytes) {
+  if (first > runs.bytes || bytes > runs.bytes - first) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("{} bytes from byte {} on are asked for of runs of {} bytes", bytes, first, runs.bytes));
+  }
+  if (bytes == 0) return;
+  const LevelBytes inside = level_bytes(runs);
+  std::uint64_t rest = first;
+  for (std::size_t l = 0; l < runs.depth; ++l) {
+    const Runs::Level& level = runs.levels[l];
+    index_[l] = rest / inside[l];
+    rest -= index_[l] * inside[l];
+    file_offset_ += index_[l] * level.file_stride;
+    memory_offset_ += index_[l] * level.memory_stride;
+  }
+  inside_ = rest;
+}
+
+RunBatch RunCursor::next() {
+  const std::uint64_t run = runs_.run_bytes;
+  if (inside_ != 0 || left_ < run || runs_.depth == 0) {  // a cut run, or the only one
+    const RunBatch cut{file_offset_ + inside_, memory_offset_ + inside_, std::min(run - inside_, left_), 1, 0, 0};
+    left_ -= cut.length_bytes;
+    inside_ += cut.length_bytes;
+    if (inside_ == run) {
+      inside_ = 0;
+      advance(1);
+    }
+    return cut;
+  }
+  const Runs::Level& level = runs_.levels[runs_.depth - 1];
+  const std::uint64_t count = std::min(level.count - index_[runs_.depth - 1], left_ / run);
+  const RunBatch batch{file_offset_, memory_offset_, run, count, level.file_stride, level.memory_stride};
+  left_ -= count * run;
+  advance(count);
+  return batch;
+}
+
+void RunCursor::advance(std::uint64_t runs) {
+  for (std::size_t l = runs_.depth; l-- > 0;) {
+    const Runs::Level& level = runs_.levels[l];
+    index_[l] += runs;
+    file_offset_ += runs * level.file_stride;
+    memory_offset_ += runs * level.memory_stride;
+    if (index_[l] < level.count) return;
+    index_[l] = 0;
+    file_offset_ -= level.count * level.file_stride;
+    memory_offset_ -= level.count * level.memory_stride;
+    runs = 1;
+  }
 }
 
 }  // namespace cairn::plan

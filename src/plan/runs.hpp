@@ -1,19 +1,86 @@
-// Region of a tensor to byte runs: where the elements of a region lie in a file and in memory.
+// Runs: where the bytes of a region lie in a file and in memory. The physical description of what is moved.
 //
-// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major. The elements
-// of a region inside both, taken in row-major order, ascend in the file and in memory alike; they form runs that are
-// contiguous in both. A clip restricts them to a byte range of the file (a window of an extent) and is found by
-// arithmetic, not by walking from the start.
+// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major. The elements of a
+// region inside both, taken in row-major order, ascend in the file and in memory alike: equal runs of bytes, contiguous on
+// both sides, in a nest of loops with a stride for each side. The rank that has the memory makes them; from then on nobody
+// needs tensor, dtype or boxes. Runs copy, they never transpose.
+//
+// The bytes are numbered 0 .. bytes in that order. Every position is reached by division, so a window, a message or a
+// resumed copy begins anywhere at the same cost, and no state is kept between them.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
-#include <functional>
 
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::plan {
+
+struct Runs {
+  struct Level {
+    std::uint64_t count = 0;
+    std::uint64_t file_stride = 0;
+    std::uint64_t memory_stride = 0;
+
+    friend bool operator==(const Level&, const Level&) = default;
+  };
+  /// The innermost dimension that is longer than one element is always part of the run.
+  static constexpr std::size_t kMaxDepth = kMaxDimensions - 1;
+
+  std::uint32_t file = 0;
+  std::uint32_t local = 0;         ///< memory box of memory_rank, which knows where it is, and whether on a device
+  int memory_rank = 0;             ///< whose memory
+  int file_rank = 0;               ///< whose extents: the aggregator
+  std::uint64_t file_begin = 0;    ///< of the first run
+  std::uint64_t memory_begin = 0;  ///< the same, from the start of the memory box
+  std::uint64_t run_bytes = 0;
+  std::uint64_t bytes = 0;  ///< of all runs
+  std::uint32_t depth = 0;
+  std::array<Level, kMaxDepth> levels{};  ///< outermost first; a stride is never below the span of the levels inside it
+
+  /// One past the last byte.
+  [[nodiscard]] std::uint64_t file_end() const { return file_begin + span(&Level::file_stride); }
+  [[nodiscard]] std::uint64_t memory_end() const { return memory_begin + span(&Level::memory_stride); }
+  /// Bytes that lie before this offset of the file.
+  [[nodiscard]] std::uint64_t bytes_before(std::uint64_t file_offset) const;
+
+  friend bool operator==(const Runs&, const Runs&) = default;
+
+ private:
+  [[nodiscard]] std::uint64_t span(std::uint64_t Level::*stride) const {
+    std::uint64_t bytes_of_span = run_bytes;
+    for (std::size_t l = 0; l < depth; ++l) bytes_of_span += (levels[l].count - 1) * (levels[l].*stride);
+    return bytes_of_span;
+  }
+};
+
+/// Bytes [first, first + bytes) of runs number `runs` of a list.
+struct Slice {
+  std::uint32_t runs = 0;
+  std::uint64_t first = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// The runs of `region`, which lies inside both boxes (all in global coordinates); ranks and `local` are left to the caller.
+/// Runs are maximal: no two are adjacent on both sides. Throws Error(kInternal) for a region outside its boxes, or that
+/// cuts a byte of a sub-byte dtype, and for offsets that do not fit 64 bits: nothing that is later added up can wrap.
+Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
+
+/// Whether runs_of() can have the region: every run starts and ends on a byte boundary in file and memory (always so for
+/// dtypes of 8 bits and more).
+bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
+
+/// Smallest byte range of the file that contains a region of a stored box: [begin, end). Empty regions give {0, 0}.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+ByteRange file_span(DType dtype, const format::StoredBox& stored, const Box& region);
 
 /// One run: `length_bytes` at `file_offset` of the file and at `memory_offset` from the start of the memory box.
 struct Run {
@@ -22,32 +89,55 @@ struct Run {
   std::uint64_t length_bytes = 0;
 };
 
-/// Geometry of one copy. `region` must lie inside `stored.box` and `memory_box` (all in global coordinates).
-struct RunSpace {
-  DType dtype = DType::kF32;
-  Box stored_box;
-  std::uint64_t stored_offset = 0;  ///< byte offset in the file of the stored box's first element
-  Box memory_box;
-  Box region;
+/// `count` runs of `length_bytes` each; run i begins at file_offset + i * file_stride of the file and at
+/// memory_offset + i * memory_stride of the memory box.
+struct RunBatch {
+  std::uint64_t file_offset = 0;
+  std::uint64_t memory_offset = 0;
+  std::uint64_t length_bytes = 0;
+  std::uint64_t count = 0;
+  std::uint64_t file_stride = 0;
+  std::uint64_t memory_stride = 0;
 };
 
-/// Smallest file byte range that contains the region: [begin, end). Empty regions give {0, 0}.
-struct ByteRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
+/// Walks the bytes [first, first + bytes) in batches, which is what a copy loop wants. The runs must outlive it.
+class RunCursor {
+ public:
+  RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes);
+
+  [[nodiscard]] bool done() const { return left_ == 0; }
+  /// The next runs: whole runs of the innermost level, or one cut run. Requires: not done.
+  RunBatch next();
+
+ private:
+  void advance(std::uint64_t runs);
+
+  const Runs& runs_;
+  std::array<std::uint64_t, Runs::kMaxDepth> index_{};
+  std::uint64_t file_offset_ = 0;    // of the current run's first byte
+  std::uint64_t memory_offset_ = 0;  // likewise
+  std::uint64_t inside_ = 0;         // bytes of the current run already walked
+  std::uint64_t left_ = 0;
 };
-ByteRange file_span(const RunSpace& space);
 
-/// True when every run of the region starts and ends on a byte boundary in file and memory (always so for dtypes of 8
-/// bits and more).
-bool is_byte_aligned(const RunSpace& space);
+/// Calls visit(Run) for each run inside [clip_begin, clip_end) of the file, ascending.
+template <class Visit>
+void for_each_run(const Runs& runs, std::uint64_t clip_begin, std::uint64_t clip_end, const Visit& visit) {
+  const std::uint64_t first = runs.bytes_before(clip_begin);
+  const std::uint64_t end = std::max(first, runs.bytes_before(clip_end));
+  for (RunCursor cursor(runs, first, end - first); !cursor.done();) {
+    const RunBatch batch = cursor.next();
+    for (std::uint64_t i = 0; i < batch.count; ++i) {
+      visit(Run{batch.file_offset + i * batch.file_stride, batch.memory_offset + i * batch.memory_stride,
+                batch.length_bytes});
+    }
+  }
+}
 
-/// Calls `visit` for each run inside [clip_begin, clip_end) of the file, ascending. Runs that are adjacent in both file
-/// and memory are merged.
-void for_each_run(const RunSpace& space, std::uint64_t clip_begin, std::uint64_t clip_end,
-                  const std::function<void(const Run&)>& visit);
-
-/// Bytes that for_each_run would visit.
-std::uint64_t run_bytes(const RunSpace& space, std::uint64_t clip_begin, std::uint64_t clip_end);
+/// The same of all runs.
+template <class Visit>
+void for_each_run(const Runs& runs, const Visit& visit) {
+  for_each_run(runs, 0, runs.file_end(), visit);
+}
 
 }  // namespace cairn::plan

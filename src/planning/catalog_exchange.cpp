@@ -47,17 +47,20 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
   return indexes;
 }
 
-std::vector<plan::MemoryPart> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
-                                              const NumberedBoxes& mine) {
+std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
+                                         std::span<const plan::MemoryBox> mine,
+                                         std::span<const std::uint32_t> tensor_of_shard) {
   comm::Mail mail;
-  comm::agree(communicator, "claim the state", [&] { mail = claim_boxes(mine, communicator.size()); });
+  comm::agree(communicator, "claim the state",
+              [&] { mail = claim_boxes(mine, tensor_of_shard, communicator.rank(), communicator.size()); });
   mail = communicator.all_to_all(std::move(mail));
   comm::agree(communicator, "check that the state is whole",
               [&] { mail = settle_claims(catalog, mail, communicator.rank()); });
   mail = communicator.all_to_all(std::move(mail));
-  std::vector<plan::MemoryPart> parts;
-  comm::agree(communicator, "collect the parts to provide", [&] { parts = collect_parts(mail, mine); });
-  return parts;
+  std::vector<plan::Piece> pieces;
+  comm::agree(communicator, "collect the parts to provide",
+              [&] { pieces = collect_pieces(mail, communicator.rank()); });
+  return pieces;
 }
 
 }  // namespace cairn::checkpoint

@@ -24,9 +24,10 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
 /// Collective. On rank 0 the Hugging Face indexes by file name, each made by one rank; elsewhere nothing.
 std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
 
-/// Collective. The parts of this rank's boxes that it must provide; parts of all ranks together are every element once.
-/// Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
-std::vector<plan::MemoryPart> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
-                                              const NumberedBoxes& mine);
+/// Collective. The pieces of this rank's boxes that it must provide, by catalog number; those of all ranks together are
+/// every element once. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
+std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
+                                         std::span<const plan::MemoryBox> mine,
+                                         std::span<const std::uint32_t> tensor_of_shard);
 
 }  // namespace cairn::checkpoint

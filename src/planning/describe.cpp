@@ -10,7 +10,6 @@
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 #include "gpu/runtime.hpp"
-#include "plan/transfer.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -50,9 +49,9 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   }
   if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
-  if (shard.shape.size() > plan::kMaxRecordRank) {
+  if (shard.shape.size() > plan::kMaxDimensions) {
     throw wrong(shard,
-                fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxRecordRank));
+                fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxDimensions));
   }
   format::tensor_bytes(shard.dtype, shard.shape, shard.name);
   std::uint64_t bytes = 0;
@@ -68,19 +67,19 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
 }
 
 template <class Entry>
-void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<LocalBox>& out) {
+void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {
   // A source's memory is only ever read; the type is shared with targets.
   auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
   for (const Box& box : entry.boxes) {
     const std::uint64_t bytes = box_bytes(entry, box);
-    out.push_back({shard, box, at, bytes, entry.memory});
+    out.push_back({shard, box, {at, bytes}, entry.memory});
     if (bytes != 0) at += bytes;
   }
 }
 
 template <class Entry>
-std::vector<LocalBox> boxes_of(std::span<const Entry> entries) {
-  std::vector<LocalBox> boxes;
+std::vector<plan::MemoryBox> boxes_of(std::span<const Entry> entries) {
+  std::vector<plan::MemoryBox> boxes;
   for (std::uint32_t i = 0; i < entries.size(); ++i) add_boxes_of(entries[i], i, boxes);
   return boxes;
 }
@@ -97,12 +96,12 @@ void check_shards(std::span<const Target> targets) {
   for (const Target& target : targets) check_shard(target, target.data, target.memory);
 }
 
-void add_boxes(const Source& source, std::uint32_t shard, std::vector<LocalBox>& out) {
+void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {
   add_boxes_of(source, shard, out);
 }
 
-std::vector<LocalBox> local_boxes(std::span<const Source> state) { return boxes_of(state); }
-std::vector<LocalBox> local_boxes(std::span<const Target> targets) { return boxes_of(targets); }
+std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state) { return boxes_of(state); }
+std::vector<plan::MemoryBox> memory_boxes(std::span<const Target> targets) { return boxes_of(targets); }
 
 base::Bytes describe(std::span<const Source> state, const Options& options) {
   base::ByteWriter out;

@@ -9,17 +9,9 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::checkpoint {
-
-/// One box in memory: box `box` of shard number `shard`.
-struct LocalBox {
-  std::uint32_t shard = 0;
-  Box box;
-  std::byte* data = nullptr;
-  std::uint64_t bytes = 0;
-  Memory memory = Memory::kHost;
-};
 
 /// The section and names of per-rank blobs: tensor "rank-00003" of section "rank_state", U8.
 inline constexpr std::string_view kRankSection = "rank_state";
@@ -31,11 +23,11 @@ std::string rank_blob_name(int rank);
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 
-/// The boxes in memory, numbered. Requires: check_shards().
-std::vector<LocalBox> local_boxes(std::span<const Source> state);
-std::vector<LocalBox> local_boxes(std::span<const Target> targets);
+/// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
+std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);
+std::vector<plan::MemoryBox> memory_boxes(std::span<const Target> targets);
 /// The same of one source, which gets the number `shard`; appends.
-void add_boxes(const Source& source, std::uint32_t shard, std::vector<LocalBox>& out);
+void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 
 /// Everything a plan depends on, as bytes: equal bytes on all ranks mean that the last plan still holds.
 base::Bytes describe(std::span<const Source> state, const Options& options);

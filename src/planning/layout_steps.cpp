@@ -51,36 +51,25 @@ std::map<std::string, std::string> join_indexes(comm::Mail shares) {
   return indexes;
 }
 
-void add_needed_content(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents,
-                        std::span<const plan::MemoryPart> parts) {
-  std::vector<std::uint32_t> own_tensors;
-  std::uint32_t tensors = 0;  // the rank needs none behind
-  for (const plan::MemoryPart& part : parts) {
-    own_tensors.push_back(part.tensor);
-    tensors = std::max(tensors, part.tensor + 1);
-  }
-  for (const plan::Extent& extent : extents) tensors = std::max(tensors, files.tensors_of(extent.file).back() + 1);
-  layout.stored.tensors.resize(tensors);
-  std::vector<std::uint32_t> written;  // files, ascending as extents are
+void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents) {
   for (const plan::Extent& extent : extents) {
-    if (!written.empty() && written.back() == extent.file) continue;
-    written.push_back(extent.file);
     const std::uint64_t header_bytes = layout.files[extent.file].size_bytes - files.data_bytes_of(extent.file);
-    if (extent.begin < header_bytes) {
-      files.add_file(layout, extent.file, files.header_of(extent.file));
-    } else {
-      files.add_places(layout, files.tensors_of(extent.file));
-    }
+    if (extent.begin >= header_bytes || !layout.files[extent.file].header.empty()) continue;
+    files.add_header(layout, extent.file, files.header_of(extent.file));
   }
-  const auto place = [&](std::uint32_t tensor) { return std::pair(files.file_of(tensor), tensor); };
-  std::sort(own_tensors.begin(), own_tensors.end(), [&](auto a, auto b) { return place(a) < place(b); });
-  own_tensors.erase(std::unique(own_tensors.begin(), own_tensors.end()), own_tensors.end());
-  for (std::size_t first = 0, last = 0; first < own_tensors.size(); first = last) {
-    const std::uint32_t file = files.file_of(own_tensors[first]);
-    while (last < own_tensors.size() && files.file_of(own_tensors[last]) == file) ++last;
-    if (std::binary_search(written.begin(), written.end(), file)) continue;
-    files.add_places(layout, std::span(own_tensors).subspan(first, last - first));
+}
+
+format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
+                                      std::span<plan::Piece> pieces) {
+  std::vector<std::uint32_t> tensors;
+  for (const plan::Piece& piece : pieces) tensors.push_back(piece.tensor);
+  std::sort(tensors.begin(), tensors.end());
+  tensors.erase(std::unique(tensors.begin(), tensors.end()), tensors.end());
+  for (plan::Piece& piece : pieces) {
+    const auto at = std::lower_bound(tensors.begin(), tensors.end(), piece.tensor);
+    piece.tensor = static_cast<std::uint32_t>(at - tensors.begin());
   }
+  return files.places_of(layout, tensors);
 }
 
 }  // namespace cairn::checkpoint

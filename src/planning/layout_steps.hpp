@@ -12,7 +12,7 @@
 
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
-#include "plan/transfer.hpp"
+#include "plan/pieces.hpp"
 #include "planning/catalog_steps.hpp"
 
 namespace cairn::checkpoint {
@@ -30,9 +30,12 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 /// On rank 0: all indexes by file name, from the shares of all ranks.
 std::map<std::string, std::string> join_indexes(comm::Mail shares);
 
-/// Adds to a layout without content what the rank needs: headers that it writes a part of, all places of the files that it
-/// has extents in, and the places of the tensors that it provides parts of.
-void add_needed_content(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents,
-                        std::span<const plan::MemoryPart> parts);
+/// Adds to a layout without content the headers that the rank writes a part of.
+void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents);
+
+/// Where the tensors lie that the rank provides pieces of: they alone, in catalog order. Piece::tensor becomes the number in
+/// this list.
+format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
+                                      std::span<plan::Piece> pieces);
 
 }  // namespace cairn::checkpoint

@@ -26,7 +26,7 @@ namespace {
 using checkpoint::OpenCheckpoint;
 using checkpoint::View;
 using checkpoint::ViewTensor;
-using checkpoint::WantedBox;
+using plan::MemoryBox;
 using testing::AllOf;
 using testing::HasSubstr;
 
@@ -50,18 +50,18 @@ class Wishes {
     }
   }
 
-  [[nodiscard]] std::span<const WantedBox> wanted() const { return wanted_; }
+  [[nodiscard]] std::span<const MemoryBox> wanted() const { return wanted_; }
 
   /// Bytes that were compared and equal; fails at the first wish that has something else.
   std::uint64_t check(const Truth& truth) const {
     std::uint64_t bytes = 0;
-    for (const WantedBox& want : wanted_) {
+    for (const MemoryBox& want : wanted_) {
       const ViewTensor& tensor = view_.at(want.tensor);
       const auto& whole = truth.at({std::string(tensor.section), std::string(tensor.name)});
       const std::vector<std::uint64_t> shape(tensor.shape.begin(), tensor.shape.end());
       const base::Bytes expected = cut_out(whole, shape, bits_of(tensor.dtype) / 8, {want.box});
-      EXPECT_EQ(expected.size(), want.memory.size());
-      const bool is_same = expected.empty() || std::memcmp(expected.data(), want.memory.data(), expected.size()) == 0;
+      EXPECT_EQ(expected.size(), want.bytes.size());
+      const bool is_same = expected.empty() || std::memcmp(expected.data(), want.bytes.data(), expected.size()) == 0;
       EXPECT_TRUE(is_same) << tensor.name << " at " << testing::PrintToString(want.box.offset) << " of "
                            << testing::PrintToString(want.box.shape);
       bytes += expected.size();
@@ -80,7 +80,7 @@ class Wishes {
 
   const View& view_;
   std::vector<base::Bytes> memory_;
-  std::vector<WantedBox> wanted_;
+  std::vector<MemoryBox> wanted_;
 };
 
 class AnyBoxes : public testing::TestWithParam<std::tuple<int, std::uint64_t, bool>> {};
@@ -119,9 +119,9 @@ class CountingReader final : public checkpoint::TensorReader {
  public:
   CountingReader(std::unique_ptr<TensorReader> inner, std::vector<std::uint64_t>& loaded_bytes)
       : inner_(std::move(inner)), loaded_bytes_(loaded_bytes) {}
-  void load(std::span<const WantedBox> wanted) override {
+  void load(std::span<const MemoryBox> wanted) override {
     loaded_bytes_.push_back(0);
-    for (const WantedBox& want : wanted) loaded_bytes_.back() += want.memory.size();
+    for (const MemoryBox& want : wanted) loaded_bytes_.back() += want.bytes.size();
     inner_->load(wanted);
   }
   checkpoint::PhaseClock& clock() override { return inner_->clock(); }
@@ -150,7 +150,7 @@ TEST(DecodingReader, MemoryIsBoundedAndBothMomentsAreReadOnce) {
     checkpoint::DecodingReader reader(communicator, opened, view, std::move(counting), kMemoryBytes);
     std::vector<base::Bytes> memory(2, base::Bytes(512 * 256 * 4));
     const Box all{{0, 0}, {512, 256}};
-    reader.load(std::vector<WantedBox>{{0, all, memory[0]}, {1, all, memory[1]}});
+    reader.load(std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}});
     std::uint64_t total = 0;
     for (const std::uint64_t bytes : loaded) {
       EXPECT_LE(bytes, kMemoryBytes / 2);
@@ -171,7 +171,7 @@ std::string failure_of_load(const std::filesystem::path& directory) {
     const View view = checkpoint::decoded_view(opened, {});
     const auto reader = checkpoint::make_view_reader(communicator, opened, view, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory;
-    std::vector<WantedBox> wanted;
+    std::vector<MemoryBox> wanted;
     for (std::uint32_t i = 0; i < view.tensors.size() && communicator.rank() == 1; ++i) {
       const std::vector<std::uint64_t> shape(view.at(i).shape.begin(), view.at(i).shape.end());
       std::uint64_t bytes = bits_of(view.at(i).dtype) / 8;
@@ -228,7 +228,7 @@ TEST(DecodingReader, BoxesThatDoNotFitAreRefused) {
     base::Bytes memory(16);
     const Box box{std::vector<std::uint64_t>(view.at(0).shape.size(), 1'000'000),
                   std::vector<std::uint64_t>(view.at(0).shape.size(), 1)};
-    EXPECT_THROW(reader->load(std::vector<WantedBox>{{0, box, memory}}), Error);
+    EXPECT_THROW(reader->load(std::vector<MemoryBox>{{0, box, memory}}), Error);
   });
 }
 

@@ -62,7 +62,7 @@ std::uint64_t kept_by_a_load(const TempDir& root, std::uint64_t memory_budget_by
   comm::run_simulated(kRanks, [&](comm::Communicator& communicator) {
     const auto opened = checkpoint::open_checkpoint(communicator, root / "checkpoint-1");
     std::vector<std::vector<std::byte>> memory;
-    std::vector<checkpoint::WantedBox> wanted;
+    std::vector<plan::MemoryBox> wanted;
     for (std::uint32_t i = 0; i < opened.stored.tensors.size(); ++i) {
       const auto& tensor = opened.stored.tensors[i];
       std::uint64_t bits = bits_of(tensor.dtype);

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <random>
 
+#include "cairn/error.hpp"
 #include "planning/catalog_steps.hpp"
+#include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 #include "random.hpp"
 
@@ -169,8 +171,7 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
   for (const auto& file : whole.files) header_bytes.push_back(file.header.size());
   plan::FileLayout layout = files.without_content(header_bytes);
   const std::vector<plan::Extent> extents = {{3, 0, 100, 0}, {4, 4000, 4200, 0}, {5, 4096, 4100, 0}};
-  const std::vector<plan::MemoryPart> parts = {{60, 0, {}, {}}, {2, 1, {}, {}}, {60, 0, {}, {}}};
-  add_needed_content(layout, files, extents, parts);
+  add_headers(layout, files, extents);
   std::size_t headers = 0;
   for (std::size_t f = 0; f < layout.files.size(); ++f) {
     if (layout.files[f].header.empty()) continue;
@@ -178,16 +179,64 @@ TEST(LayoutSteps, ARankGetsHeadersWhereItWritesAndPlacesOfItsOwn) {
     ++headers;
   }
   EXPECT_EQ(headers, 2U);
-  std::size_t places = 0;
-  for (std::size_t t = 0; t < layout.stored.tensors.size(); ++t) {
-    if (layout.stored.tensors[t].boxes.empty()) continue;
-    EXPECT_EQ(layout.stored.tensors[t].boxes[0].offset_bytes, whole.stored.tensors[t].boxes[0].offset_bytes);
-    ++places;
+  EXPECT_TRUE(layout.stored.tensors.empty());
+
+  std::vector<plan::Piece> pieces = {{60, 0, 1, {{0, 0}, {4, 8}}}, {2, 1, 1, {}}, {60, 0, 1, {{4, 0}, {4, 8}}}};
+  const format::StoredCheckpoint places = place_pieces(layout, files, pieces);
+  ASSERT_EQ(places.tensors.size(), 2U);  // those of the pieces alone
+  const std::uint32_t expected[] = {2, 60};
+  for (std::size_t t = 0; t < 2; ++t) {
+    const format::StoredTensor& tensor = whole.stored.tensors[expected[t]];
+    EXPECT_EQ(places.tensors[t].name, tensor.name);
+    ASSERT_EQ(places.tensors[t].boxes.size(), 1U);
+    EXPECT_EQ(places.tensors[t].boxes[0].file, tensor.boxes[0].file);
+    EXPECT_EQ(places.tensors[t].boxes[0].offset_bytes, tensor.boxes[0].offset_bytes);
+    EXPECT_EQ(places.tensors[t].boxes[0].box, tensor.boxes[0].box);
   }
-  EXPECT_EQ(layout.stored.tensors.size(), 61U);  // none behind the last that it needs
-  std::size_t in_files = 0;
-  for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) in_files += files.file_of(t) >= 3 && files.file_of(t) <= 5;
-  EXPECT_EQ(places, in_files + 2);
+  EXPECT_EQ(pieces[0], (plan::Piece{1, 0, 1, {{0, 0}, {4, 8}}}));
+  EXPECT_EQ(pieces[1].tensor, 0U);
+  EXPECT_EQ(pieces[2].tensor, 1U);
+  std::vector<plan::Piece> none;
+  EXPECT_TRUE(place_pieces(layout, files, none).tensors.empty());
+}
+
+TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
+  const plan::Catalog catalog = plan::make_catalog(
+      {{"model", "a", DType::kF32, {256, 512}}, {"model", "b", DType::kF32, {}}, {"model", "c", DType::kF32, {6}}});
+  const plan::PackedCatalog packed(catalog);
+  const int ranks = 2;
+  // Both have all of "a"; rank 1 alone "b"; of "c" each a half. Their shards are in another order than the catalog.
+  const std::vector<std::uint32_t> numbers[] = {{2, 0}, {1, 0, 2}};
+  const std::vector<plan::MemoryBox> memory[] = {{{0, {{0}, {3}}, {}}, {1, {{0, 0}, {256, 512}}, {}}},
+                                                 {{0, {}, {}}, {1, {{0, 0}, {256, 512}}, {}}, {2, {{3}, {3}}, {}}}};
+  std::vector<comm::Mail> out;
+  for (int rank = 0; rank < ranks; ++rank) {
+    out.push_back(claim_boxes(memory[rank], numbers[rank], rank, ranks));
+    EXPECT_EQ(out.back()[0].size() + out.back()[1].size(), rank == 0 ? 16U * 2 + 16U * 3 : 16U * 3 + 16U * 3);
+  }
+  std::vector<comm::Mail> claimed = delivered(out);
+  out.clear();
+  for (int rank = 0; rank < ranks; ++rank) {
+    out.push_back(settle_claims(packed, claimed[static_cast<std::size_t>(rank)], rank));
+  }
+  const std::vector<comm::Mail> provided = delivered(out);
+  const auto first = collect_pieces(provided[0], 0);
+  const auto second = collect_pieces(provided[1], 1);
+  EXPECT_EQ(first, (std::vector<plan::Piece>{{0, 1, 0, {{0, 0}, {128, 512}}}, {2, 0, 0, {{0}, {3}}}}));
+  EXPECT_EQ(second,
+            (std::vector<plan::Piece>{{0, 1, 1, {{128, 0}, {128, 512}}}, {2, 2, 1, {{3}, {3}}}, {1, 0, 1, {}}}));
+
+  EXPECT_THROW(collect_pieces(provided[0], 1), Error) << "pieces of another rank";
+  std::swap(claimed[0][0], claimed[0][1]);
+  EXPECT_THROW(settle_claims(packed, claimed[0], 0), Error) << "claims of another rank";
+  comm::Mail cut = provided[1];
+  for (base::Bytes& bytes : cut) {
+    if (!bytes.empty()) bytes.pop_back();
+  }
+  EXPECT_THROW(collect_pieces(cut, 1), Error);
+  comm::Mail deep = provided[0];
+  deep[0][12] = std::byte{9};
+  EXPECT_THROW(collect_pieces(deep, 0), Error) << "more dimensions than a box has";
 }
 
 }  // namespace

@@ -68,7 +68,7 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
     RankState state(small_state(), cut, communicator.rank(), ranks);
     const auto opened = checkpoint::open_checkpoint(communicator, directory);
     const auto numbers = plan::numbers_by_name(opened.stored.tensors);
-    std::vector<checkpoint::WantedBox> wanted;
+    std::vector<plan::MemoryBox> wanted;
     for (const Target& target : state.targets()) {
       auto* at = static_cast<std::byte*>(target.data);
       for (const Box& box : target.boxes) {

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "io/exchange.hpp"
+#include "plan/transfers.hpp"
 #include "random.hpp"
 
 namespace cairn::test {
@@ -130,11 +131,13 @@ void add_tensors(std::mt19937_64& random, ExchangeCase& c) {
   }
 }
 
-void add_parts(std::mt19937_64& random, ExchangeCase& c) {
-  c.parts.resize(static_cast<std::size_t>(c.shape.ranks));
-  const auto add = [&](std::uint64_t rank, std::uint32_t tensor, const Box& memory_box, const Box& part) {
-    auto& mine = c.parts[rank];
-    mine.push_back({tensor, static_cast<std::uint32_t>(mine.size()), memory_box, part});
+void add_pieces(std::mt19937_64& random, ExchangeCase& c) {
+  c.memory.resize(static_cast<std::size_t>(c.shape.ranks));
+  c.pieces.resize(static_cast<std::size_t>(c.shape.ranks));
+  const auto add = [&](std::uint64_t rank, std::uint32_t tensor, const Box& memory_box, const Box& piece) {
+    auto& mine = c.memory[rank];
+    c.pieces[rank].push_back({tensor, static_cast<std::uint32_t>(mine.size()), static_cast<int>(rank), piece});
+    mine.push_back({tensor, memory_box, {}});
   };
   for (std::uint32_t t = 0; t < c.stored.tensors.size(); ++t) {
     const format::StoredTensor& tensor = c.stored.tensors[t];
@@ -155,25 +158,26 @@ plan::ExtentMap extents_of(const ExchangeCase& c) {
   return {plan::whole_files(sizes), c.shape.workers, c.shape.grain_bytes};
 }
 
-/// All memory of a rank, as it must be when the parts hold the files' bytes and the rest is untouched.
+/// All memory of a rank, as it must be when the pieces hold the files' bytes and the rest is untouched.
 std::vector<base::Bytes> memory_of(const ExchangeCase& c, int rank) {
   std::vector<base::Bytes> memory;
-  for (const plan::MemoryPart& part : c.parts[static_cast<std::size_t>(rank)]) {
-    const format::StoredTensor& tensor = c.stored.tensors[part.tensor];
-    base::Bytes bytes(bytes_of(part.memory_box, tensor.dtype), kUntouched);
+  for (const plan::Piece& piece : c.pieces[static_cast<std::size_t>(rank)]) {
+    const format::StoredTensor& tensor = c.stored.tensors[piece.tensor];
+    const Box& memory_box = c.memory[static_cast<std::size_t>(rank)][piece.local].box;
+    base::Bytes bytes(bytes_of(memory_box, tensor.dtype), kUntouched);
     for (const format::StoredBox& box : tensor.boxes) {
-      Box common = part.part;
+      Box common = piece.box;
       bool empty = false;
       for (std::size_t d = 0; d < common.shape.size(); ++d) {
-        const std::uint64_t begin = std::max(box.box.offset[d], part.part.offset[d]);
+        const std::uint64_t begin = std::max(box.box.offset[d], piece.box.offset[d]);
         const std::uint64_t end =
-            std::min(box.box.offset[d] + box.box.shape[d], part.part.offset[d] + part.part.shape[d]);
+            std::min(box.box.offset[d] + box.box.shape[d], piece.box.offset[d] + piece.box.shape[d]);
         empty = empty || begin >= end;
         common.offset[d] = begin;
         common.shape[d] = begin < end ? end - begin : 0;
       }
       if (empty) continue;
-      copy_elements(tensor.dtype, common, box.box, c.files[box.file].data() + box.offset_bytes, part.memory_box,
+      copy_elements(tensor.dtype, common, box.box, c.files[box.file].data() + box.offset_bytes, memory_box,
                     bytes.data());
     }
     memory.push_back(std::move(bytes));
@@ -188,9 +192,16 @@ comm::SharedMemory::Reach reach_of(const ExchangeCase& c) {
 io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase& c, const plan::ExtentMap& extents,
                            io::WindowPool& pool) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
-  return io::Exchange(communicator, c.stored, extents, c.shape.window_bytes, pool,
-                      plan::transfers_of_memory(communicator.rank(), c.parts[rank], c.stored, extents),
+  return io::Exchange(communicator, c.stored.files, extents, c.shape.window_bytes, pool,
+                      plan::transfers_of_memory(c.pieces[rank], c.memory[rank], c.stored, extents),
                       {c.shape.buffer_bytes});
+}
+
+/// A rank's boxes with these bytes.
+std::vector<plan::MemoryBox> boxes_in(const ExchangeCase& c, int rank, std::vector<base::Bytes>& bytes) {
+  std::vector<plan::MemoryBox> boxes = c.memory[static_cast<std::size_t>(rank)];
+  for (std::size_t l = 0; l < boxes.size(); ++l) boxes[l].bytes = bytes[l];
+  return boxes;
 }
 
 /// Which bytes of the files belong to a tensor.
@@ -212,7 +223,7 @@ ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& sh
   ExchangeCase c;
   c.shape = shape;
   add_tensors(random, c);
-  add_parts(random, c);
+  add_pieces(random, c);
   return c;
 }
 
@@ -220,15 +231,15 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
   const plan::ExtentMap extents = extents_of(c);
   io::WindowPool pool(communicator, c.shape.window_bytes, reach_of(c));
   io::Exchange exchange = make_exchange(communicator, c, extents, pool);
-  const std::vector<base::Bytes> memory = memory_of(c, communicator.rank());
-  const std::vector<std::span<const std::byte>> views(memory.begin(), memory.end());
+  std::vector<base::Bytes> memory = memory_of(c, communicator.rank());
+  const std::vector<plan::MemoryBox> boxes = boxes_in(c, communicator.rank(), memory);
   const auto covered = covered_bytes(c);
   std::uint64_t compared = 0;
   std::uint64_t wrong = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     const io::WindowBuffer window = exchange.window(round);
     std::fill(window.buffer.begin(), window.buffer.end(), kUntouched);
-    const std::uint64_t arrived = exchange.gather(round, views);
+    const std::uint64_t arrived = exchange.gather(round, boxes);
     std::uint64_t expected = 0;
     for (std::size_t p = 0; window.window != nullptr && p < window.window->parts.size(); ++p) {
       const plan::Extent& part = window.window->parts[p];
@@ -242,6 +253,7 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
     EXPECT_EQ(arrived, expected) << "rank " << communicator.rank() << " round " << round;
   }
   EXPECT_EQ(wrong, 0U) << "wrong bytes in the windows of rank " << communicator.rank();
+  EXPECT_TRUE(memory == memory_of(c, communicator.rank())) << "a gather changed memory";
   return compared;
 }
 
@@ -252,7 +264,7 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
   const std::vector<base::Bytes> expected = memory_of(c, communicator.rank());
   std::vector<base::Bytes> memory;
   for (const base::Bytes& box : expected) memory.emplace_back(box.size(), kUntouched);
-  const std::vector<std::span<std::byte>> views(memory.begin(), memory.end());
+  const std::vector<plan::MemoryBox> boxes = boxes_in(c, communicator.rank(), memory);
   std::uint64_t arrived = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     const io::WindowBuffer window = exchange.window(round);
@@ -261,11 +273,11 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
       std::copy_n(c.files[part.file].begin() + static_cast<std::ptrdiff_t>(part.begin), part.end - part.begin,
                   window.buffer.begin() + static_cast<std::ptrdiff_t>(window.window->offsets[p]));
     }
-    arrived += exchange.scatter(round, views);
+    arrived += exchange.scatter(round, boxes);
   }
   std::uint64_t wanted = 0;
-  for (const plan::MemoryPart& part : c.parts[static_cast<std::size_t>(communicator.rank())]) {
-    wanted += bytes_of(part.part, c.stored.tensors[part.tensor].dtype);
+  for (const plan::Piece& piece : c.pieces[static_cast<std::size_t>(communicator.rank())]) {
+    wanted += bytes_of(piece.box, c.stored.tensors[piece.tensor].dtype);
   }
   EXPECT_EQ(arrived, wanted) << "rank " << communicator.rank();
   std::uint64_t compared = 0;

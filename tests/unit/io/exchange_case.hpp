@@ -13,7 +13,7 @@
 #include "comm/communicator.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "plan/extents.hpp"
-#include "plan/transfer.hpp"
+#include "plan/pieces.hpp"
 
 namespace cairn::test {
 
@@ -32,7 +32,8 @@ struct ExchangeCase {
   ExchangeShape shape;
   format::StoredCheckpoint stored;
   std::vector<base::Bytes> files;                    ///< what they hold
-  std::vector<std::vector<plan::MemoryPart>> parts;  ///< by rank; part i has local number i
+  std::vector<std::vector<plan::MemoryBox>> memory;  ///< by rank; without bytes
+  std::vector<std::vector<plan::Piece>> pieces;      ///< by rank; piece i is of memory box i
 };
 
 ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape);

@@ -18,6 +18,7 @@
 #include "io/straight_io.hpp"
 #include "io/straight_runs.hpp"
 #include "os/file.hpp"
+#include "plan/transfers.hpp"
 #include "random.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
@@ -57,18 +58,23 @@ struct Layout {
     for (const auto& file : stored.files) sizes.push_back(file.size_bytes);
     return {sizes, kGrain};
   }
-  [[nodiscard]] StraightRuns runs(const std::vector<plan::MemoryPart>& parts) const {
-    return {plan::regions_of_memory(0, parts, stored), stored};
+  [[nodiscard]] StraightRuns runs(const std::vector<plan::Piece>& pieces) const {
+    std::vector<plan::MemoryBox> boxes;
+    for (const plan::Piece& piece : pieces) {
+      boxes.resize(std::max<std::size_t>(boxes.size(), piece.local + 1));
+      boxes[piece.local] = {piece.tensor, piece.box, {}};
+    }
+    return StraightRuns(plan::regions_of_memory(pieces, boxes, stored));
   }
 
   format::StoredCheckpoint stored;
 };
 
-plan::MemoryPart part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, box, box}; }
+/// A whole memory box.
+plan::Piece part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, 0, std::move(box)}; }
 
 /// Collective: the runs of these parts that go straight.
-StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout,
-                        const std::vector<plan::MemoryPart>& parts) {
+StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, const std::vector<plan::Piece>& parts) {
   StraightRuns runs = layout.runs(parts);
   keep_tiled_cells(communicator, layout.grid(), runs);
   return runs;
@@ -76,10 +82,10 @@ StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout,
 
 /// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is with
 /// the first.
-std::vector<plan::MemoryPart> parts_of(int rank, int ranks) {
+std::vector<plan::Piece> parts_of(int rank, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   const auto n = static_cast<std::uint64_t>(ranks);
-  std::vector<plan::MemoryPart> parts;
+  std::vector<plan::Piece> parts;
   const std::uint64_t first_row = Layout::kRows * (r / 2) / ((n + 1) / 2);
   const std::uint64_t last_row = Layout::kRows * (r / 2 + 1) / ((n + 1) / 2);
   const bool is_alone = rank % 2 == 0 && rank + 1 == ranks;
@@ -91,12 +97,18 @@ std::vector<plan::MemoryPart> parts_of(int rank, int ranks) {
   return parts;
 }
 
-std::vector<base::Bytes> memory_of(const std::vector<plan::MemoryPart>& parts) {
+std::vector<base::Bytes> memory_of(const std::vector<plan::Piece>& parts) {
   std::vector<base::Bytes> memory(3);
-  for (const plan::MemoryPart& p : parts) {
-    memory[p.local].resize(std::accumulate(p.part.shape.begin(), p.part.shape.end(), 1ULL, std::multiplies<>()));
+  for (const plan::Piece& p : parts) {
+    memory[p.local].resize(std::accumulate(p.box.shape.begin(), p.box.shape.end(), 1ULL, std::multiplies<>()));
   }
   return memory;
+}
+
+std::vector<plan::MemoryBox> boxes_of(std::vector<base::Bytes>& memory) {
+  std::vector<plan::MemoryBox> boxes;
+  for (base::Bytes& bytes : memory) boxes.push_back({0, {}, bytes});
+  return boxes;
 }
 
 /// Byte of the tensor's content.
@@ -106,14 +118,13 @@ std::byte content(std::uint32_t tensor, std::uint64_t at) {
 
 /// Visits the bytes of a part: place in its memory, place in the tensor.
 template <class Visit>
-void for_each_byte(const plan::MemoryPart& p, const Visit& visit) {
-  const bool is_flat = p.part.shape.size() == 1;
-  const std::uint64_t width = is_flat ? p.part.shape[0] : p.part.shape[1];
-  const std::uint64_t rows = is_flat ? 1 : p.part.shape[0];
+void for_each_byte(const plan::Piece& p, const Visit& visit) {
+  const bool is_flat = p.box.shape.size() == 1;
+  const std::uint64_t width = is_flat ? p.box.shape[0] : p.box.shape[1];
+  const std::uint64_t rows = is_flat ? 1 : p.box.shape[0];
   for (std::uint64_t row = 0; row < rows; ++row) {
     for (std::uint64_t i = 0; i < width; ++i) {
-      visit(row * width + i,
-            is_flat ? p.part.offset[0] + i : (p.part.offset[0] + row) * 2 * kLong + p.part.offset[1] + i);
+      visit(row * width + i, is_flat ? p.box.offset[0] + i : (p.box.offset[0] + row) * 2 * kLong + p.box.offset[1] + i);
     }
   }
 }
@@ -159,7 +170,7 @@ TEST(StraightRuns, BytesOfNobodyOrOfTwoMakeACellGoThroughWindows) {
   const Layout layout;
   const plan::CellGrid grid = layout.grid();
   const std::uint64_t half = Layout::kFlat / 2;
-  const auto tiled = [&](const std::vector<plan::MemoryPart>& parts) {
+  const auto tiled = [&](const std::vector<plan::Piece>& parts) {
     const auto sums = layout.runs(parts).fingerprints(grid);
     std::vector<std::size_t> cells;
     for (std::size_t cell = grid.cell_of(1, 0); cell < grid.end_of(1); ++cell) {
@@ -200,7 +211,7 @@ TEST(StraightRuns, ACellThatAnotherRankWantsInShortRunsGoesThroughWindows) {
 
 TEST(StraightRuns, ShortRunsOfALargerRegionStay) {
   const Layout layout;
-  const auto pieces = [&](const plan::MemoryPart& p) {
+  const auto pieces = [&](const plan::Piece& p) {
     const StraightRuns runs = layout.runs({p});
     std::size_t count = 0;
     for (StraightRuns::Walk& walk : runs.walks()) {
@@ -235,14 +246,14 @@ TEST(StraightIo, WritesAndReadsWhatIsTiled) {
         for_each_byte(p,
                       [&](std::uint64_t at, std::uint64_t place) { memory[p.local][at] = content(p.tensor, place); });
       }
-      const std::vector<std::span<const std::byte>> from(memory.begin(), memory.end());
+      const auto from = boxes_of(memory);
       write_straight(communicator, files, runs, from, [&](auto file, auto offset, auto data) {
         const std::lock_guard lock(mutex);
         seen[{file, offset}] += data.size();
       });
       communicator.barrier();
       for (auto& box : memory) std::fill(box.begin(), box.end(), std::byte{0});
-      const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
+      const auto to = boxes_of(memory);
       std::uint64_t read = 0;
       read_straight(communicator, files, runs, to, [&](auto, auto, auto data) { read += data.size(); });
       for (const auto& p : parts) {
@@ -283,8 +294,8 @@ TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
       os::set_fault_rank(communicator.rank());
       const auto parts = parts_of(communicator.rank(), 3);
       const StraightRuns runs = tiled_runs(communicator, layout, parts);
-      const auto memory = memory_of(parts);
-      const std::vector<std::span<const std::byte>> from(memory.begin(), memory.end());
+      auto memory = memory_of(parts);
+      const auto from = boxes_of(memory);
       try {
         write_straight(communicator, files, runs, from, [](auto, auto, auto) {});
       } catch (const Error& error) {
@@ -312,7 +323,7 @@ TEST(StraightIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
     const auto parts = parts_of(communicator.rank(), 3);
     const StraightRuns runs = tiled_runs(communicator, layout, parts);
     auto memory = memory_of(parts);
-    const std::vector<std::span<std::byte>> to(memory.begin(), memory.end());
+    const auto to = boxes_of(memory);
     test::expect_error(ErrorKind::kIo, [&] { read_straight(communicator, files, runs, to, [](auto, auto, auto) {}); },
                        {files[1].path.string(), "ends at byte"});
   });
@@ -325,11 +336,13 @@ TEST(StraightIo, MemoryThatIsTooSmallIsRefused) {
   create(files);
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     const StraightRuns runs = layout.runs({part(2, 1, {{0}, {Layout::kFlat}})});
-    const base::Bytes memory(Layout::kFlat - 1);
-    const std::vector<std::span<const std::byte>> from = {{}, memory};
-    test::expect_error(ErrorKind::kInternal,
-                       [&] { write_straight(communicator, files, runs, from, [](auto, auto, auto) {}); },
-                       {"memory box 1"});
+    base::Bytes memory(Layout::kFlat - 1);
+    std::vector<plan::MemoryBox> from = {{}, {0, {}, memory}};
+    const auto write = [&] { write_straight(communicator, files, runs, from, [](auto, auto, auto) {}); };
+    test::expect_error(ErrorKind::kInternal, write, {"memory box 1, which has"});
+    memory.resize(Layout::kFlat);
+    from[1] = {0, {}, memory, Memory::kDevice};
+    test::expect_error(ErrorKind::kInternal, write, {"memory box 1 is not in host memory"});
   });
 }
 

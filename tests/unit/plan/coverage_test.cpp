@@ -29,7 +29,7 @@ CatalogTensor tensor_of(std::vector<std::uint64_t> shape, DType dtype = DType::k
   return {"model", "w", dtype, std::move(shape)};
 }
 
-std::string error_of(const CatalogTensor& tensor, const std::vector<Claim>& claims) {
+std::string error_of(const CatalogTensor& tensor, const std::vector<Piece>& claims) {
   try {
     provide(tensor, claims, 1, 0);
   } catch (const Error& error) {
@@ -68,12 +68,12 @@ TEST(Coverage, RandomLayoutsProvideEveryElementOnce) {
     const std::uint64_t share = random.between(1, 200);
     const auto provisions = provide(tensor, claims, share, random.between(0, UINT64_MAX));
     std::vector<int> counts(shard::elements_of(shape));
-    for (const Provision& p : provisions) {
-      mark(shape, p.part, counts);
-      ASSERT_FALSE(shard::is_empty(p.part));
+    for (const Piece& p : provisions) {
+      mark(shape, p.box, counts);
+      ASSERT_FALSE(shard::is_empty(p.box));
       ASSERT_TRUE(std::any_of(
           claims.begin(), claims.end(),
-          [&](const Claim& c) { return c.rank == p.rank && c.local == p.local && lies_inside(p.part, c.box); }))
+          [&](const Piece& c) { return c.rank == p.rank && c.local == p.local && lies_inside(p.box, c.box); }))
           << "round " << round;
     }
     ASSERT_TRUE(std::all_of(counts.begin(), counts.end(), [](int n) { return n == 1; })) << "round " << round;
@@ -95,7 +95,7 @@ TEST(Coverage, TheOrderOfClaimsDoesNotMatter) {
     for (std::size_t i = 0; i < first.size(); ++i) {
       ASSERT_EQ(first[i].rank, second[i].rank);
       ASSERT_EQ(first[i].local, second[i].local);
-      ASSERT_EQ(first[i].part, second[i].part);
+      ASSERT_EQ(first[i].box, second[i].box);
     }
   }
 }
@@ -150,11 +150,11 @@ TEST(Tiling, APinwheelIsATiling) {
 
 TEST(Coverage, NamesTheFirstMissingElements) {
   const CatalogTensor tensor{"model", "model.embed.weight", DType::kBF16, {8, 16}};
-  EXPECT_EQ(error_of(tensor, {{0, 0, {{0, 0}, {8, 8}}}, {3, 0, {{4, 8}, {4, 8}}}}),
+  EXPECT_EQ(error_of(tensor, {{0, 0, 0, {{0, 0}, {8, 8}}}, {0, 0, 3, {{4, 8}, {4, 8}}}}),
             "tensor 'model.embed.weight' (section model): elements [0:4, 8:16] are held by no rank");
   EXPECT_EQ(error_of(tensor, {}),
             "tensor 'model.embed.weight' (section model): elements [0:8, 0:16] are held by no rank");
-  EXPECT_EQ(error_of(tensor, {{0, 0, {{2, 3}, {1, 1}}}}),
+  EXPECT_EQ(error_of(tensor, {{0, 0, 0, {{2, 3}, {1, 1}}}}),
             "tensor 'model.embed.weight' (section model): elements [0:2, 0:16] are held by no rank (and 3 more boxes)");
   EXPECT_EQ(error_of({"optimizer", "step", DType::kF32, {}}, {}),
             "tensor 'step' (section optimizer): elements [] are held by no rank");
@@ -162,64 +162,65 @@ TEST(Coverage, NamesTheFirstMissingElements) {
 
 TEST(Coverage, NamesWhoOverlapsWhere) {
   EXPECT_EQ(
-      error_of(tensor_of({20}), {{5, 0, {{8}, {12}}}, {3, 0, {{0}, {10}}}}),
+      error_of(tensor_of({20}), {{0, 0, 5, {{8}, {12}}}, {0, 0, 3, {{0}, {10}}}}),
       "tensor 'w' (section model) overlaps: rank 3 holds [0:10] and rank 5 holds [8:20], both hold [8:10]; replicas "
       "must be equal boxes");
-  EXPECT_THAT(error_of(tensor_of({20}), {{0, 0, {{0}, {20}}}, {1, 0, {{4}, {2}}}}),
+  EXPECT_THAT(error_of(tensor_of({20}), {{0, 0, 0, {{0}, {20}}}, {0, 0, 1, {{4}, {2}}}}),
               AllOf(HasSubstr("rank 0 holds [0:20]"), HasSubstr("rank 1 holds [4:6]"), HasSubstr("both hold [4:6]")));
-  EXPECT_THAT(error_of(tensor_of({4, 4}), {{2, 0, {{0, 0}, {3, 3}}}, {2, 1, {{1, 1}, {3, 3}}}}),
+  EXPECT_THAT(error_of(tensor_of({4, 4}), {{0, 0, 2, {{0, 0}, {3, 3}}}, {0, 1, 2, {{1, 1}, {3, 3}}}}),
               HasSubstr("rank 2 holds [0:3, 0:3] and rank 2 holds [1:4, 1:4], both hold [1:3, 1:3]"));
 }
 
 TEST(Coverage, RefusesBoxesOutsideTheTensor) {
-  EXPECT_EQ(error_of(tensor_of({8}), {{7, 0, {{4}, {5}}}}),
+  EXPECT_EQ(error_of(tensor_of({8}), {{0, 0, 7, {{4}, {5}}}}),
             "tensor 'w' (section model): rank 7 holds [4:9], which is not inside the tensor [0:8]");
-  EXPECT_THAT(error_of(tensor_of({8}), {{7, 0, {{0, 0}, {8, 1}}}}), HasSubstr("rank 7 holds [0:8, 0:1]"));
-  EXPECT_THAT(error_of(tensor_of({8}), {{7, 0, {{0}, {8, 1}}}}), HasSubstr("1 offsets and 2 sizes"));
-  EXPECT_THAT(error_of(tensor_of({8}), {{7, 0, {{UINT64_MAX}, {2}}}}), HasSubstr("rank 7"));
+  EXPECT_THAT(error_of(tensor_of({8}), {{0, 0, 7, {{0, 0}, {8, 1}}}}), HasSubstr("rank 7 holds [0:8, 0:1]"));
+  EXPECT_THAT(error_of(tensor_of({8}), {{0, 0, 7, {{0}, {8, 1}}}}), HasSubstr("1 offsets and 2 sizes"));
+  EXPECT_THAT(error_of(tensor_of({8}), {{0, 0, 7, {{UINT64_MAX}, {2}}}}), HasSubstr("rank 7"));
 }
 
 TEST(Coverage, PackedTypesAreCutBetweenBytesOnly) {
   const CatalogTensor odd = tensor_of({2, 6}, DType::kF4);
-  EXPECT_THAT(error_of(odd, {{0, 0, {{0, 0}, {2, 3}}}, {1, 0, {{0, 3}, {2, 3}}}}),
+  EXPECT_THAT(error_of(odd, {{0, 0, 0, {{0, 0}, {2, 3}}}, {0, 0, 1, {{0, 3}, {2, 3}}}}),
               HasSubstr(" is packed (F4): rank 0 holds [0:2, 0:3], which begins or ends inside a byte"));
-  EXPECT_EQ(provide(odd, {{0, 0, {{0, 0}, {2, 2}}}, {1, 0, {{0, 2}, {2, 4}}}}, 1, 0).size(), 2U);
+  EXPECT_EQ(provide(odd, {{0, 0, 0, {{0, 0}, {2, 2}}}, {0, 0, 1, {{0, 2}, {2, 4}}}}, 1, 0).size(), 2U);
   // Shares of replicas: [2, 5] can be cut nowhere (rows and columns of 2.5 bytes), [3, 8] by rows.
-  EXPECT_EQ(provide(tensor_of({2, 5}, DType::kF4), {{0, 0, {{0, 0}, {2, 5}}}, {1, 0, {{0, 0}, {2, 5}}}}, 1, 0).size(),
-            1U);
+  EXPECT_EQ(
+      provide(tensor_of({2, 5}, DType::kF4), {{0, 0, 0, {{0, 0}, {2, 5}}}, {0, 0, 1, {{0, 0}, {2, 5}}}}, 1, 0).size(),
+      1U);
   const auto rows =
-      provide(tensor_of({9, 4}, DType::kF6E2M3), {{0, 0, {{0, 0}, {9, 4}}}, {1, 0, {{0, 0}, {9, 4}}}}, 1, 0);
+      provide(tensor_of({9, 4}, DType::kF6E2M3), {{0, 0, 0, {{0, 0}, {9, 4}}}, {0, 0, 1, {{0, 0}, {9, 4}}}}, 1, 0);
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[0].part, (Box{{0, 0}, {4, 4}}));
-  EXPECT_EQ(rows[1].part, (Box{{4, 0}, {5, 4}}));
+  EXPECT_EQ(rows[0].box, (Box{{0, 0}, {4, 4}}));
+  EXPECT_EQ(rows[1].box, (Box{{4, 0}, {5, 4}}));
 }
 
 TEST(Coverage, ReplicasShareLargeBoxes) {
   const CatalogTensor tensor = tensor_of({2, 12});
-  std::vector<Claim> claims;
-  for (int rank = 0; rank < 3; ++rank) claims.push_back({rank, 5, {{0, 0}, {2, 12}}});
-  claims.push_back({1, 9, {{0, 0}, {2, 12}}});  // the same box a second time
+  std::vector<Piece> claims;
+  for (int rank = 0; rank < 3; ++rank) claims.push_back({0, 5, rank, {{0, 0}, {2, 12}}});
+  claims.push_back({0, 9, 1, {{0, 0}, {2, 12}}});  // the same box a second time
   const auto shared = provide(tensor, claims, 32, 1);
   ASSERT_EQ(shared.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(shared[i].rank, static_cast<int>(i));
     EXPECT_EQ(shared[i].local, 5U);
-    EXPECT_EQ(shared[i].part, (Box{{0, 4 * i}, {2, 4}}));
+    EXPECT_EQ(shared[i].box, (Box{{0, 4 * i}, {2, 4}}));
   }
   EXPECT_EQ(provide(tensor, claims, 33, 1).size(), 1U);
 }
 
 TEST(Coverage, SharesDifferByOneIndexAtMost) {
-  std::vector<Claim> claims;
-  for (int rank = 0; rank < 4; ++rank) claims.push_back({rank, 0, {{0}, {11}}});
+  std::vector<Piece> claims;
+  for (int rank = 0; rank < 4; ++rank) claims.push_back({0, 0, rank, {{0}, {11}}});
   std::vector<std::uint64_t> sizes;
-  for (const Provision& p : provide(tensor_of({11}), claims, 1, 0)) sizes.push_back(p.part.shape[0]);
+  for (const Piece& p : provide(tensor_of({11}), claims, 1, 0)) sizes.push_back(p.box.shape[0]);
   EXPECT_THAT(sizes, testing::ElementsAre(3, 3, 3, 2));
 }
 
 TEST(Coverage, SmallTensorsSpreadOverTheHolders) {
-  std::vector<Claim> claims;
-  for (int rank = 0; rank < 8; ++rank) claims.push_back({rank, 0, {{0}, {4}}});
+  std::vector<Piece> claims;
+  for (int rank = 0; rank < 8; ++rank) claims.push_back({0, 0, rank, {{0}, {4}}});
   std::map<int, int> chosen;
   for (std::uint64_t salt = 0; salt < 800; ++salt) ++chosen[provide(tensor_of({4}), claims, 1 << 20, salt).at(0).rank];
   ASSERT_EQ(chosen.size(), 8U);
@@ -227,17 +228,17 @@ TEST(Coverage, SmallTensorsSpreadOverTheHolders) {
 }
 
 TEST(Coverage, EmptyTensorsAndEmptyBoxes) {
-  EXPECT_TRUE(provide(tensor_of({0, 4}), {{0, 0, {{0, 0}, {0, 4}}}}, 1, 0).empty());
+  EXPECT_TRUE(provide(tensor_of({0, 4}), {{0, 0, 0, {{0, 0}, {0, 4}}}}, 1, 0).empty());
   EXPECT_TRUE(provide(tensor_of({0, 4}), {}, 1, 0).empty());
-  const auto one = provide(tensor_of({4}), {{0, 0, {{4}, {0}}}, {1, 2, {{0}, {4}}}}, 1, 0);
+  const auto one = provide(tensor_of({4}), {{0, 0, 0, {{4}, {0}}}, {0, 2, 1, {{0}, {4}}}}, 1, 0);
   ASSERT_EQ(one.size(), 1U);
   EXPECT_EQ(one[0].rank, 1);
-  const auto scalar = provide(tensor_of({}), {{4, 0, {}}, {9, 0, {}}}, 1, 3);
+  const auto scalar = provide(tensor_of({}), {{0, 0, 4, {}}, {0, 0, 9, {}}}, 1, 3);
   ASSERT_EQ(scalar.size(), 1U);
   EXPECT_TRUE(scalar[0].rank == 4 || scalar[0].rank == 9);
 }
 
-double milliseconds_of(const CatalogTensor& tensor, std::vector<Claim> claims, std::size_t expected) {
+double milliseconds_of(const CatalogTensor& tensor, std::vector<Piece> claims, std::size_t expected) {
   plan_test::Stopwatch watch;
   const auto provisions = provide(tensor, std::move(claims), 1 << 20, 0);
   const double took = watch.milliseconds();
@@ -252,25 +253,26 @@ TEST(Coverage, SixteenThousandRanks) {
     std::cout << "16,384 claims, " << what << ": " << milliseconds << " ms\n";
     EXPECT_LT(milliseconds, plan_test::limit_ms(500));
   };
-  std::vector<Claim> flat;
+  std::vector<Piece> flat;
   const std::uint64_t each = shard::elements_of(tensor.shape) / kRanks;
   for (int rank = 0; rank < kRanks; ++rank) {
     const auto begin = static_cast<std::uint64_t>(rank) * each;
     std::uint32_t local = 0;
-    for (Box& box : shard::boxes_of_flat_range(tensor.shape, begin, begin + each)) flat.push_back({rank, local++, box});
+    for (Box& box : shard::boxes_of_flat_range(tensor.shape, begin, begin + each))
+      flat.push_back({0, local++, rank, box});
   }
   const std::size_t flat_boxes = flat.size();
   report("flat ranges", milliseconds_of(tensor, flat, flat_boxes));
-  std::vector<Claim> grid;
+  std::vector<Piece> grid;
   for (std::uint64_t r = 0; r < 128; ++r) {
     for (std::uint64_t c = 0; c < 128; ++c) {
-      grid.push_back({static_cast<int>(r * 128 + c), 0, {{r * 1002, c * 128}, {1002, 128}}});
+      grid.push_back({0, 0, static_cast<int>(r * 128 + c), {{r * 1002, c * 128}, {1002, 128}}});
     }
   }
   report("a grid of 128 x 128", milliseconds_of(tensor, grid, grid.size()));
-  std::vector<Claim> replicas;
+  std::vector<Piece> replicas;
   for (int rank = 0; rank < kRanks; ++rank) {
-    replicas.push_back({rank, 0, {{static_cast<std::uint64_t>(rank % 8) * 16'032, 0}, {16'032, 16'384}}});
+    replicas.push_back({0, 0, rank, {{static_cast<std::uint64_t>(rank % 8) * 16'032, 0}, {16'032, 16'384}}});
   }
   report("8 boxes x 2048 replicas", milliseconds_of(tensor, replicas, 8));
   grid.erase(grid.begin() + 5'000);

@@ -129,11 +129,10 @@ TEST(LayOutShards, WritesTorchsMetadata) {
   const std::uint32_t cafe = 0;
   const std::uint32_t w = 1;
   const std::uint32_t moment = 2;
-  const std::vector<std::vector<HeldBox>> held = {
-      {{cafe, {{0}, {2}}}, {w, {{0, 0}, {4, 2}}}, {w, {{0, 4}, {4, 2}}}, {moment, {}}},
-      {{cafe, {{2}, {0}}}},
-      {{w, {{0, 2}, {4, 2}}}, {w, {{0, 0}, {4, 2}}}, {moment, {}}}};
-  const FileLayout layout = lay_out_shards(catalog, held, {});
+  const std::vector<Piece> held = {
+      {cafe, 0, 0, {{0}, {2}}}, {w, 1, 0, {{0, 0}, {4, 2}}}, {w, 2, 0, {{0, 4}, {4, 2}}}, {moment, 3, 0, {}},
+      {cafe, 0, 1, {{2}, {0}}}, {w, 0, 2, {{0, 2}, {4, 2}}}, {w, 1, 2, {{0, 0}, {4, 2}}}, {moment, 2, 2, {}}};
+  const FileLayout layout = lay_out_shards(catalog, held, 3, {});
   EXPECT_THAT(names_of(layout), ElementsAre("shard-00001-model-00001-of-00001.safetensors",
                                             "shard-00003-model-00001-of-00002.safetensors",
                                             "shard-00003-model-00002-of-00002.safetensors"));
@@ -160,15 +159,14 @@ TEST(LayOutShards, WritesTorchsMetadata) {
 
 TEST(LayOutShards, BalancesReplicas) {
   std::vector<CatalogTensor> tensors;
-  std::vector<HeldBox> everything;
+  std::vector<Piece> held;
   for (std::uint32_t i = 0; i < 64; ++i) {
     tensors.push_back({"model", "t" + std::to_string(i), DType::kU8, {100}});
-    everything.push_back({i, {{0}, {100}}});
+    for (int rank = 0; rank < 4; ++rank) held.push_back({i, i, rank, {{0}, {100}}});
   }
   LayoutOptions options;
   options.align_bytes = 8;
-  const std::vector<std::vector<HeldBox>> held(4, everything);
-  const FileLayout layout = lay_out_shards(make_catalog(tensors), held, options);
+  const FileLayout layout = lay_out_shards(make_catalog(tensors), held, 4, options);
   ASSERT_EQ(layout.files.size(), 4U);
   for (const DataFile& file : layout.files) EXPECT_EQ(file.size_bytes - file.header.size(), 1600U);
 }
@@ -176,7 +174,7 @@ TEST(LayOutShards, BalancesReplicas) {
 TEST(LayOutShards, KeepsTensorsWithoutElementsAndSkipsIdleRanks) {
   const Catalog catalog = make_catalog({{"model", "none", DType::kF32, {0, 3}}, {"model", "w", DType::kF32, {2}}});
   const FileLayout layout =
-      lay_out_shards(catalog, {{}, {{0, {{0, 0}, {0, 3}}}}, {{0, {{0, 0}, {0, 3}}}, {1, {{0}, {2}}}}}, {});
+      lay_out_shards(catalog, {{0, 0, 1, {{0, 0}, {0, 3}}}, {0, 0, 2, {{0, 0}, {0, 3}}}, {1, 1, 2, {{0}, {2}}}}, 3, {});
   EXPECT_THAT(names_of(layout), ElementsAre("shard-00002-model-00001-of-00001.safetensors",
                                             "shard-00003-model-00001-of-00001.safetensors"));
   EXPECT_EQ(parsed(layout.files[0]).tensors.at(0).shape, (std::vector<std::uint64_t>{0, 3}));
@@ -186,15 +184,15 @@ TEST(LayOutShards, KeepsTensorsWithoutElementsAndSkipsIdleRanks) {
 TEST(LayOutShards, RefusesHolesAndNamesThatMeet) {
   const Catalog catalog = make_catalog({{"model", "w", DType::kF32, {4}}});
   EXPECT_THAT(error_of([&] {
-                lay_out_shards(catalog, {{{0, {{0}, {3}}}}}, {});
+                lay_out_shards(catalog, {{0, 0, 0, {{0}, {3}}}}, 1, {});
               }),
               HasSubstr("elements [3:4] are held by no rank"));
   EXPECT_THAT(error_of([&] {
-                lay_out_shards(catalog, {{{1, {{0}, {3}}}}}, {});
+                lay_out_shards(catalog, {{1, 0, 0, {{0}, {3}}}}, 1, {});
               }),
               HasSubstr("rank 0 holds tensor number 1"));
   const Catalog clash = make_catalog({{"model", "ema.w", DType::kF32, {1}}, {"ema", "w", DType::kF32, {1}}});
-  EXPECT_THAT(error_of([&] { lay_out_shards(clash, {}, {}); }), HasSubstr("under the name 'ema.w'"));
+  EXPECT_THAT(error_of([&] { lay_out_shards(clash, {}, 0, {}); }), HasSubstr("under the name 'ema.w'"));
 }
 
 }  // namespace

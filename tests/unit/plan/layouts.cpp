@@ -76,12 +76,12 @@ std::vector<Box> random_partition(Seeded& random, const std::vector<std::uint64_
   }
 }
 
-std::vector<plan::Claim> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks) {
+std::vector<plan::Piece> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks) {
   std::vector<Box> boxes;
   if (!shard::is_empty(shard::whole(shape))) boxes = random_partition(random, shape);
   std::map<int, std::uint32_t> next_local;
-  std::vector<plan::Claim> claims;
-  const auto give = [&](int rank, const Box& box) { claims.push_back({rank, next_local[rank]++, box}); };
+  std::vector<plan::Piece> claims;
+  const auto give = [&](int rank, const Box& box) { claims.push_back({0, next_local[rank]++, rank, box}); };
   const auto any_rank = [&] { return static_cast<int>(random.between(0, static_cast<std::uint64_t>(ranks) - 1)); };
   const std::uint64_t most_replicas = random.one_in(3) ? static_cast<std::uint64_t>(ranks) : 1;
   for (const Box& box : boxes) {

@@ -18,6 +18,6 @@ std::vector<Box> random_partition(Seeded& random, const std::vector<std::uint64_
 
 /// What `ranks` ranks hold of the tensor, every element by at least one: partition boxes dealt with replicas, flat
 /// ranges, or everything everywhere; some empty boxes too.
-std::vector<plan::Claim> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks);
+std::vector<plan::Piece> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks);
 
 }  // namespace cairn::plan_test

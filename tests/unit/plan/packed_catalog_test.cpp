@@ -126,13 +126,16 @@ TEST(HfLayout, PartsAreThoseOfTheWhole) {
       header_bytes.push_back(files.header_of(f).bytes.size());
       ASSERT_EQ(files.header_of(f).bytes, whole.files[f].header);
     }
-    FileLayout part = files.without_content(header_bytes);
-    part.stored.tensors.resize(catalog.tensors.size());
+    const FileLayout part = files.without_content(header_bytes);
+    std::vector<std::uint32_t> some;
     for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {
-      if (!random.one_in(3)) continue;
-      files.add_places(part, std::vector<std::uint32_t>{t});
-      const format::StoredTensor& found = part.stored.tensors[t];
-      const format::StoredTensor& expected = whole.stored.tensors[t];
+      if (random.one_in(3)) some.push_back(t);
+    }
+    const format::StoredCheckpoint found_places = files.places_of(part, some);
+    ASSERT_EQ(found_places.tensors.size(), some.size());
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      const format::StoredTensor& found = found_places.tensors[i];
+      const format::StoredTensor& expected = whole.stored.tensors[some[i]];
       ASSERT_EQ(found.name, expected.name);
       ASSERT_EQ(found.shape, expected.shape);
       ASSERT_EQ(found.boxes.at(0).file, expected.boxes.at(0).file);
@@ -149,7 +152,7 @@ TEST(HfLayout, PartsAreThoseOfTheWhole) {
   EXPECT_GT(places, 200);
 }
 
-TEST(HfLayout, RefusesPlacesOfAnotherFileAndOtherHeaderSizes) {
+TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   const Catalog catalog = make_catalog({{"model", "a", DType::kF32, {4}}, {"model", "b", DType::kF32, {4}}});
   LayoutOptions options;
   options.max_file_bytes = 16;
@@ -158,8 +161,11 @@ TEST(HfLayout, RefusesPlacesOfAnotherFileAndOtherHeaderSizes) {
   EXPECT_THROW(files.without_content(std::vector<std::uint64_t>{4096}), Error);
   FileLayout layout = files.without_content(std::vector<std::uint64_t>{4096, 8192});
   layout.stored.tensors.resize(2);
-  EXPECT_THROW(files.add_places(layout, std::vector<std::uint32_t>{0, 1}), Error);
-  EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
+  EXPECT_EQ(files.places_of(layout, std::vector<std::uint32_t>{0, 1}).tensors.size(), 2U);
+  EXPECT_THROW(files.places_of(layout, std::vector<std::uint32_t>{2}), Error);
+  EXPECT_THROW(files.places_of(layout, std::vector<std::uint32_t>{0, 0}), Error);
+  EXPECT_THROW(files.add_header(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
+  EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
-// Runs against an element-by-element oracle, and by arithmetic alone where nothing could be allocated.
+// Runs against a naive walker, which goes element by element and bit by bit, from any position and in any clip; and by
+// arithmetic alone where nothing could be allocated.
 #include "plan/runs.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <iostream>
-#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "cairn/error.hpp"
 #include "seeded.hpp"
@@ -15,6 +17,16 @@ namespace cairn::plan {
 namespace {
 
 using plan_test::Seeded;
+
+/// A region, and the boxes that it lies in.
+struct Case {
+  DType dtype = DType::kF32;
+  format::StoredBox stored;
+  Box memory_box;
+  Box region;
+
+  Runs runs() const { return runs_of(dtype, stored, memory_box, region); }
+};
 
 struct Bits {
   std::uint64_t file = 0;
@@ -28,21 +40,21 @@ std::uint64_t element_in(const Box& box, const std::vector<std::uint64_t>& index
 }
 
 /// Position of every bit of the region, element by element in row-major order.
-std::vector<Bits> oracle(const RunSpace& space) {
+std::vector<Bits> oracle(const Case& c) {
   std::vector<Bits> out;
-  const std::size_t rank = space.region.shape.size();
+  const std::size_t rank = c.region.shape.size();
   std::uint64_t count = 1;
-  for (const auto n : space.region.shape) count *= n;
+  for (const auto n : c.region.shape) count *= n;
   for (std::uint64_t i = 0; i < count; ++i) {
     std::vector<std::uint64_t> index(rank);
     std::uint64_t rest = i;
     for (std::size_t d = rank; d-- > 0;) {
-      index[d] = space.region.offset[d] + rest % space.region.shape[d];
-      rest /= space.region.shape[d];
+      index[d] = c.region.offset[d] + rest % c.region.shape[d];
+      rest /= c.region.shape[d];
     }
-    for (unsigned b = 0; b < bits_of(space.dtype); ++b) {
-      out.push_back({space.stored_offset * 8 + element_in(space.stored_box, index) * bits_of(space.dtype) + b,
-                     element_in(space.memory_box, index) * bits_of(space.dtype) + b});
+    for (unsigned b = 0; b < bits_of(c.dtype); ++b) {
+      out.push_back({c.stored.offset_bytes * 8 + element_in(c.stored.box, index) * bits_of(c.dtype) + b,
+                     element_in(c.memory_box, index) * bits_of(c.dtype) + b});
     }
   }
   return out;
@@ -62,9 +74,38 @@ std::vector<std::pair<Bits, std::uint64_t>> stretches(const std::vector<Bits>& b
   return out;
 }
 
-std::vector<Run> runs_of(const RunSpace& space, std::uint64_t begin, std::uint64_t end) {
+std::vector<Run> visited(const Runs& runs, std::uint64_t begin, std::uint64_t end) {
   std::vector<Run> out;
-  for_each_run(space, begin, end, [&](const Run& run) { out.push_back(run); });
+  for_each_run(runs, begin, end, [&](const Run& run) { out.push_back(run); });
+  return out;
+}
+
+std::vector<Run> visited(const Runs& runs) {
+  std::vector<Run> out;
+  for_each_run(runs, [&](const Run& run) { out.push_back(run); });
+  return out;
+}
+
+std::uint64_t bytes_in(const Runs& runs, std::uint64_t begin, std::uint64_t end) {
+  return runs.bytes_before(end) - runs.bytes_before(begin);
+}
+
+using Offsets = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // in the file and in memory, of each byte
+
+void add_bytes(Offsets& out, const Run& run) {
+  for (std::uint64_t i = 0; i < run.length_bytes; ++i) out.emplace_back(run.file_offset + i, run.memory_offset + i);
+}
+
+/// What a cursor walks.
+Offsets walked(const Runs& runs, std::uint64_t first, std::uint64_t bytes) {
+  Offsets out;
+  for (RunCursor cursor(runs, first, bytes); !cursor.done();) {
+    const RunBatch batch = cursor.next();
+    for (std::uint64_t r = 0; r < batch.count; ++r) {
+      add_bytes(out, {batch.file_offset + r * batch.file_stride, batch.memory_offset + r * batch.memory_stride,
+                      batch.length_bytes});
+    }
+  }
   return out;
 }
 
@@ -96,126 +137,186 @@ Box random_box_around(Seeded& random, const Box& inner) {
   return outer;
 }
 
-RunSpace random_space(Seeded& random) {
+Case random_case(Seeded& random) {
   static constexpr DType kTypes[] = {DType::kF4, DType::kF6E2M3, DType::kU8, DType::kBF16, DType::kF32, DType::kC64};
-  RunSpace space;
-  space.dtype = kTypes[random.between(0, 5)];
-  space.stored_offset = random.between(0, 40);
+  Case c;
+  c.dtype = kTypes[random.between(0, 5)];
+  c.stored.file = static_cast<std::uint32_t>(random.between(0, 9));
+  c.stored.offset_bytes = random.between(0, 40);
   const std::uint64_t rank = random.between(0, 4);
   for (std::uint64_t d = 0; d < rank; ++d) {
-    space.region.offset.push_back(random.between(0, 3));
-    space.region.shape.push_back(random.one_in(40) ? 0 : random.between(1, 5));
+    c.region.offset.push_back(random.between(0, 3));
+    c.region.shape.push_back(random.one_in(40) ? 0 : random.between(1, 5));
   }
-  space.stored_box = random_box_around(random, space.region);
-  space.memory_box = random_box_around(random, space.region);
-  return space;
+  c.stored.box = random_box_around(random, c.region);
+  c.memory_box = random_box_around(random, c.region);
+  return c;
 }
 
-TEST(Runs, RandomSpacesMatchTheOracle) {
-  Seeded random("Runs.RandomSpaces");
+TEST(Runs, RandomRegionsMatchTheNaiveWalker) {
+  Seeded random("Runs.RandomRegions");
   SCOPED_TRACE(random.note());
   int aligned = 0;
   int unaligned = 0;
   for (int round = 0; round < 6000; ++round) {
-    const RunSpace space = random_space(random);
-    const auto whole = stretches(oracle(space));
+    const Case c = random_case(random);
+    const auto whole = stretches(oracle(c));
     const bool expect_aligned = std::all_of(whole.begin(), whole.end(), [](const auto& s) {
       return s.first.file % 8 == 0 && s.first.memory % 8 == 0 && s.second % 8 == 0;
     });
-    ASSERT_EQ(is_byte_aligned(space), expect_aligned) << "round " << round;
-    const ByteRange span = file_span(space);
+    ASSERT_EQ(is_byte_aligned(c.dtype, c.stored, c.memory_box, c.region), expect_aligned) << "round " << round;
+    const ByteRange span = file_span(c.dtype, c.stored, c.region);
     if (whole.empty()) {
       ASSERT_TRUE(span.begin == 0 && span.end == 0);
-    } else {
-      ASSERT_EQ(span.begin, whole.front().first.file / 8) << "round " << round;
-      ASSERT_EQ(span.end, (whole.back().first.file + whole.back().second + 7) / 8) << "round " << round;
+      ASSERT_EQ(c.runs().bytes, 0U);
+      ASSERT_EQ(c.runs().bytes_before(UINT64_MAX), 0U);
+      ASSERT_TRUE(visited(c.runs()).empty());
+      ASSERT_TRUE(RunCursor(c.runs(), 0, 0).done());
+      continue;
     }
+    ASSERT_EQ(span.begin, whole.front().first.file / 8) << "round " << round;
+    ASSERT_EQ(span.end, (whole.back().first.file + whole.back().second + 7) / 8) << "round " << round;
     if (!expect_aligned) {
-      EXPECT_THROW(runs_of(space, 0, UINT64_MAX), Error);
+      EXPECT_THROW(c.runs(), Error);
       ++unaligned;
       continue;
     }
     ++aligned;
-    ASSERT_TRUE(same(runs_of(space, 0, UINT64_MAX), clipped(whole, 0, UINT64_MAX))) << "round " << round;
+    const Runs runs = c.runs();
+    ASSERT_EQ(runs.file, c.stored.file);
+    ASSERT_EQ(runs.file_begin, span.begin);
+    ASSERT_EQ(runs.file_end(), span.end);
+    ASSERT_EQ(runs.memory_end(), (whole.back().first.memory + whole.back().second) / 8) << "round " << round;
+    ASSERT_TRUE(same(visited(runs), clipped(whole, 0, UINT64_MAX))) << "round " << round;
     for (int i = 0; i < 4; ++i) {
       const std::uint64_t a = random.between(0, span.end + 3);
-      const std::uint64_t b = random.between(0, span.end + 3);
+      const std::uint64_t b = random.between(a, span.end + 3);
       const auto expected = clipped(whole, a, b);
-      ASSERT_TRUE(same(runs_of(space, a, b), expected)) << "round " << round << " clip " << a << " " << b;
-      const std::uint64_t bytes =
-          std::accumulate(expected.begin(), expected.end(), std::uint64_t{0},
-                          [](std::uint64_t sum, const plan::Run& run) { return sum + run.length_bytes; });
-      ASSERT_EQ(run_bytes(space, a, b), bytes) << "round " << round << " clip " << a << " " << b;
+      ASSERT_TRUE(same(visited(runs, a, b), expected)) << "round " << round << " clip " << a << " " << b;
+      Offsets bytes;
+      for (const plan::Run& run : expected) add_bytes(bytes, run);
+      ASSERT_EQ(bytes_in(runs, a, b), bytes.size()) << "round " << round << " clip " << a << " " << b;
+      const std::uint64_t first = runs.bytes_before(a);
+      const std::uint64_t cut = random.between(0, bytes.size());
+      Offsets halves = walked(runs, first, cut);
+      const Offsets rest = walked(runs, first + cut, bytes.size() - cut);
+      halves.insert(halves.end(), rest.begin(), rest.end());
+      ASSERT_EQ(halves, bytes) << "round " << round << " clip " << a << " " << b << " cut at byte " << cut;
     }
+    ASSERT_TRUE(visited(runs, span.end, span.begin).empty()) << "a clip that ends before it begins";
   }
   EXPECT_GT(aligned, 1000);
   EXPECT_GT(unaligned, 100);
 }
 
 TEST(Runs, ScalarIsOneRun) {
-  const RunSpace space{DType::kF64, {}, 100, {}, {}};
-  EXPECT_TRUE(same(runs_of(space, 0, 1000), {{100, 0, 8}}));
-  EXPECT_TRUE(same(runs_of(space, 103, 105), {{103, 3, 2}}));
-  EXPECT_TRUE(runs_of(space, 108, 200).empty());
+  const Runs runs = runs_of(DType::kF64, {0, 100, {}}, {}, {});
+  EXPECT_TRUE(same(visited(runs), {{100, 0, 8}}));
+  EXPECT_TRUE(same(visited(runs, 103, 105), {{103, 3, 2}}));
+  EXPECT_TRUE(visited(runs, 108, 200).empty());
+  EXPECT_EQ(walked(runs, 1, 2), (Offsets{{101, 1}, {102, 2}}));
 }
 
 TEST(Runs, RowsThatFillBothBoxesAreOneRun) {
-  const RunSpace space{DType::kBF16, {{0, 0}, {100, 8}}, 64, {{10, 0}, {50, 8}}, {{20, 0}, {30, 8}}};
-  EXPECT_TRUE(same(runs_of(space, 0, UINT64_MAX), {{64 + 20 * 16, 160, 480}}));
+  const Runs runs = runs_of(DType::kBF16, {0, 64, {{0, 0}, {100, 8}}}, {{10, 0}, {50, 8}}, {{20, 0}, {30, 8}});
+  EXPECT_TRUE(same(visited(runs), {{64 + 20 * 16, 160, 480}}));
+  EXPECT_EQ(runs.depth, 0U);
 }
 
 TEST(Runs, ASingleColumnIsOneRunPerElement) {
-  const RunSpace space{DType::kU8, {{0, 0}, {4, 10}}, 0, {{0, 3}, {4, 1}}, {{0, 3}, {4, 1}}};
-  EXPECT_TRUE(same(runs_of(space, 10, 30), {{13, 1, 1}, {23, 2, 1}}));
+  const Runs runs = runs_of(DType::kU8, {0, 0, {{0, 0}, {4, 10}}}, {{0, 3}, {4, 1}}, {{0, 3}, {4, 1}});
+  EXPECT_TRUE(same(visited(runs, 10, 30), {{13, 1, 1}, {23, 2, 1}}));
+}
+
+TEST(Runs, ColumnsAreHandedOutInOneBatch) {
+  const Box columns{{0, 1024}, {1000, 1024}};
+  const Runs runs = runs_of(DType::kBF16, {0, 8, {{0, 0}, {1000, 4096}}}, columns, columns);
+  EXPECT_EQ(runs.run_bytes, 2048U);
+  RunCursor cursor(runs, 0, runs.bytes);
+  const RunBatch all = cursor.next();
+  EXPECT_TRUE(cursor.done());
+  EXPECT_EQ(all.count, 1000U);
+  EXPECT_EQ(all.file_offset, 8U + 2048U);
+  EXPECT_EQ(all.file_stride, 8192U);
+  EXPECT_EQ(all.memory_stride, 2048U);
+}
+
+/// Every second element in each dimension but the last is in the region's rows: as many levels as there can be.
+TEST(Runs, EightDimensionsFitTheLevels) {
+  Box stored{{0, 0, 0, 0, 0, 0, 0, 0}, {3, 3, 3, 3, 3, 3, 3, 3}};
+  const Box region{{0, 0, 0, 0, 0, 0, 0, 0}, {2, 2, 2, 2, 2, 2, 2, 2}};
+  const Runs runs = runs_of(DType::kU8, {0, 0, stored}, region, region);
+  EXPECT_EQ(runs.depth, Runs::kMaxDepth);
+  EXPECT_EQ(visited(runs).size(), 128U);
+  Box thin = region;
+  thin.shape.back() = 1;
+  EXPECT_EQ(runs_of(DType::kU8, {0, 0, stored}, thin, thin).depth, Runs::kMaxDepth);
+  for (auto* values : {&stored.offset, &stored.shape}) values->push_back(1);
+  EXPECT_THROW(runs_of(DType::kU8, {0, 0, stored}, stored, stored), Error);
 }
 
 TEST(Runs, HugeTensorsByArithmetic) {
   const std::uint64_t rows = 1ULL << 40;
   const std::uint64_t columns = 1ULL << 21;  // 2^61 elements of 4 bytes: 2^63 bytes
-  const RunSpace space{DType::kF32, {{0, 0}, {rows, columns}}, 4096, {{0, 5}, {rows, 7}}, {{0, 5}, {rows, 7}}};
+  const Box seven{{0, 5}, {rows, 7}};
+  const Runs runs = runs_of(DType::kF32, {0, 4096, {{0, 0}, {rows, columns}}}, seven, seven);
   const std::uint64_t last_row = 4096 + (rows - 1) * columns * 4 + 20;
-  EXPECT_EQ(file_span(space).begin, 4116U);
-  EXPECT_EQ(file_span(space).end, last_row + 28);
-  EXPECT_TRUE(same(runs_of(space, last_row - 1, UINT64_MAX), {{last_row, (rows - 1) * 28, 28}}));
-  EXPECT_TRUE(same(runs_of(space, last_row + 3, last_row + 4), {{last_row + 3, (rows - 1) * 28 + 3, 1}}));
-  EXPECT_EQ(run_bytes(space, 0, UINT64_MAX), rows * 28);
-  EXPECT_EQ(run_bytes(space, 4096 + columns * 4, 4096 + 3 * columns * 4), 56U);
+  EXPECT_EQ(runs.file_begin, 4116U);
+  EXPECT_EQ(runs.file_end(), last_row + 28);
+  EXPECT_TRUE(same(visited(runs, last_row - 1, UINT64_MAX), {{last_row, (rows - 1) * 28, 28}}));
+  EXPECT_TRUE(same(visited(runs, last_row + 3, last_row + 4), {{last_row + 3, (rows - 1) * 28 + 3, 1}}));
+  EXPECT_EQ(runs.bytes, rows * 28);
+  EXPECT_EQ(bytes_in(runs, 4096 + columns * 4, 4096 + 3 * columns * 4), 56U);
+  RunCursor cursor(runs, (rows - 1) * 28 + 7, 2);
+  const RunBatch batch = cursor.next();
+  EXPECT_EQ(batch.file_offset, last_row + 7);
+  EXPECT_EQ(batch.memory_offset, (rows - 1) * 28 + 7);
+  EXPECT_EQ(batch.length_bytes, 2U);
 
-  const RunSpace line{DType::kU8, {{0}, {1ULL << 63}}, 8, {{(1ULL << 63) - 10}, {10}}, {{(1ULL << 63) - 6}, {3}}};
-  EXPECT_TRUE(same(runs_of(line, 0, UINT64_MAX), {{(1ULL << 63) + 2, 4, 3}}));
+  Case line{DType::kU8, {0, 8, {{0}, {1ULL << 63}}}, {{(1ULL << 63) - 10}, {10}}, {{(1ULL << 63) - 6}, {3}}};
+  EXPECT_TRUE(same(visited(line.runs()), {{(1ULL << 63) + 2, 4, 3}}));
 
-  const RunSpace packed{DType::kF4, {{0}, {UINT64_MAX - 1}}, 0, {{0}, {UINT64_MAX - 1}}, {{2}, {UINT64_MAX - 5}}};
-  EXPECT_EQ(run_bytes(packed, 0, UINT64_MAX), (UINT64_MAX - 5) / 2);
-  RunSpace overflowing = line;
-  overflowing.stored_offset = UINT64_MAX - 5;
-  EXPECT_THROW(runs_of(overflowing, 0, UINT64_MAX), Error);
-  overflowing.dtype = DType::kF64;
-  EXPECT_THROW(file_span(overflowing), Error);
+  const Box packed{{0}, {UINT64_MAX - 1}};
+  EXPECT_EQ(runs_of(DType::kF4, {0, 0, packed}, packed, {{2}, {UINT64_MAX - 5}}).bytes, (UINT64_MAX - 5) / 2);
+  line.stored.offset_bytes = UINT64_MAX - 5;
+  EXPECT_THROW(line.runs(), Error);
+  EXPECT_THROW(file_span(DType::kU8, line.stored, line.region), Error);
+  line.dtype = DType::kF64;
+  EXPECT_THROW(line.runs(), Error);
+  EXPECT_THROW(file_span(DType::kF64, line.stored, line.region), Error);
 }
 
 TEST(Runs, ClipIsFoundWithoutWalking) {
   const std::uint64_t rows = 50'000'000;
-  const RunSpace space{DType::kBF16, {{0, 0}, {rows, 64}}, 0, {{0, 0}, {rows, 8}}, {{0, 0}, {rows, 8}}};
+  const Box part{{0, 0}, {rows, 8}};
+  const Runs runs = runs_of(DType::kBF16, {0, 0, {{0, 0}, {rows, 64}}}, part, part);
   plan_test::Stopwatch watch;
-  std::uint64_t visited = 0;
+  std::uint64_t seen = 0;
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     const std::uint64_t at = (i * 2'499 % rows) * 128;
-    for_each_run(space, at, at + 256, [&](const plan::Run& run) { visited += run.length_bytes; });
-    visited -= run_bytes(space, at, at + 256);
+    for_each_run(runs, at, at + 256, [&](const plan::Run& run) { seen += run.length_bytes; });
+    seen -= bytes_in(runs, at, at + 256);
   }
   const double took = watch.milliseconds();
-  EXPECT_EQ(visited, 0U);
+  EXPECT_EQ(seen, 0U);
   std::cout << "20,000 clips of a region of 50 million rows: " << took << " ms\n";
   EXPECT_LT(took, plan_test::limit_ms(2000));
 }
 
-TEST(Runs, RefusesARegionOutsideItsBoxes) {
+TEST(Runs, RefusesWhatCannotBe) {
   const Box whole{{0, 0}, {4, 4}};
   const Box part{{2, 2}, {2, 2}};
-  EXPECT_THROW(runs_of({DType::kU8, part, 0, whole, {{1, 2}, {1, 1}}}, 0, 99), Error);
-  EXPECT_THROW(runs_of({DType::kU8, whole, 0, part, {{2, 2}, {3, 1}}}, 0, 99), Error);
-  EXPECT_THROW(run_bytes({DType::kU8, whole, 0, {{0}, {16}}, whole}, 0, 99), Error);
-  EXPECT_NO_THROW(runs_of({DType::kU8, whole, 0, part, {{2, 2}, {0, 1}}}, 0, 99));
+  EXPECT_THROW(runs_of(DType::kU8, {0, 0, part}, whole, {{1, 2}, {1, 1}}), Error);
+  EXPECT_THROW(runs_of(DType::kU8, {0, 0, whole}, part, {{2, 2}, {3, 1}}), Error);
+  EXPECT_THROW(runs_of(DType::kU8, {0, 0, whole}, {{0}, {16}}, whole), Error);
+  EXPECT_NO_THROW(runs_of(DType::kU8, {0, 0, whole}, part, {{2, 2}, {0, 1}}));
+  EXPECT_THROW(file_span(DType::kU8, {0, 0, part}, whole), Error);
+  const Box eight{{0}, {8}};
+  EXPECT_THROW(runs_of(DType::kF4, {0, 0, eight}, eight, {{1}, {4}}), Error) << "cuts a byte";
+  EXPECT_NO_THROW(runs_of(DType::kF4, {0, 0, eight}, eight, {{2}, {4}}));
+  const Runs runs = runs_of(DType::kU8, {0, 0, eight}, eight, eight);
+  EXPECT_THROW(RunCursor(runs, 7, 2), Error) << "more than there is";
+  EXPECT_THROW(RunCursor(runs, 9, 0), Error);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@
 
 #include "plan/coverage.hpp"
 #include "plan/file_layout.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
 #include "stopwatch.hpp"
 
@@ -86,31 +86,38 @@ const Rule& rule_of(const std::map<std::string, Rule>& rules, const CatalogTenso
   return rules.at(tensor.name.substr(0, tensor.name.find('/')));
 }
 
-std::vector<Claim> all_claims(const CatalogTensor& tensor, const Rule& rule) {
-  std::vector<Claim> claims;
+std::vector<Piece> all_claims(const CatalogTensor& tensor, const Rule& rule) {
+  std::vector<Piece> claims;
   for (int rank = rule.stage * kTp * kDp; rank < (rule.stage + 1) * kTp * kDp; ++rank) {
-    claims.push_back({rank, 0, held_by(tensor, rule, rank).value()});
+    claims.push_back({0, 0, rank, held_by(tensor, rule, rank).value()});
   }
   return claims;
 }
 
-/// Parts that `rank` provides; the claims of each tensor are settled by its home rank, so this is not the rank's own
-/// time.
-std::vector<MemoryPart> parts_of(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
-  std::vector<MemoryPart> parts;
+/// What a rank holds, and what of it the rank provides.
+struct Provided {
+  std::vector<MemoryBox> memory;
+  std::vector<Piece> pieces;
+};
+
+/// The claims of each tensor are settled by its home rank, so this is not the rank's own time.
+Provided provided_by(const Catalog& catalog, const std::map<std::string, Rule>& rules, int rank) {
+  Provided provided;
   for (std::uint32_t t = 0; t < catalog.tensors.size(); ++t) {
     const CatalogTensor& tensor = catalog.tensors[t];
     const Rule& rule = rule_of(rules, tensor);
     const auto held = held_by(tensor, rule, rank);
     if (!held) continue;
     if (tensor.section != "model") {
-      if (rule.tp_dim >= 0 || rank % kTp == 0) parts.push_back({t, t, *held, *held});
-      continue;
+      if (rule.tp_dim < 0 && rank % kTp != 0) continue;
+      provided.pieces.push_back({t, static_cast<std::uint32_t>(provided.memory.size()), rank, *held});
+    } else {
+      const auto share = cut(*held, 0, static_cast<std::uint64_t>(rank / kTp % kDp), kDp);
+      provided.pieces.push_back({t, static_cast<std::uint32_t>(provided.memory.size()), rank, share});
     }
-    const auto share = cut(*held, 0, static_cast<std::uint64_t>(rank / kTp % kDp), kDp);
-    parts.push_back({t, t, *held, share});
+    provided.memory.push_back({t, *held, {}});
   }
-  return parts;
+  return provided;
 }
 
 TEST(PlanningTime, OneRankOfSixteenThousand) {
@@ -128,27 +135,25 @@ TEST(PlanningTime, OneRankOfSixteenThousand) {
   EXPECT_GT(extents.total_bytes(), 5'600'000'000'000U);
 
   const int rank = 5 * kTp * kDp + 77 * kTp + 3;
-  const auto parts = parts_of(catalog, rules, rank);
-  ASSERT_GT(parts.size(), 200U);
+  const Provided provided = provided_by(catalog, rules, rank);
+  ASSERT_GT(provided.pieces.size(), 200U);
   watch.milliseconds();
-  const auto transfers = transfers_of_memory(rank, parts, layout.stored, extents);
+  const auto transfers = transfers_of_memory(provided.pieces, provided.memory, layout.stored, extents);
   const double transfers_ms = watch.milliseconds();
   std::uint64_t planned = 0;
-  for (const Transfer& t : transfers) {
-    const RunSpace space = run_space(t, layout.stored);
-    for (const Extent& e : extents.of(t.extent_rank)) {
-      const auto& box = layout.stored.tensors[t.tensor].boxes[t.stored];
-      if (e.file == box.file) planned += run_bytes(space, e.begin, e.end);
+  for (const Runs& runs : transfers) {
+    for (const Extent& e : extents.of(runs.file_rank)) {
+      if (e.file == runs.file) planned += runs.bytes_before(e.end) - runs.bytes_before(e.begin);
     }
   }
   std::uint64_t expected = 0;
-  for (const MemoryPart& part : parts) {
-    expected += shard::elements_of(part.part) * bits_of(catalog.tensors[part.tensor].dtype) / 8;
+  for (const Piece& piece : provided.pieces) {
+    expected += shard::elements_of(piece.box) * bits_of(catalog.tensors[piece.tensor].dtype) / 8;
   }
   EXPECT_EQ(planned, expected);
   std::cout << "rank " << rank << " of 16,384, 4548 tensors, " << layout.files.size() << " files: catalog and layout "
             << layout_ms << " ms, extents " << extents_ms << " ms, " << transfers.size() << " transfers of "
-            << parts.size() << " parts " << transfers_ms << " ms\n";
+            << provided.pieces.size() << " pieces " << transfers_ms << " ms\n";
   EXPECT_LT(layout_ms + extents_ms + transfers_ms, plan_test::limit_ms(1000));
 }
 
@@ -160,14 +165,14 @@ TEST(PlanningTime, CoverageOnTheHomeRank) {
     for (const char* section : {"model", "optimizer"}) {
       const Rule& rule = rules.at(name);
       const CatalogTensor tensor{section, name, DType::kBF16, rule.shape};
-      std::vector<Claim> claims = all_claims(tensor, rule);
+      std::vector<Piece> claims = all_claims(tensor, rule);
       ASSERT_EQ(claims.size(), 1024U);
       Stopwatch watch;
       const auto provisions = provide(tensor, std::move(claims), 64 << 10, 1);
       slowest = std::max(slowest, watch.milliseconds());
       EXPECT_EQ(provisions.size(), 1024U) << name << " " << section;
       std::uint64_t elements = 0;
-      for (const Provision& p : provisions) elements += shard::elements_of(p.part);
+      for (const Piece& p : provisions) elements += shard::elements_of(p.box);
       EXPECT_EQ(elements, shard::elements_of(tensor.shape));
     }
   }

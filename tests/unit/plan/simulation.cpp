@@ -9,16 +9,16 @@
 
 #include "layouts.hpp"
 #include "plan/runs.hpp"
-#include "plan/transfer.hpp"
+#include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::plan_test {
 namespace {
 
-using plan::Claim;
 using plan::ExtentMap;
-using plan::MemoryPart;
-using plan::Transfer;
+using plan::MemoryBox;
+using plan::Piece;
+using plan::Runs;
 
 bool is_packed(DType dtype) { return bits_of(dtype) < 8; }
 
@@ -41,61 +41,65 @@ std::vector<std::uint64_t> sizes_of(const format::StoredCheckpoint& stored) {
   return sizes;
 }
 
-std::vector<std::vector<MemoryPart>> parts_to_save(const World& world, const Knobs& knobs) {
-  std::vector<std::vector<Claim>> claims(world.catalog.tensors.size());
-  for (std::size_t rank = 0; rank < world.held.size(); ++rank) {
-    for (std::size_t local = 0; local < world.held[rank].size(); ++local) {
-      const Held& held = world.held[rank][local];
-      claims[held.tensor].push_back({static_cast<int>(rank), static_cast<std::uint32_t>(local), held.box});
-    }
+/// What each rank has in memory.
+std::vector<std::vector<MemoryBox>> memory_boxes(const World& world) {
+  std::vector<std::vector<MemoryBox>> boxes;
+  for (const auto& list : world.held) {
+    boxes.emplace_back();
+    for (const Held& held : list) boxes.back().push_back({held.tensor, held.box, {}});
   }
-  std::vector<std::vector<MemoryPart>> parts(world.held.size());
-  for (std::uint32_t t = 0; t < claims.size(); ++t) {
-    for (const auto& p : plan::provide(world.catalog.tensors[t], claims[t], knobs.share_bytes, t)) {
-      const auto rank = static_cast<std::size_t>(p.rank);
-      parts[rank].push_back({t, p.local, world.held[rank][p.local].box, p.part});
-    }
-  }
-  return parts;
+  return boxes;
 }
 
-/// Every rank's transfers, sent as records, sorted into the lists of the extent owners.
-std::vector<std::vector<Transfer>> exchange_records(const std::vector<std::vector<MemoryPart>>& parts,
-                                                    const format::StoredCheckpoint& stored, const ExtentMap& extents) {
-  std::vector<base::Bytes> mail(parts.size());
-  for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-    int last = -1;
-    for (const Transfer& t : plan::transfers_of_memory(static_cast<int>(rank), parts[rank], stored, extents)) {
-      EXPECT_GE(t.extent_rank, last) << "transfers are not ascending by extent rank";
-      last = t.extent_rank;
-      plan::append_record(mail[static_cast<std::size_t>(t.extent_rank)], t);
+std::vector<std::vector<Piece>> pieces_to_save(const World& world, const Knobs& knobs) {
+  std::vector<std::vector<Piece>> claims(world.catalog.tensors.size());
+  for (Piece& piece : held_pieces(world)) claims[piece.tensor].push_back(std::move(piece));
+  std::vector<std::vector<Piece>> pieces(world.held.size());
+  for (std::uint32_t t = 0; t < claims.size(); ++t) {
+    for (Piece& piece : plan::provide(world.catalog.tensors[t], claims[t], knobs.share_bytes, t)) {
+      pieces[static_cast<std::size_t>(piece.rank)].push_back(std::move(piece));
     }
   }
-  std::vector<std::vector<Transfer>> out;
-  for (const base::Bytes& bytes : mail) out.push_back(plan::parse_records(bytes));
+  return pieces;
+}
+
+/// Every rank's transfers, sent to the extent owners.
+std::vector<std::vector<Runs>> exchange_transfers(const World& world, const std::vector<std::vector<Piece>>& pieces,
+                                                  const format::StoredCheckpoint& stored, const ExtentMap& extents) {
+  const auto memory = memory_boxes(world);
+  std::vector<base::Bytes> mail(pieces.size());
+  for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
+    int last = -1;
+    for (const Runs& runs : plan::transfers_of_memory(pieces[rank], memory[rank], stored, extents)) {
+      EXPECT_GE(runs.file_rank, last) << "transfers are not ascending by file rank";
+      last = runs.file_rank;
+      plan::append_runs(mail[static_cast<std::size_t>(runs.file_rank)], runs);
+    }
+  }
+  std::vector<std::vector<Runs>> out;
+  for (std::size_t rank = 0; rank < mail.size(); ++rank) {
+    out.push_back(plan::parse_runs(mail[rank], static_cast<int>(rank)));
+  }
   return out;
 }
 
-using VisitRun = std::function<void(const Transfer&, std::uint32_t file, const plan::Run&)>;
+using VisitRun = std::function<void(const Runs&, const plan::Run&)>;
 
 /// Carries out the plan: all windows of all extent owners.
-void for_all_runs(const std::vector<std::vector<Transfer>>& by_owner, const format::StoredCheckpoint& stored,
-                  const ExtentMap& extents, const Knobs& knobs, const VisitRun& visit) {
+void for_all_runs(const std::vector<std::vector<Runs>>& by_owner, const ExtentMap& extents, const Knobs& knobs,
+                  const VisitRun& visit) {
   for (std::size_t owner = 0; owner < by_owner.size(); ++owner) {
     const auto mine = extents.of(static_cast<int>(owner));
     const auto windows = plan::cut_windows(mine, knobs.window_bytes, knobs.grain_bytes);
-    for (const Transfer& transfer : by_owner[owner]) {
-      ASSERT_EQ(transfer.extent_rank, static_cast<int>(owner));
-      const plan::RunSpace space = plan::run_space(transfer, stored);
-      const std::uint32_t file = stored.tensors[transfer.tensor].boxes[transfer.stored].file;
+    for (const Runs& runs : by_owner[owner]) {
       std::uint64_t moved = 0;
       for (const plan::Window& window : windows) {
         for (const plan::Extent& part : window.parts) {
-          if (part.file != file) continue;
-          plan::for_each_run(space, part.begin, part.end, [&](const plan::Run& run) {
+          if (part.file != runs.file) continue;
+          plan::for_each_run(runs, part.begin, part.end, [&](const plan::Run& run) {
             ASSERT_TRUE(run.file_offset >= part.begin && run.file_offset + run.length_bytes <= part.end);
             moved += run.length_bytes;
-            visit(transfer, file, run);
+            visit(runs, run);
           });
         }
       }
@@ -126,7 +130,7 @@ std::vector<plan::FileRange> wanted_ranges(const World& world, const format::Sto
       for (const auto& box : tensor.boxes) {
         const auto region = shard::intersect(held.box, box.box);
         if (!region) continue;
-        const auto span = plan::file_span({tensor.dtype, box.box, box.offset_bytes, held.box, *region});
+        const auto span = plan::file_span(tensor.dtype, box, *region);
         ranges.push_back({box.file, span.begin, span.end});
       }
     }
@@ -155,8 +159,19 @@ World random_world(Seeded& random) {
   return world;
 }
 
-void hold(World& world, std::uint32_t tensor, const std::vector<Claim>& claims) {
-  for (const Claim& claim : claims) world.held[static_cast<std::size_t>(claim.rank)].push_back({tensor, claim.box});
+std::vector<Piece> held_pieces(const World& world) {
+  std::vector<Piece> pieces;
+  for (std::size_t rank = 0; rank < world.held.size(); ++rank) {
+    for (std::uint32_t local = 0; local < world.held[rank].size(); ++local) {
+      const Held& held = world.held[rank][local];
+      pieces.push_back({held.tensor, local, static_cast<int>(rank), held.box});
+    }
+  }
+  return pieces;
+}
+
+void hold(World& world, std::uint32_t tensor, const std::vector<Piece>& claims) {
+  for (const Piece& claim : claims) world.held[static_cast<std::size_t>(claim.rank)].push_back({tensor, claim.box});
 }
 
 void hold_at_random(Seeded& random, World& world, int ranks) {
@@ -164,7 +179,7 @@ void hold_at_random(Seeded& random, World& world, int ranks) {
   for (std::uint32_t t = 0; t < world.catalog.tensors.size(); ++t) {
     const auto& tensor = world.catalog.tensors[t];
     auto claims = random_claims(random, in_cells(tensor.dtype, tensor.shape), ranks);
-    for (Claim& claim : claims) {
+    for (Piece& claim : claims) {
       if (!is_packed(tensor.dtype)) continue;
       claim.box.offset.back() *= 4;
       claim.box.shape.back() *= 4;
@@ -198,7 +213,7 @@ Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box) {
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs) {
   const auto sizes = sizes_of(layout.stored);
   const ExtentMap extents(plan::whole_files(sizes), static_cast<int>(world.held.size()), knobs.grain_bytes);
-  const auto by_owner = exchange_records(parts_to_save(world, knobs), layout.stored, extents);
+  const auto by_owner = exchange_transfers(world, pieces_to_save(world, knobs), layout.stored, extents);
   std::vector<std::vector<Bytes>> memory;
   for (const auto& list : world.held) {
     memory.emplace_back();
@@ -207,13 +222,12 @@ std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& lay
   std::vector<Bytes> files;
   for (const std::uint64_t size : sizes) files.emplace_back(size, std::byte{0});
   auto written = counters_like(files);
-  for_all_runs(by_owner, layout.stored, extents, knobs,
-               [&](const Transfer& t, std::uint32_t file, const plan::Run& run) {
-                 const Bytes& from = memory[static_cast<std::size_t>(t.memory_rank)][t.local];
-                 ASSERT_LE(run.memory_offset + run.length_bytes, from.size());
-                 std::memcpy(files[file].data() + run.file_offset, from.data() + run.memory_offset, run.length_bytes);
-                 for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++written[file][run.file_offset + i];
-               });
+  for_all_runs(by_owner, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
+    const Bytes& from = memory[static_cast<std::size_t>(runs.memory_rank)][runs.local];
+    ASSERT_LE(run.memory_offset + run.length_bytes, from.size());
+    std::memcpy(files[runs.file].data() + run.file_offset, from.data() + run.memory_offset, run.length_bytes);
+    for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++written[runs.file][run.file_offset + i];
+  });
   for (std::size_t f = 0; f < files.size(); ++f) {
     const std::size_t data = layout.files[f].header.size();
     EXPECT_EQ(count_equal(written[f], 0, data, 0), data) << "a rank's memory went into the header of file " << f;
@@ -229,24 +243,24 @@ std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& 
   auto ranges = plan::whole_files(sizes);
   if (selective) ranges = plan::widen_to_grain(wanted_ranges(world, stored), sizes, knobs.grain_bytes);
   const ExtentMap extents(ranges, static_cast<int>(world.held.size()), knobs.grain_bytes);
-  std::vector<std::vector<MemoryPart>> parts(world.held.size());
+  std::vector<std::vector<Piece>> pieces(world.held.size());
+  for (Piece& piece : held_pieces(world)) pieces[static_cast<std::size_t>(piece.rank)].push_back(std::move(piece));
   std::vector<std::vector<Bytes>> memory(world.held.size());
   std::vector<std::vector<std::vector<std::uint8_t>>> arrived;
   for (std::size_t rank = 0; rank < world.held.size(); ++rank) {
     for (std::uint32_t local = 0; local < world.held[rank].size(); ++local) {
       const Held& held = world.held[rank][local];
-      parts[rank].push_back({held.tensor, local, held.box, held.box});
       memory[rank].emplace_back(box_bytes(world, held.tensor, held.box).size(), std::byte{0});
     }
     arrived.push_back(counters_like(memory[rank]));
   }
-  const auto by_owner = exchange_records(parts, stored, extents);
-  for_all_runs(by_owner, stored, extents, knobs, [&](const Transfer& t, std::uint32_t file, const plan::Run& run) {
-    const auto rank = static_cast<std::size_t>(t.memory_rank);
-    ASSERT_LE(run.memory_offset + run.length_bytes, memory[rank][t.local].size());
-    std::memcpy(memory[rank][t.local].data() + run.memory_offset, files[file].data() + run.file_offset,
+  const auto by_owner = exchange_transfers(world, pieces, stored, extents);
+  for_all_runs(by_owner, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
+    const auto rank = static_cast<std::size_t>(runs.memory_rank);
+    ASSERT_LE(run.memory_offset + run.length_bytes, memory[rank][runs.local].size());
+    std::memcpy(memory[rank][runs.local].data() + run.memory_offset, files[runs.file].data() + run.file_offset,
                 run.length_bytes);
-    for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++arrived[rank][t.local][run.memory_offset + i];
+    for (std::uint64_t i = 0; i < run.length_bytes; ++i) ++arrived[rank][runs.local][run.memory_offset + i];
   });
   std::uint64_t checked = 0;
   for (std::size_t rank = 0; rank < memory.size(); ++rank) {

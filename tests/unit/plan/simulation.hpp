@@ -45,12 +45,15 @@ World random_world(Seeded& random);
 void hold_at_random(Seeded& random, World& world, int ranks);
 
 /// Adds what rank `claim.rank` holds, claim by claim (claim.local is numbered anew).
-void hold(World& world, std::uint32_t tensor, const std::vector<plan::Claim>& claims);
+void hold(World& world, std::uint32_t tensor, const std::vector<plan::Piece>& claims);
+
+/// Everything that is held, numbered as in World::held.
+std::vector<plan::Piece> held_pieces(const World& world);
 
 /// The bytes of a box of a tensor, cell by cell.
 Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
 
-/// Saves the world: provisions, transfers, records, windows, runs. Fails the test unless every byte of every data
+/// Saves the world: claims, transfers on the wire, windows, runs. Fails the test unless every byte of every data
 /// section is written exactly once, inside its owner's window, and no header byte is. Returns the files.
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
 

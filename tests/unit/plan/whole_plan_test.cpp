@@ -34,15 +34,6 @@ LayoutOptions random_options(Seeded& random) {
   return options;
 }
 
-std::vector<std::vector<HeldBox>> held_boxes(const World& world) {
-  std::vector<std::vector<HeldBox>> out;
-  for (const auto& list : world.held) {
-    out.emplace_back();
-    for (const auto& held : list) out.back().push_back({held.tensor, held.box});
-  }
-  return out;
-}
-
 /// Reads the headers again and compares the bytes of every stored box. Returns bytes compared.
 std::uint64_t check_files(const World& world, const FileLayout& layout, const std::vector<Bytes>& files) {
   std::uint64_t compared = 0;
@@ -85,7 +76,8 @@ TEST(WholePlan, SavesAndLoadsByAnyRanks) {
     World world = plan_test::random_world(random);
     plan_test::hold_at_random(random, world, static_cast<int>(random.between(1, 64)));
     const LayoutOptions options = random_options(random);
-    const FileLayout layout = random.one_in(3) ? lay_out_shards(world.catalog, held_boxes(world), options)
+    const FileLayout layout = random.one_in(3) ? lay_out_shards(world.catalog, plan_test::held_pieces(world),
+                                                                static_cast<int>(world.held.size()), options)
                                                : lay_out_hf(world.catalog, options);
     const auto files = plan_test::simulate_save(world, layout, random_knobs(random));
     EXPECT_EQ(check_files(world, layout, files), truth_bytes(world));
@@ -131,11 +123,11 @@ void hold_flat(World& world, int ranks) {
   for (std::uint32_t t = 0; t < world.catalog.tensors.size(); ++t) {
     const auto& shape = world.catalog.tensors[t].shape;
     const std::uint64_t each = base::ceil_div(shard::elements_of(shape), static_cast<std::uint64_t>(ranks));
-    std::vector<Claim> claims;
+    std::vector<Piece> claims;
     for (int rank = 0; rank < ranks; ++rank) {
       const std::uint64_t begin = std::min(static_cast<std::uint64_t>(rank) * each, shard::elements_of(shape));
       const std::uint64_t end = std::min(begin + each, shard::elements_of(shape));
-      for (Box& box : shard::boxes_of_flat_range(shape, begin, end)) claims.push_back({rank, 0, std::move(box)});
+      for (Box& box : shard::boxes_of_flat_range(shape, begin, end)) claims.push_back({t, 0, rank, std::move(box)});
     }
     plan_test::hold(world, t, claims);
   }
@@ -150,7 +142,7 @@ void hold_columns(World& world, int ranks) {
       Box box = shard::whole(shape);
       box.shape.back() /= 8;
       box.offset.back() = static_cast<std::uint64_t>(rank % 8) * box.shape.back();
-      plan_test::hold(world, t, {{rank, 0, box}});
+      plan_test::hold(world, t, {{t, 0, rank, box}});
     }
   }
 }

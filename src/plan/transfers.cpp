@@ -1,0 +1,135 @@
+// Transfers: pieces of memory x stored boxes x extents, each step by search instead of by trying all pairs.
+//
+// A tensor of a sharded checkpoint can have thousands of stored boxes; BoxIndex orders them along one dimension.
+#include "plan/transfers.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "plan/box_index.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::plan {
+namespace {
+
+const format::StoredTensor& tensor_of(const format::StoredCheckpoint& stored, std::uint32_t tensor) {
+  if (tensor < stored.tensors.size()) return stored.tensors[tensor];
+  throw Error(ErrorKind::kInternal,
+              fmt::format("transfer of tensor number {} of a checkpoint that has {}", tensor, stored.tensors.size()));
+}
+
+const Box& memory_box_of(const Piece& piece, std::span<const MemoryBox> memory, const format::StoredTensor& tensor) {
+  if (piece.local >= memory.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("tensor '{}' (section {}): a piece of memory box {} of {}", base::printable(tensor.name),
+                            base::printable(tensor.section), piece.local, memory.size()));
+  }
+  const Box& box = memory[piece.local].box;
+  if (!shard::fits(box, tensor.shape) || piece.box.shape.size() != tensor.shape.size() ||
+      shard::intersect(piece.box, box) != piece.box) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("tensor '{}' (section {}): part {} of memory box {} does not fit the tensor {}",
+                            base::printable(tensor.name), base::printable(tensor.section), shard::to_string(piece.box),
+                            shard::to_string(box), shard::to_string(shard::whole(tensor.shape))));
+  }
+  return box;
+}
+
+Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& stored, const Box& memory_box,
+                  const Box& region) {
+  if (is_byte_aligned(tensor.dtype, stored, memory_box, region)) {
+    return runs_of(tensor.dtype, stored, memory_box, region);
+  }
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
+                  "packed tensors where a whole number of bytes ends",
+                  base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
+                  name_of(tensor.dtype), shard::to_string(memory_box)));
+}
+
+/// What of a tensor lies in a stored box and in a memory box.
+struct Common {
+  const format::StoredTensor& tensor;
+  const Box& region;
+};
+
+/// Ranks whose extents hold bytes of the runs, ascending.
+std::vector<int> owners_of(const Runs& runs, const Common& common, const ExtentMap& extents, OutsideExtents outside) {
+  std::vector<int> owners;
+  std::uint64_t covered = 0;
+  for (const Extent& extent : extents.covering(runs.file, runs.file_begin, runs.file_end())) {
+    const std::uint64_t bytes = runs.bytes_before(extent.end) - runs.bytes_before(extent.begin);
+    covered += bytes;
+    if (bytes != 0 && (owners.empty() || owners.back() != extent.rank)) owners.push_back(extent.rank);
+  }
+  if (covered != runs.bytes && outside == OutsideExtents::kIsError) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("tensor '{}' (section {}): {} of the {} bytes of elements {} lie in no extent of file "
+                            "number {}",
+                            base::printable(common.tensor.name), base::printable(common.tensor.section),
+                            runs.bytes - covered, runs.bytes, shard::to_string(common.region), runs.file));
+  }
+  return owners;
+}
+
+/// Pieces x stored boxes; `visit(runs, common)` with a file_rank of 0. Pieces of a tensor follow each other.
+template <class Visit>
+void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
+                     const format::StoredCheckpoint& stored, const Visit& visit) {
+  std::vector<std::size_t> order(pieces.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return pieces[a].tensor < pieces[b].tensor; });
+  BoxIndex index;
+  std::size_t indexed = stored.tensors.size();
+  for (const std::size_t i : order) {
+    const Piece& piece = pieces[i];
+    const format::StoredTensor& tensor = tensor_of(stored, piece.tensor);
+    if (shard::is_empty(piece.box)) continue;
+    const Box& memory_box = memory_box_of(piece, memory, tensor);
+    if (indexed != piece.tensor) {
+      index = BoxIndex(tensor.boxes);
+      indexed = piece.tensor;
+    }
+    index.for_each_meeting(piece.box, [&](std::uint32_t number, const Box& region) {
+      Runs runs = aligned_runs(tensor, tensor.boxes[number], memory_box, region);
+      runs.local = piece.local;
+      runs.memory_rank = piece.rank;
+      visit(runs, Common{tensor, region});
+    });
+  }
+}
+
+}  // namespace
+
+std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
+                                      const format::StoredCheckpoint& stored, const ExtentMap& extents,
+                                      OutsideExtents outside) {
+  std::vector<Runs> out;
+  for_each_region(pieces, memory, stored, [&](Runs& runs, const Common& common) {
+    for (const int owner : owners_of(runs, common, extents, outside)) {
+      runs.file_rank = owner;
+      out.push_back(runs);
+    }
+  });
+  std::stable_sort(out.begin(), out.end(), [](const Runs& a, const Runs& b) {
+    return std::tie(a.file_rank, a.file, a.file_begin, a.local, a.memory_begin) <
+           std::tie(b.file_rank, b.file, b.file_begin, b.local, b.memory_begin);
+  });
+  return out;
+}
+
+std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
+                                    const format::StoredCheckpoint& stored) {
+  std::vector<Runs> out;
+  for_each_region(pieces, memory, stored, [&](const Runs& runs, const Common&) { out.push_back(runs); });
+  return out;
+}
+
+}  // namespace cairn::plan
