@@ -28,17 +28,15 @@ struct EngineFile {
   std::uint64_t size_bytes = 0;
 };
 
-/// Contiguous bytes of one file.
-struct WriteOp {
+/// Contiguous bytes of one file, and the memory that has them or gets them.
+template <class Byte>
+struct FileSpan {
   std::uint32_t file = 0;
   std::uint64_t offset = 0;
-  std::span<const std::byte> data;
+  std::span<Byte> data;
 };
-struct ReadOp {
-  std::uint32_t file = 0;
-  std::uint64_t offset = 0;
-  std::span<std::byte> data;
-};
+using WriteOp = FileSpan<const std::byte>;
+using ReadOp = FileSpan<std::byte>;
 
 /// Free-form hints, passed to MPI_Info by "mpiio" ("striping_factor", "romio_cb_write" ...). Unknown keys are MPI's
 /// business.

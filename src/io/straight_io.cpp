@@ -17,13 +17,9 @@ constexpr std::uint64_t kPieceBytes = 512ULL << 10;
 /// What a rank writes before it lets others into the file: waking one up costs as much as copying some 100 KiB.
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
-/// The walk's next piece.
-struct Piece {
-  std::uint64_t file_offset;
-  std::span<std::byte> data;
-};
-
-Piece next_piece(StraightRuns::Walk& walk, std::uint64_t most_bytes, std::span<const plan::MemoryBox> memory) {
+/// The walk's next bytes.
+FileSpan<std::byte> next_piece(StraightRuns::Walk& walk, std::uint64_t most_bytes,
+                               std::span<const plan::MemoryBox> memory) {
   const std::uint32_t local = walk.local();
   const plan::Run run = walk.next(most_bytes);
   const std::span<std::byte> box = local < memory.size() ? memory[local].bytes : std::span<std::byte>();
@@ -35,7 +31,7 @@ Piece next_piece(StraightRuns::Walk& walk, std::uint64_t most_bytes, std::span<c
   if (memory[local].memory != Memory::kHost) {
     throw Error(ErrorKind::kInternal, "straight run: memory box " + std::to_string(local) + " is not in host memory");
   }
-  return {run.file_offset, box.subspan(run.memory_offset, run.length_bytes)};
+  return {walk.file(), run.file_offset, box.subspan(run.memory_offset, run.length_bytes)};
 }
 
 struct Writing {
@@ -46,9 +42,9 @@ struct Writing {
 /// Requires: the lock of the file.
 void write_turn(Writing& writing, std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
-    const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
-    seen(writing.walk.file(), piece.file_offset, piece.data);
-    writing.file.write_at(piece.data, piece.file_offset);
+    const FileSpan<std::byte> piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
+    seen(piece.file, piece.offset, piece.data);
+    writing.file.write_at(piece.data, piece.offset);
     left -= piece.data.size();
   }
 }
@@ -96,9 +92,9 @@ void read_straight(comm::Communicator& communicator, std::span<const EngineFile>
     for (StraightRuns::Walk& walk : runs.walks()) {
       os::File file(files[walk.file()].path, os::OpenMode::kRead);
       while (!walk.done()) {
-        const Piece piece = next_piece(walk, kPieceBytes, memory);
-        file.read_at(piece.data, piece.file_offset);
-        seen(walk.file(), piece.file_offset, piece.data);
+        const FileSpan<std::byte> piece = next_piece(walk, kPieceBytes, memory);
+        file.read_at(piece.data, piece.offset);
+        seen(piece.file, piece.offset, piece.data);
       }
       file.close();
     }
