@@ -67,6 +67,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     files.reset();
     const auto outside = how.choice.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
+    places = {};
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
   });
   made->buffers = how.store.get(communicator, largest_buffer(windows));

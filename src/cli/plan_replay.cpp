@@ -140,6 +140,7 @@ class Replay {
   void plan_transfers() {
     measure("transfers", [&] {
       transfers_ = plan::transfers_of_memory(pieces_, boxes_, places_, *extents_);
+      places_ = {};
       mail_ = records_of(transfers_, world_.ranks());
     });
   }
@@ -150,6 +151,10 @@ class Replay {
     measure("exchange", [&] {
       const Options& options = world_.input().options;
       const std::vector<plan::Window> windows = windows_of(rank_, *extents_, options);
+      const std::uint64_t window_bytes = window_bytes_of(*extents_, options);
+      const auto index_of = [&](int rank) {
+        return io::WindowIndex(extents_->of(rank), window_bytes, options.block_bytes);
+      };
       const auto step_to = [&](const plan::Runs& runs) { return (runs.file_rank - rank_ + ranks) % ranks; };
       std::stable_sort(transfers_.begin(), transfers_.end(),
                        [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
@@ -157,12 +162,12 @@ class Replay {
       file_side_ = io::Schedule(io::End::kFile, world_.rounds());
       for (std::size_t first = 0; first < transfers_.size();) {
         const int peer = transfers_[first].file_rank;
-        const io::WindowIndex theirs(windows_of(peer, *extents_, options));
+        const io::WindowIndex theirs = index_of(peer);
         for (; first < transfers_.size() && transfers_[first].file_rank == peer; ++first) {
           memory_side_.add(transfers_[first], theirs);
         }
       }
-      const io::WindowIndex mine(windows);
+      const io::WindowIndex mine = index_of(rank_);
       for (int step = 0; step < ranks; ++step) {
         const int from = (rank_ - step + ranks) % ranks;
         for (const plan::Runs& runs : plan::parse_runs(mail_[static_cast<std::size_t>(from)], rank_)) {
@@ -175,7 +180,6 @@ class Replay {
       transfers_count_ = transfers_.size();
       transfers_ = {};
       pieces_ = {};
-      places_ = {};
       mail_ = {};
     });
   }

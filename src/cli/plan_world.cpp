@@ -139,9 +139,12 @@ void PlanWorld::count_extents() {
   }
 }
 
+std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
+  return checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes).fitted_to(extents).window_bytes;
+}
+
 std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options) {
-  const auto budget = checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes).fitted_to(extents);
-  return plan::cut_windows(extents.of(rank), budget.window_bytes, options.block_bytes);
+  return plan::cut_windows(extents.of(rank), window_bytes_of(extents, options), options.block_bytes);
 }
 
 std::vector<plan::Runs> PlanWorld::transfers_of(int rank) const {

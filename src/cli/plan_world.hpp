@@ -103,7 +103,9 @@ class PlanWorld {
   std::size_t rounds_ = 0;
 };
 
-/// Windows of a rank, as its peers work them out.
+/// Of all ranks alike.
+std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options);
+/// Windows of a rank.
 std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options);
 
 /// The bytes of all files dealt to all ranks, section by section, as a save does on a file system that wants no fewer

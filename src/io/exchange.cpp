@@ -109,14 +109,14 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
 
   comm::agree(communicator, "exchange: plan rounds", [&] {
     const auto windows_of = [&](int peer) {
-      return WindowIndex(plan::cut_windows(extents.of(peer), window_bytes, extents.grain_bytes()));
+      return WindowIndex(extents.of(peer), window_bytes, extents.grain_bytes());
     };
     State& state = *state_;
     state.memory_side = Schedule(End::kMemory, rounds_);
     state.file_side = Schedule(End::kFile, rounds_);
     state.local = Schedule(End::kMemory, rounds_);
     state.schedule_own(mine, windows_of, pool);
-    const WindowIndex own_windows(windows_);
+    const WindowIndex own_windows = windows_of(rank);
     for (int step = 0; step < ranks; ++step) {
       const int from = (rank - step + ranks) % ranks;
       for (const plan::Runs& runs : plan::parse_runs(incoming[static_cast<std::size_t>(from)], rank)) {

@@ -10,14 +10,12 @@
 
 namespace cairn::io {
 
-WindowIndex::WindowIndex(std::span<const plan::Window> windows) {
-  for (std::size_t w = 0; w < windows.size(); ++w) {
-    for (std::size_t p = 0; p < windows[w].parts.size(); ++p) {
-      const plan::Extent& part = windows[w].parts[p];
-      parts_.push_back(
-          {part.file, base::narrow<std::uint32_t>(w, "window number"), part.begin, part.end, windows[w].offsets[p]});
-    }
-  }
+WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes) {
+  plan::for_each_window_part(extents, window_bytes, grain_bytes,
+                             [&](std::size_t window, const plan::Extent& part, std::uint64_t offset) {
+                               const auto number = base::narrow<std::uint32_t>(window, "window number");
+                               parts_.push_back({part.file, number, part.begin, part.end, offset});
+                             });
 }
 
 std::span<const WindowIndex::Part> WindowIndex::meeting(std::uint32_t file, std::uint64_t begin,

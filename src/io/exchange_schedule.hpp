@@ -39,7 +39,8 @@ inline bool is_direct(const plan::Runs& runs, const Item& item) {
 /// The parts of one rank's windows, flat, for finding those that runs meet.
 class WindowIndex {
  public:
-  explicit WindowIndex(std::span<const plan::Window> windows);
+  /// As plan::cut_windows() cuts them.
+  WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
 
   struct Part {
     std::uint32_t file = 0;

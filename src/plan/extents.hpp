@@ -5,7 +5,9 @@
 // files is dealt by itself. Every rank computes the same map from the same few numbers; nothing is communicated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -113,5 +115,10 @@ struct Window {
   std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
+
+/// The same for who only looks: calls visit(number of the window, part, its offset in the buffer), in order.
+using VisitWindowPart = std::function<void(std::size_t window, const Extent& part, std::uint64_t offset)>;
+void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes,
+                          const VisitWindowPart& visit);
 
 }  // namespace cairn::plan

@@ -22,8 +22,8 @@ std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t g
 
 }  // namespace
 
-std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes,
-                                std::uint64_t grain_bytes) {
+void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes,
+                          const VisitWindowPart& visit) {
   if (grain_bytes == 0 || window_bytes < grain_bytes) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
@@ -31,16 +31,16 @@ std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t w
                             window_bytes, grain_bytes));
   }
   const std::uint64_t alignment = grain_bytes % kPageBytes == 0 ? kPageBytes : 1;
-  std::vector<Window> windows;
-  Window open;
+  std::size_t window = 0;
+  std::uint64_t buffer_bytes = 0;  // of the open window, which has none as long as it has no part
   const auto close = [&] {
-    if (!open.parts.empty()) windows.push_back(std::move(open));
-    open = {};
+    if (buffer_bytes != 0) ++window;
+    buffer_bytes = 0;
   };
   for (const Extent& extent : extents) {
     std::uint64_t begin = extent.begin;
     while (begin < extent.end) {
-      const std::uint64_t at = base::round_up(open.buffer_bytes, alignment) + begin % alignment;
+      const std::uint64_t at = base::round_up(buffer_bytes, alignment) + begin % alignment;
       const std::uint64_t room = window_bytes - std::min(at, window_bytes);
       std::uint64_t end = extent.end;
       if (end - begin > room) end = cut_point(begin, room, grain_bytes);
@@ -48,15 +48,26 @@ std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t w
         close();
         continue;
       }
-      open.parts.push_back({extent.file, begin, end, extent.rank});
-      open.offsets.push_back(at);
-      open.bytes += end - begin;
-      open.buffer_bytes = at + end - begin;
+      visit(window, {extent.file, begin, end, extent.rank}, at);
+      buffer_bytes = at + end - begin;
       begin = end;
       if (begin < extent.end) close();
     }
   }
-  close();
+}
+
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes,
+                                std::uint64_t grain_bytes) {
+  std::vector<Window> windows;
+  for_each_window_part(extents, window_bytes, grain_bytes,
+                       [&](std::size_t window, const Extent& part, std::uint64_t offset) {
+                         if (window == windows.size()) windows.emplace_back();
+                         Window& open = windows[window];
+                         open.parts.push_back(part);
+                         open.offsets.push_back(offset);
+                         open.bytes += part.end - part.begin;
+                         open.buffer_bytes = offset + part.end - part.begin;
+                       });
   return windows;
 }
 
