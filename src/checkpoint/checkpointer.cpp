@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/describe.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/lease.hpp"
@@ -11,7 +12,6 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/tensor_reader.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"

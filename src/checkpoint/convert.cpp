@@ -7,6 +7,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/coded_catalog.hpp"
 #include "checkpoint/coding_report.hpp"
 #include "checkpoint/commit.hpp"
@@ -20,7 +21,6 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/stage.hpp"
 #include "checkpoint/stage_reader.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_filler.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -155,11 +155,10 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
 ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& given,
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
-  PhaseClock clock;
-  const WatchedCall watched(communicator, clock);
-  clock.begin("plan");
+  Call call(communicator);
+  call.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);
-  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
+  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   ConvertReport result;
   Conversion conversion;
   MemorySplit budget;
@@ -200,7 +199,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     target = {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}};
     engine_options.hints = options.write.hints;
   });
-  clock.begin("commit");
+  call.begin("commit");
   Commit commit = begin_commit(communicator, std::move(target));
   std::unique_ptr<io::Engine> engine;
   try {
@@ -208,10 +207,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
     content.blocks = write_data(
         communicator, *engine, commit.partial, job,
-        [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
-    std::string warning =
-        read_back_data(communicator, commit.partial, content.blocks,
-                       {options.write.read_back, content.manifest.step, buffers.idle_memory()}, clock);
+        [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, call);
+    std::string warning = read_back_data(communicator, commit.partial, content.blocks,
+                                         {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
     comm::agree(communicator, "report", [&] {
       result.report.engine_hints = engine->hints();
       if (!warning.empty()) result.report.warnings.push_back(std::move(warning));
@@ -222,7 +220,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
                             filler.errors(), quantisation),
                         result.report);
     }
-    clock.begin("commit");
+    call.begin("commit");
     finish_commit(communicator, commit, std::move(content));
   } catch (const comm::AgreedError&) {
     io::close_after_error(engine.get());
@@ -232,8 +230,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     if (communicator.rank() == 0) abandon(commit);
     throw;
   }
-  clock.stop();
-  add_times(communicator, clock, clock, result.report);
+  call.report(result.report);
   return result;
 }
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cairn/error.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "io/straight_io.hpp"
@@ -41,8 +41,8 @@ std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<co
 
 format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine,
                               const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
-                              PhaseClock& clock) {
-  clock.begin("open");
+                              Call& call) {
+  call.begin("open");
   std::vector<io::EngineFile> files;
   std::vector<io::EngineFile> files_of_engine;
   std::optional<format::BlockAccumulator> table_of_sums;
@@ -64,45 +64,45 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
   const auto add = [&](const std::vector<io::WriteOp>& written) {
     for (const io::WriteOp& op : written) {
       checksums.add(op.file, op.offset, op.data);
-      clock.add_bytes(op.data.size());
+      call.add_bytes(op.data.size());
     }
   };
   if (job.straight != nullptr) {
-    clock.begin("checksum");  // every rank has the same phases, in the same order
-    clock.begin("write");
+    call.begin("checksum");  // every rank has the same phases, in the same order
+    call.begin("write");
     io::write_straight(communicator, files, *job.straight, job.memory,
                        [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
-                         clock.add_bytes(data.size());
-                         clock.begin("checksum");
+                         call.add_bytes(data.size());
+                         call.begin("checksum");
                          checksums.add(file, offset, data);
-                         clock.add_bytes(data.size());
-                         clock.begin("write");
+                         call.add_bytes(data.size());
+                         call.begin("write");
                        });
   }
   // What arrived is checked by every rank in every round, and agreed on once: a round less of waiting for each other.
   for (std::uint64_t round = 0; round < job.rounds; ++round) {
     report_progress("writing", job.extents.total_bytes() * round / job.rounds, job.extents.total_bytes());
     const io::WindowBuffer window = job.buffers.of(job.windows, round);
-    clock.begin("write");
+    call.begin("write");
     engine.wait_rounds(io::WindowPool::kAhead);  // of which the buffer of this round was the last
-    clock.begin("exchange");
+    call.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
-    clock.add_bytes(arrived);
+    call.add_bytes(arrived);
     engine.finish_rounds(io::WindowPool::kAhead);  // all ranks come from the exchange: nobody waits long
     put_write_ops(
         window, [&](std::uint32_t file) { return job.layout.files[file].header.size(); }, ops);
     std::uint64_t expected = 0;
     for (const io::WriteOp& op : ops) expected += op.data.size();
     if (arrived != expected && !wrong) wrong = WrongWindow{round, arrived, expected};
-    clock.begin("checksum");
+    call.begin("checksum");
     add(ops);
-    clock.begin("write");
+    call.begin("write");
     engine.begin_write(ops);
-    for (const io::WriteOp& op : ops) clock.add_bytes(op.data.size());
+    for (const io::WriteOp& op : ops) call.add_bytes(op.data.size());
   }
-  clock.begin("checksum");
+  call.begin("checksum");
   add(headers);
-  clock.begin("write");
+  call.begin("write");
   engine.finish_rounds(0);
   comm::agree(communicator, "exchange", [&] {
     if (!wrong) return;
@@ -110,12 +110,12 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
                                                   wrong->arrived_bytes, wrong->round, wrong->expected_bytes));
   });
   engine.write_round(headers);
-  clock.begin("fsync");
+  call.begin("fsync");
   report_progress("fsync", job.extents.total_bytes(), job.extents.total_bytes());
   engine.sync();
   engine.close();
 
-  clock.begin("checksum");
+  call.begin("checksum");
   communicator.all_reduce(checksums.raw_words(), comm::ReduceOp::kXor);
   format::BlockTable table;
   comm::agree(communicator, "finish the checksums", [&] {
@@ -123,7 +123,7 @@ format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engi
     for (const auto& file : job.layout.files) names.push_back(file.name);
     table = checksums.finish(names);
   });
-  clock.stop();
+  call.stop();
   return table;
 }
 

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "io/engine.hpp"
@@ -39,6 +39,6 @@ struct WriteJob {
 /// every rank).
 format::BlockTable write_data(comm::Communicator& communicator, io::Engine& engine,
                               const std::filesystem::path& directory, const WriteJob& job, const FillWindow& fill,
-                              PhaseClock& clock);
+                              Call& call);
 
 }  // namespace cairn::checkpoint

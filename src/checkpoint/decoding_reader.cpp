@@ -8,10 +8,10 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/cast.hpp"
 #include "checkpoint/decode_pieces.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
 #include "quant/check.hpp"
@@ -60,7 +60,7 @@ void DecodingReader::load(std::span<const WantedBox> wanted) {
   do {
     comm::agree(communicator_, "plan what to decode", [&] { queue->next(batch); });
     stored_->load(batch.wanted);
-    const WatchedCall watched(communicator_, clock());
+    const Call call(communicator_, clock());
     clock().begin("decode");
     comm::agree(communicator_, "decode", [&] {
       for (const DecodePiece& piece : batch.pieces) {

@@ -5,9 +5,8 @@
 
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/progress.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
@@ -130,7 +129,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
       store_(store) {}
 
 void Loader::load(std::span<const WantedBox> wanted) {
-  const WatchedCall watched(communicator_, clock_);
+  const Call call(communicator_, clock_);
   clock_.begin("plan");
   const std::uint64_t grain = checkpoint_.blocks ? checkpoint_.blocks->block_bytes : format::kDefaultBlockBytes;
   std::optional<plan::CellGrid> grid;

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/open.hpp"
-#include "checkpoint/phases.hpp"
 #include "checkpoint/wanted_box.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"

@@ -31,7 +31,8 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
   comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
 
   Report report = report_of_load(communicator, opened, reader->engine(), wanted, targets.size());
-  add_times(communicator, reader->clock(), whole, report);
+  report.phases = reader->clock().reduce(communicator);
+  report.seconds = whole.slowest_seconds(communicator);
   return report;
 }
 

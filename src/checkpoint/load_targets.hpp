@@ -4,9 +4,9 @@
 #include <span>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
-#include "checkpoint/phases.hpp"
 #include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "plan/extents.hpp"
@@ -39,7 +39,7 @@ struct ReadBackJob {
 /// they cannot be read. Returns a warning when what was read may have come from the page cache, else nothing; the same on
 /// all ranks.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
-                           const format::BlockTable& table, const ReadBackJob& job, PhaseClock& clock);
+                           const format::BlockTable& table, const ReadBackJob& job, Call& call);
 
 /// Rank-local. Throws as read_back_data() unless the file has that size and checksum.
 void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c);

@@ -7,6 +7,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/device_memory.hpp"
@@ -16,7 +17,6 @@
 #include "checkpoint/root.hpp"
 #include "checkpoint/save_plan.hpp"
 #include "checkpoint/state_coder.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
 #include "format/rebuilt.hpp"
@@ -112,9 +112,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
                    RootLife* root) {
   Lease* const lease = root == nullptr ? nullptr : root->lease;
   if (root != nullptr) hold_root(communicator_, lease);
-  PhaseClock clock;
-  const WatchedCall watched(communicator_, clock);
-  clock.begin("plan");
+  Call call(communicator_);
+  call.begin("plan");
   std::vector<Source> more;
   const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
   base::Bytes description;
@@ -138,11 +137,11 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   CodedState coded;
   DescribedState saved{state, {}};
   if (coder_) {
-    clock.begin("encode");
+    call.begin("encode");
     coded = coder_->code(communicator_, state, options_.quantisation, report.plan_reused);
     add_coding_report(std::move(coded.errors), report);
     saved = {coded.sources, coded.codings};
-    clock.begin("plan");
+    call.begin("plan");
   }
   DeviceMemory device;
   std::vector<LocalBox> boxes;
@@ -163,8 +162,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     if (lease != nullptr) set_life(*root, content.target, content.commit.manifest);
     content.engine.hints = options_.hints;
   });
-  std::string warning = write(std::move(content), memory, clock);
-  clock.stop();
+  std::string warning = write(std::move(content), memory, call);
+  call.stop();
   comm::agree(communicator_, "report", [&] {
     if (!warning.empty()) report.warnings.push_back(std::move(warning));
     if (lease != nullptr) {
@@ -178,7 +177,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     report.tensors = plan_->tensors;
     report.files = plan_->layout.files.size();
   });
-  add_times(communicator_, clock, clock, report);
+  call.report(report);
   return report;
 }
 
@@ -201,8 +200,8 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
   return content;
 }
 
-std::string Saver::write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock) {
-  clock.begin("commit");
+std::string Saver::write(WriteContent given, std::span<const std::span<const std::byte>> memory, Call& call) {
+  call.begin("commit");
   CommitContent& content = given.commit;
   Commit commit = begin_commit(communicator_, std::move(given.target));
   std::unique_ptr<io::Engine> engine;
@@ -214,11 +213,11 @@ std::string Saver::write(WriteContent given, std::span<const std::span<const std
                        memory};
     content.blocks = write_data(
         communicator_, *engine, commit.partial, job,
-        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
+        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, call);
     comm::agree(communicator_, "note hints", [&] { choice_->hints = engine->hints(); });
     warning = read_back_data(communicator_, commit.partial, content.blocks,
-                             {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, clock);
-    clock.begin("commit");
+                             {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, call);
+    call.begin("commit");
     finish_commit(communicator_, commit, std::move(content));
   } catch (const comm::AgreedError& error) {
     io::close_after_error(engine.get());

@@ -24,7 +24,7 @@ inline constexpr const char* kHintsKey = "hints";
 struct CommitContent;
 class Lease;
 struct SavePlan;
-class PhaseClock;
+class Call;
 class StateCoder;
 
 /// One life of a root: between taking its lease and leaving it, or resuming anew.
@@ -52,7 +52,7 @@ class Saver {
   CommitContent content_of(std::uint64_t step, const Extras& extras) const;
   /// Collective. Writes the data of the plan, of which `memory` has this rank's boxes, and commits all. Returns a warning, or
   /// nothing.
-  std::string write(WriteContent given, std::span<const std::span<const std::byte>> memory, PhaseClock& clock);
+  std::string write(WriteContent given, std::span<const std::span<const std::byte>> memory, Call& call);
 
   comm::Communicator& communicator_;
   Options options_;

@@ -9,9 +9,8 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/box_pieces.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/root.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
@@ -107,7 +106,7 @@ StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint&
       piece_bytes_(std::clamp(options.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
 
 void StageReader::load(std::span<const WantedBox> wanted) {
-  const WatchedCall watched(communicator_, clock_);
+  const Call call(communicator_, clock_);
   clock_.begin("read");
   comm::agree(communicator_, "read the staging file", [&] {
     std::uint64_t total = 0;

@@ -8,8 +8,8 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/open_wire.hpp"
-#include "checkpoint/progress.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
@@ -37,19 +37,19 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 }  // namespace
 
 StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file, const plan::Catalog& catalog,
-                         hdf5::StageContent content, const Options& options, PhaseClock& clock)
+                         hdf5::StageContent content, const Options& options, Call& call)
     : communicator_(communicator),
       file_(file),
       options_(options),
-      clock_(clock),
+      call_(call),
       engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)) {
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
-  clock_.begin("commit");
+  call_.begin("commit");
   leftovers_.commit = begin_commit(communicator_, {file, options.overwrite, false, ReadBack::kOff, nullptr, {}});
   leftovers_.is_mine = communicator_.rank() == 0;
   make_skeleton(catalog, std::move(content));
-  clock_.begin("plan");
+  call_.begin("plan");
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator_, "plan the staging file", [&] {
@@ -133,7 +133,7 @@ void StageWriter::fill_gaps(const io::WindowBuffer& window, std::uint64_t arrive
 }
 
 void StageWriter::write_data(const FillWindow& fill) {
-  clock_.begin("open");
+  call_.begin("open");
   const auto engine = io::make_engine_on_all(engine_.name, communicator_, {options_.hints});
   try {
     write_file(*engine, fill);
@@ -160,24 +160,24 @@ void StageWriter::write_file(io::Engine& engine, const FillWindow& fill) {
   for (std::uint64_t round = 0; round < rounds; ++round) {
     report_progress("writing", total * round / rounds, total);
     const io::WindowBuffer window = pool_->of(windows_, round);
-    clock_.begin("write");
+    call_.begin("write");
     engine.finish_rounds(io::WindowPool::kAhead);  // of which the window of this round was the last
-    clock_.begin("exchange");
+    call_.begin("exchange");
     const std::uint64_t arrived = fill(round, window);
-    clock_.add_bytes(arrived);
+    call_.add_bytes(arrived);
     comm::agree(communicator_, "fill the window", [&] {
       fill_gaps(window, arrived);
       put_write_ops(
           window, [](std::uint32_t) { return kHeadBytes; }, ops);
     });
-    clock_.begin("write");
+    call_.begin("write");
     add(ops);
     engine.begin_write(ops);
-    for (const io::WriteOp& op : ops) clock_.add_bytes(op.data.size());
+    for (const io::WriteOp& op : ops) call_.add_bytes(op.data.size());
   }
   engine.finish_rounds(0);
   write_head(engine, add);
-  clock_.begin("fsync");
+  call_.begin("fsync");
   report_progress("fsync", total, total);
   engine.sync();
   engine.close();
@@ -192,7 +192,7 @@ void StageWriter::read_back(format::BlockAccumulator& checksums) {
     table = checksums.finish(name);
   });
   warning_ = read_back_data(communicator_, leftovers_.commit.partial, table,
-                            {options_.read_back, 0, pool_->idle_memory()}, clock_);
+                            {options_.read_back, 0, pool_->idle_memory()}, call_);
 }
 
 /// This rank's share of the file's first bytes.
@@ -212,7 +212,7 @@ void StageWriter::write_head(io::Engine& engine,
 }
 
 void StageWriter::publish() {
-  clock_.begin("commit");
+  call_.begin("commit");
   const fs::path parent = file_.has_parent_path() ? file_.parent_path() : fs::path(".");
   commit_step(communicator_, "stage.rename", file_, [&] {
     const auto no_end = os::hold_end();
@@ -233,7 +233,7 @@ void StageWriter::publish() {
 void StageWriter::write(const FillWindow& fill) {
   write_data(fill);
   publish();
-  clock_.stop();
+  call_.stop();
 }
 
 Report StageWriter::report() const {
@@ -241,7 +241,7 @@ Report StageWriter::report() const {
   report.directory = file_;
   report.files = 1;
   if (!warning_.empty()) report.warnings.push_back(warning_);
-  add_times(communicator_, clock_, clock_, report);
+  call_.report(report);
   return report;
 }
 

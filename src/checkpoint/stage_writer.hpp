@@ -18,10 +18,10 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/call.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/data_writer.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/phases.hpp"
 #include "hdf5/stage_skeleton.hpp"
 #include "io/window_pool.hpp"
 #include "plan/catalog.hpp"
@@ -31,10 +31,10 @@ namespace cairn::checkpoint {
 
 class StageWriter {
  public:
-  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `clock` must outlive it. Throws
+  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
   /// kUsage when the file exists and options.overwrite is off.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
-              hdf5::StageContent content, const Options& options, PhaseClock& clock);
+              hdf5::StageContent content, const Options& options, Call& call);
   ~StageWriter();
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
@@ -74,7 +74,7 @@ class StageWriter {
   comm::Communicator& communicator_;
   std::filesystem::path file_;
   Options options_;
-  PhaseClock& clock_;
+  Call& call_;
   EngineChoice engine_;
   Leftovers leftovers_;
   plan::FileLayout layout_;

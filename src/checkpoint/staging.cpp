@@ -3,11 +3,11 @@
 
 #include <memory>
 
+#include "checkpoint/call.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/load_targets.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/stage.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 

@@ -9,9 +9,9 @@
 
 #include "base/byte_stream.hpp"
 #include "base/bytes.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
-#include "checkpoint/phases.hpp"
 
 namespace cairn::checkpoint {
 

@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 #include "checkpoint/box_pieces.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "quant/boxes.hpp"
