@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/call.hpp"
-#include "checkpoint/window_io.hpp"
+#include "checkpoint/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"
 #include "plan/extents.hpp"

@@ -8,14 +8,15 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/carried.hpp"
 #include "checkpoint/coded_catalog.hpp"
 #include "checkpoint/coding_report.hpp"
 #include "checkpoint/commit.hpp"
 #include "checkpoint/convert_source.hpp"
-#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/left_out.hpp"
+#include "checkpoint/open_stage.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/root.hpp"
@@ -188,7 +189,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   });
   const io::WindowPool buffers(communicator, largest_buffer(windows));
 
-  const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
+  const auto reader = make_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), measuring_of(quantisation)});
   CommitTarget target;

@@ -6,8 +6,8 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
+#include "checkpoint/wanted_box.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::checkpoint {

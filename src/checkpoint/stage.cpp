@@ -11,8 +11,8 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/catalog_exchange.hpp"
 #include "checkpoint/convert_source.hpp"
-#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/describe.hpp"
+#include "checkpoint/open_stage.hpp"
 #include "checkpoint/stage_reader.hpp"
 #include "checkpoint/stage_writer.hpp"
 #include "checkpoint/version.hpp"
@@ -79,7 +79,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
-  const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
+  const auto reader = make_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, call);
   const CodedCatalog all = plain_catalog(catalog);
   WindowFiller filler(communicator, {writer.layout(), all, *reader, batch_bytes(options.write)});

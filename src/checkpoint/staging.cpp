@@ -8,6 +8,7 @@
 #include "checkpoint/load_targets.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/stage.hpp"
+#include "checkpoint/stage_reader.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 
@@ -33,7 +34,9 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
     checkpoint::agree_on_options(*communicator, options, path);
     report = checkpoint::with_open(
         *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
-          return checkpoint::load_targets(*communicator, opened, targets, options, nullptr, whole);
+          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+          const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
+          return checkpoint::load_targets(*communicator, opened, targets, view, *reader, whole);
         });
     report.directory = path;
   });

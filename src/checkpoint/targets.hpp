@@ -6,9 +6,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/device_memory.hpp"
-#include "checkpoint/load.hpp"
 #include "checkpoint/open.hpp"
 #include "checkpoint/view.hpp"
+#include "checkpoint/wanted_box.hpp"
 
 namespace cairn::checkpoint {
 

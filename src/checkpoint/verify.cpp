@@ -12,7 +12,7 @@
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/root.hpp"
-#include "checkpoint/window_io.hpp"
+#include "checkpoint/written_blocks.hpp"
 #include "comm/agree.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"

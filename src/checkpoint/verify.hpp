@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load.hpp"
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/links.hpp"
+#include "comm/communicator.hpp"
 
 namespace cairn::checkpoint {
 

@@ -12,7 +12,7 @@
 #include "checkpoint/coded_catalog.hpp"
 #include "checkpoint/coding_errors.hpp"
 #include "checkpoint/coding_items.hpp"
-#include "checkpoint/tensor_reader.hpp"
+#include "checkpoint/reader.hpp"
 #include "checkpoint/window_regions.hpp"
 #include "comm/communicator.hpp"
 #include "io/exchange.hpp"

@@ -1,0 +1,32 @@
+// Staging files as open checkpoints: what one holds besides the bytes of its tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+#include "base/byte_stream.hpp"
+#include "checkpoint/open.hpp"
+
+namespace cairn::checkpoint {
+
+/// "x.h5" or "x.hdf5": the name of a staging file, to be written or read.
+bool is_stage_name(const std::filesystem::path& path);
+
+/// Whether the open checkpoint is a staging file, and where it is.
+bool is_stage(const OpenCheckpoint& checkpoint);
+std::filesystem::path stage_path(const OpenCheckpoint& checkpoint);
+
+/// Rank-local: open_here for a staging file. Throws as hdf5::describe_stage.
+OpenCheckpoint open_stage(const std::filesystem::path& path);
+
+/// Where the manifest of a staging file keeps what data files had as `__metadata__`.
+inline constexpr const char* kStageMetadataKey = "file_metadata";
+
+/// Rank-local, as read_carried.
+std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
+
+/// Rank-local, as carried_stream.
+base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const std::string& name);
+
+}  // namespace cairn::checkpoint
