@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "checkpoint/call.hpp"
-#include "checkpoint/written_blocks.hpp"
 #include "comm/communicator.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "io/engine.hpp"
 #include "io/straight_runs.hpp"

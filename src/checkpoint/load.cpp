@@ -4,11 +4,11 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/decoder.hpp"
 #include "checkpoint/file_reader.hpp"
 #include "checkpoint/read_plan.hpp"
-#include "checkpoint/written_blocks.hpp"
+#include "codes/decoder.hpp"
 #include "comm/agree.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 
 namespace cairn::checkpoint {

@@ -5,9 +5,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/reader.hpp"
-#include "checkpoint/view.hpp"
+#include "codes/view.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

@@ -9,9 +9,9 @@
 
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_reader.hpp"
-#include "checkpoint/open.hpp"
-#include "checkpoint/wanted_box.hpp"
+#include "codes/wanted_box.hpp"
 #include "comm/communicator.hpp"
+#include "directory/open.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"

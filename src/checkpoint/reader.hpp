@@ -8,10 +8,10 @@
 
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/open.hpp"
-#include "checkpoint/view.hpp"
-#include "checkpoint/wanted_box.hpp"
+#include "codes/view.hpp"
+#include "codes/wanted_box.hpp"
 #include "comm/communicator.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

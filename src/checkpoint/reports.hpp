@@ -6,8 +6,8 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/open.hpp"
-#include "checkpoint/wanted_box.hpp"
+#include "codes/wanted_box.hpp"
+#include "directory/open.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::checkpoint {

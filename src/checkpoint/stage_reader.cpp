@@ -4,10 +4,10 @@
 #include <limits>
 #include <utility>
 
-#include "checkpoint/box_pieces.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/open_stage.hpp"
+#include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
+#include "directory/open_stage.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 

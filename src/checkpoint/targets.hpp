@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/device_memory.hpp"
-#include "checkpoint/open.hpp"
-#include "checkpoint/view.hpp"
-#include "checkpoint/wanted_box.hpp"
+#include "codes/device_memory.hpp"
+#include "codes/view.hpp"
+#include "codes/wanted_box.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/links.hpp"
 #include "comm/communicator.hpp"
+#include "directory/links.hpp"
 
 namespace cairn::checkpoint {
 

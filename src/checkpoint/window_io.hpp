@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/open.hpp"
+#include "directory/open.hpp"
 #include "format/safetensors.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"

@@ -1,6 +1,6 @@
 // Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to the bit,
 // for every codec, with little memory; what is damaged is refused by name on every rank.
-#include "checkpoint/decoder.hpp"
+#include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

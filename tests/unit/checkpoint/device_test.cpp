@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "cairn/error.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/targets.hpp"
+#include "codes/device_memory.hpp"
 #include "gpu/memory.hpp"
 #include "gpu/pipeline.hpp"
 #include "moment_state.hpp"

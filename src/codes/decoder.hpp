@@ -1,0 +1,79 @@
+// What one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
+//
+// What is decoded does not depend on the boxes: it is equal to decoding the whole tensor and slicing. What is stored as it is
+// wanted is passed on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "codes/view.hpp"
+#include "codes/wanted_box.hpp"
+
+namespace cairn::checkpoint {
+
+/// A box that must be made of stored ones, and where it is wanted.
+struct DecodeTask {
+  const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
+  Box box;
+  std::vector<std::span<std::byte>> first;   ///< memory for the first moment, or for the weight
+  std::vector<std::span<std::byte>> second;  ///< memory for the second moment
+};
+
+/// A part of a task.
+struct DecodePiece {
+  std::size_t task = 0;
+  Box box;                         ///< of moments in the coordinates of the codec's view
+  std::uint64_t offset_bytes = 0;  ///< of a weight: where it lies in the task's memory
+  std::size_t first_wanted = 0;    ///< its stored boxes in the batch: one per part of the pair, or one
+};
+
+class Decoder {
+ public:
+  /// `memory_bytes` is for codes and decoded values. `checkpoint` and `view` must outlive the object. Throws Error(kInternal) for
+  /// a box that does not fit its tensor or its memory.
+  Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const WantedBox> wanted,
+          std::uint64_t memory_bytes);
+
+  /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call. The first
+  /// batch has all boxes that are wanted as they are stored.
+  std::span<const WantedBox> next_batch();
+  /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the tensor for
+  /// a scale that is not finite and a code that is not in use.
+  std::uint64_t finish_batch();
+  /// Whether all has been given by next_batch().
+  [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
+
+ private:
+  void add(const WantedBox& want);
+  void cut_next_task();
+  /// What must be loaded for a piece; the memory is missing.
+  [[nodiscard]] std::vector<WantedBox> stored_boxes(const DecodePiece& piece) const;
+  [[nodiscard]] std::uint64_t bytes_of(const WantedBox& stored) const;
+  /// Return the bytes made.
+  std::uint64_t make(const DecodePiece& piece, std::span<const WantedBox> loaded);
+  std::uint64_t decode(const DecodePiece& piece, std::span<const WantedBox> loaded);
+
+  const OpenCheckpoint& checkpoint_;
+  const View& view_;
+  std::uint64_t batch_bytes_;
+  std::uint64_t piece_elements_;
+  std::vector<WantedBox> direct_;
+  std::vector<DecodeTask> tasks_;
+  std::map<std::tuple<std::uint32_t, std::vector<std::uint64_t>, std::vector<std::uint64_t>>, std::size_t>
+      task_of_moments_;  // by pair and box
+  std::size_t tasks_cut_ = 0;
+  std::vector<DecodePiece> pieces_;  // of the task cut last, its first one last
+
+  std::vector<WantedBox> loading_;     // stored boxes of the batch
+  std::vector<DecodePiece> batch_;     // what is to be made of them
+  base::Bytes memory_;                 // of those that are not in their place
+  std::vector<float> first_, second_;  // decoded, where they cannot be decoded in place
+};
+
+}  // namespace cairn::checkpoint
