@@ -6,11 +6,11 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/load_targets.hpp"
-#include "checkpoint/stage_reader.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "directory/open.hpp"
 #include "export/stage.hpp"
+#include "export/stage_reader.hpp"
 
 namespace cairn {
 Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,

@@ -1,4 +1,4 @@
-#include "checkpoint/stage_reader.hpp"
+#include "export/stage_reader.hpp"
 
 #include <algorithm>
 #include <limits>
