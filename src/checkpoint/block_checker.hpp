@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"

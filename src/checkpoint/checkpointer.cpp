@@ -3,11 +3,11 @@
 #include <string>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/load_targets.hpp"
 #include "checkpoint/save.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
@@ -131,7 +131,9 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
 /// Collective.
 Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const Target> targets,
                                  const checkpoint::PhaseClock& whole) {
-  Report report = checkpoint::load_targets(*communicator, opened, targets, options, &windows, whole);
+  const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+  checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
+  Report report = checkpoint::load_targets(*communicator, opened, targets, view, loader, whole);
   if (opened.manifest) {
     comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
   }
@@ -184,7 +186,7 @@ Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint
       wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
     }
   });
-  checkpoint::Loader(*communicator, opened, checkpoint::read_options(options), windows).load(wanted);
+  checkpoint::Loader(*communicator, opened, nullptr, checkpoint::read_options(options), &windows).load(wanted);
   return extras;
 }
 

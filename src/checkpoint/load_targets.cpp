@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "checkpoint/decoding_reader.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/targets.hpp"
 #include "codes/device_memory.hpp"
@@ -16,22 +15,26 @@ ReadOptions read_options(const Options& options) {
           links_of(options.follow_links)};
 }
 
-Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
-                    const Options& options, io::WindowStore* windows, const PhaseClock& whole) {
+View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options) {
   View view;
+  comm::agree(communicator, "describe what to load", [&] { view = decoded_view(opened, view_options(options)); });
+  return view;
+}
+
+Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
+                    const View& view, TensorReader& reader, const PhaseClock& whole) {
   DeviceMemory device;
   std::vector<plan::MemoryBox> wanted;
   comm::agree(communicator, "describe what to load", [&] {
     check_shards(targets);
-    view = decoded_view(opened, view_options(options));
     wanted = wanted_boxes(opened, view, targets, device);
   });
-  const auto reader = make_view_reader(communicator, opened, view, read_options(options), windows);
-  reader->load(wanted);
+  reader.load(wanted);
   comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
 
-  Report report = report_of_load(communicator, opened, reader->engine(), wanted, targets.size());
-  add_times(communicator, reader->clock(), whole, report);
+  Report report = report_of_load(communicator, opened, reader.engine(), wanted, targets.size());
+  report.phases = reader.clock().reduce(communicator);
+  report.seconds = whole.slowest_seconds(communicator);
   return report;
 }
 

@@ -12,7 +12,7 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
 #include "directory/read_back_file.hpp"
 #include "io/disk_reader.hpp"
@@ -60,9 +60,9 @@ std::vector<plan::Extent> read_back_extents(const format::BlockTable& table, Rea
 }
 
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
-                           const format::BlockTable& table, const ReadBackJob& job, PhaseClock& clock) {
+                           const format::BlockTable& table, const ReadBackJob& job, Call& call) {
   if (job.how == ReadBack::kOff) return "";
-  clock.begin("read back");
+  call.begin("read back");
   const std::uint64_t ranks_of_node = communicator.max(static_cast<std::uint64_t>(communicator.node()->size()));
   base::AlignedBuffer own;
   std::optional<io::DiskReader> reader;
@@ -79,11 +79,11 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
     const auto extents = read_back_extents(table, job.how, job.step, static_cast<std::uint64_t>(communicator.size()),
                                            static_cast<std::uint64_t>(communicator.rank()), ranks_of_node);
     checker->check(extents, [&](std::uint64_t bytes, std::uint64_t all) {
-      clock.begin("read back");  // progress, for ranks that wait
+      call.begin("read back");  // progress, for ranks that wait
       report_progress("reading back", bytes, all);
     });
   });
-  clock.add_bytes(checker->bytes);
+  call.add_bytes(checker->bytes);
   const std::uint64_t faults = communicator.sum(checker->faults.size());
   comm::agree(communicator, "read back", [&] {
     if (!checker->faults.empty()) throw Error(ErrorKind::kIntegrity, describe(checker->faults.front(), faults));

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "plan/extents.hpp"
@@ -39,6 +39,6 @@ struct ReadBackJob {
 /// they cannot be read. Returns a warning when what was read may have come from the page cache, else nothing; the same on
 /// all ranks.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
-                           const format::BlockTable& table, const ReadBackJob& job, PhaseClock& clock);
+                           const format::BlockTable& table, const ReadBackJob& job, Call& call);
 
 }  // namespace cairn::checkpoint

@@ -36,9 +36,4 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
   return report;
 }
 
-void add_times(comm::Communicator& communicator, const PhaseClock& phases, const PhaseClock& whole, Report& report) {
-  report.phases = phases.reduce(communicator);
-  report.seconds = whole.slowest_seconds(communicator);
-}
-
 }  // namespace cairn::checkpoint

@@ -7,11 +7,10 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/data_writer.hpp"
+#include "checkpoint/call.hpp"
+#include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/reports.hpp"
 #include "checkpoint/save_plan.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "codes/device_memory.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
@@ -95,12 +94,6 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 
 }  // namespace
 
-struct Saver::WriteContent {
-  CommitTarget target;
-  CommitContent commit;
-  io::EngineOptions engine;
-};
-
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
     : communicator_(communicator), options_(std::move(options)), store_(store) {
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
@@ -108,76 +101,107 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> state, const Extras& extras,
+// Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
+Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
   Lease* const lease = root == nullptr ? nullptr : root->lease;
   if (root != nullptr) hold_root(communicator_, lease);
-  PhaseClock clock;
-  const WatchedCall watched(communicator_, clock);
-  clock.begin("plan");
-  std::vector<Source> more;
-  const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
-  base::Bytes description;
-  std::uint64_t changed = 0;
-  comm::agree(communicator_, "describe the state", [&] {
-    if (has_blobs) {
-      more = with_blob(state, extras.rank_blob, communicator_.rank());
-      state = more;
-    }
-    check_shards(state);
-    description = describe(state, options_);
-    changed = plan_ && plan_->description == description ? 0 : 1;
-  });
-  if (!choice_) {
-    const EngineWish wish{options_.engine, options_.aggregators_per_node};
-    choice_ = choose_engine(communicator_, wish, directory);
-  }
+  Call call(communicator_);
+  call.begin("plan");
   Report report;
-  report.plan_reused = communicator_.max(changed) == 0;
-  if (!report.plan_reused) plan_.reset();
+  GivenState state = describe_given(given, extras);
+  if (!choice_) choice_ = choose_engine(communicator_, {options_.engine, options_.aggregators_per_node}, directory);
+  report.plan_reused = state.is_known;
+  if (!state.is_known) plan_.reset();
   CodedState coded;
-  DescribedState saved{state, {}};
-  if (coder_) {
-    clock.begin("encode");
-    coded = coder_->code(communicator_, state, options_.quantisation, report.plan_reused);
+  DescribedState saved{state.sources(given), {}};
+  if (coder_) {  // what is saved is then another state, which goes the same way
+    call.begin("encode");
+    coded = coder_->code(communicator_, saved.sources, options_.quantisation, state.is_known);
     add_coding_report(std::move(coded.errors), report);
     saved = {coded.sources, coded.codings};
-    clock.begin("plan");
+    call.begin("plan");
   }
   DeviceMemory device;
-  std::vector<plan::MemoryBox> boxes;
+  std::vector<plan::MemoryBox> memory;
   comm::agree(communicator_, "bring the state to the host", [&] {
-    boxes = memory_boxes(saved.sources);
-    device.bring(boxes);
+    memory = memory_boxes(saved.sources);
+    device.bring(memory);
   });
   if (!plan_) {
-    plan_ = make_save_plan(communicator_, saved, boxes, {options_, *choice_, store_});
-    plan_->description = std::move(description);
+    plan_ = make_save_plan(communicator_, saved, memory, {options_, *choice_, store_});
+    plan_->description = std::move(state.description);
   }
-  WriteContent content;
+  CommitTarget target;
+  CommitContent content;
   comm::agree(communicator_, "describe the checkpoint", [&] {
-    content.target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
-    content.commit = content_of(step, extras);
-    if (lease != nullptr) set_life(*root, content.target, content.commit.manifest);
-    content.engine.hints = options_.hints;
+    target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
+    content = content_of(step, extras);
+    if (lease != nullptr) set_life(*root, target, content.manifest);
   });
-  std::string warning = write(std::move(content), boxes, clock);
-  clock.stop();
-  comm::agree(communicator_, "report", [&] {
-    if (!warning.empty()) report.warnings.push_back(std::move(warning));
-    if (lease != nullptr) {
-      for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
+
+  call.begin("commit");
+  Commit commit(communicator_, std::move(target));  // removes what is unfinished when it goes
+  io::Exchange& exchange = *plan_->exchange;
+  FileWriter files(communicator_,
+                   {plan_->layout, *plan_->extents, exchange.windows(), *plan_->buffers, exchange.rounds()});
+  try {
+    call.begin("open");
+    files.open(choice_->name, options_.hints, commit.partial());
+    if (choice_->straight) files.write_bypass(plan_->straight, memory, call);
+    for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
+      call.begin("write");
+      const io::WindowBuffer window = files.wait_for_window(round);
+      call.begin("exchange");
+      const std::uint64_t arrived_bytes = exchange.gather(round, memory);
+      call.add_bytes(arrived_bytes);
+      files.finish_older_rounds();
+      call.begin("checksum");
+      call.add_bytes(files.checksum(window, arrived_bytes));
+      call.begin("write");
+      call.add_bytes(files.submit());
     }
-    report.directory = directory;
-    report.engine = choice_->name;
-    report.engine_reason = choice_->reason;
-    report.engine_hints = choice_->hints;
-    report.bytes = plan_->tensor_bytes;
-    report.tensors = plan_->tensors;
-    report.files = plan_->layout.files.size();
-  });
-  add_times(communicator_, clock, clock, report);
+    call.begin("checksum");
+    call.add_bytes(files.checksum_headers());
+    call.begin("write");
+    files.write_headers();  // last: a file that was cut off has no valid header
+    call.begin("fsync");
+    files.sync_and_close();
+    call.begin("checksum");
+    content.blocks = files.reduce_checksums();
+    std::string warning =
+        read_back_data(communicator_, commit.partial(), content.blocks,
+                       {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, call);
+    comm::agree(communicator_, "note hints", [&] {
+      choice_->hints = files.hints();
+      if (!warning.empty()) report.warnings.push_back(std::move(warning));
+    });
+    call.begin("commit");
+    commit.finish(std::move(content));
+  } catch (
+      const comm::AgreedError& error) {  // all ranks are here; one that unwinds alone cannot close what all have open
+    files.close_after_error();
+    commit.name_new_holder(error);
+    throw;
+  }
+  call.stop();
+  comm::agree(communicator_, "report", [&] { describe_saved(directory, lease, report); });
+  call.report(report);
   return report;
+}
+
+Saver::GivenState Saver::describe_given(std::span<const Source> given, const Extras& extras) const {
+  GivenState state;
+  const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
+  std::uint64_t changed = 0;
+  comm::agree(communicator_, "describe the state", [&] {
+    if (has_blobs) state.with_blob = with_blob(given, extras.rank_blob, communicator_.rank());
+    check_shards(state.sources(given));
+    state.description = describe(state.sources(given), options_);
+    changed = plan_ && plan_->description == state.description ? 0 : 1;
+  });
+  state.is_known = communicator_.max(changed) == 0;
+  return state;
 }
 
 CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const {
@@ -199,35 +223,17 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
   return content;
 }
 
-std::string Saver::write(WriteContent given, std::span<const plan::MemoryBox> memory, PhaseClock& clock) {
-  clock.begin("commit");
-  CommitContent& content = given.commit;
-  Commit commit = begin_commit(communicator_, std::move(given.target));
-  std::unique_ptr<io::Engine> engine;
-  std::string warning;
-  try {
-    engine = io::make_engine_on_all(choice_->name, communicator_, std::move(given.engine));
-    const WriteJob job{plan_->layout,   *plan_->extents,           plan_->exchange->windows(),
-                       *plan_->buffers, plan_->exchange->rounds(), choice_->straight ? &plan_->straight : nullptr,
-                       memory};
-    content.blocks = write_data(
-        communicator_, *engine, commit.partial, job,
-        [&](std::uint64_t round, io::WindowBuffer) { return plan_->exchange->gather(round, memory); }, clock);
-    comm::agree(communicator_, "note hints", [&] { choice_->hints = engine->hints(); });
-    warning = read_back_data(communicator_, commit.partial, content.blocks,
-                             {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, clock);
-    clock.begin("commit");
-    finish_commit(communicator_, commit, std::move(content));
-  } catch (const comm::AgreedError& error) {
-    io::close_after_error(engine.get());
-    if (communicator_.rank() == 0) abandon(commit);
-    name_new_holder(communicator_, commit, error);
-    throw;
-  } catch (...) {
-    if (communicator_.rank() == 0) abandon(commit);
-    throw;
+void Saver::describe_saved(const fs::path& directory, Lease* lease, Report& report) const {
+  if (lease != nullptr) {
+    for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
   }
-  return warning;
+  report.directory = directory;
+  report.engine = choice_->name;
+  report.engine_reason = choice_->reason;
+  report.engine_hints = choice_->hints;
+  report.bytes = plan_->tensor_bytes;
+  report.tensors = plan_->tensors;
+  report.files = plan_->layout.files.size();
 }
 
 }  // namespace cairn::checkpoint

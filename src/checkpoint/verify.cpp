@@ -10,12 +10,11 @@
 #include "base/units.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
-#include "checkpoint/progress.hpp"
-#include "checkpoint/watched_call.hpp"
-#include "checkpoint/window_io.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
 #include "directory/read_back_file.hpp"
 #include "directory/root.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
@@ -197,9 +196,8 @@ struct Verified {
 };
 
 Verified verify_once(comm::Communicator& communicator, const fs::path& path, Links links) {
-  PhaseClock clock;
-  const WatchedCall watched(communicator, clock);
-  clock.begin("open");
+  Call call(communicator);
+  call.begin("open");
   base::Bytes shared;
   base::AlignedBuffer memory;
   std::optional<io::DiskReader> reader;
@@ -233,18 +231,18 @@ Verified verify_once(comm::Communicator& communicator, const fs::path& path, Lin
   result.tensors = in.u64();
   for (std::uint64_t left = in.u64(); left > 0; --left) result.warnings.push_back(in.text());
   const base::Bytes encoded = in.blob();
-  clock.begin("read");
-  clock.begin("verify");
-  clock.stop();
+  call.begin("read");
+  call.begin("verify");
+  call.stop();
   if (!encoded.empty()) {
     const format::BlockTable table = format::decode_blocks(encoded, (path / kBlocksFile).string());
-    BlockChecker checker(path, table, *reader, clock);
+    BlockChecker checker(path, table, *reader, call.clock());
     check_all_blocks(communicator, checker, table, path, result);
-    clock.stop();
+    call.stop();
   }
   add_cached(communicator, *reader, result);
-  result.phases = clock.reduce(communicator);
-  result.seconds = clock.slowest_seconds(communicator);
+  result.phases = call.clock().reduce(communicator);
+  result.seconds = call.clock().slowest_seconds(communicator);
   return verified;
 }
 

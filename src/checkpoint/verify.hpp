@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load.hpp"
+#include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
+#include "directory/links.hpp"
 
 namespace cairn::checkpoint {
 

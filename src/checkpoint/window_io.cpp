@@ -1,11 +1,6 @@
 #include "checkpoint/window_io.hpp"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-
-#include "base/units.hpp"
-#include "format/crc32c.hpp"
 
 namespace cairn::checkpoint {
 

@@ -6,7 +6,7 @@
 #include "bench/demo_verdict.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "cli/arguments.hpp"
 #include "cli/demo.hpp"
 #include "cli/demo_layout.hpp"

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/units.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 
 namespace cairn::cli {
 namespace {

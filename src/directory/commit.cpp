@@ -30,10 +30,6 @@ fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
 }
 
-void look(const Commit& commit) {
-  if (commit.target.lease != nullptr) commit.target.lease->look();
-}
-
 /// Throws for a directory of the name that must stay.
 void check_replaceable(const CommitTarget& target) {
   if (target.overwrite || (target.may_replace && target.may_replace(target.directory))) return;
@@ -51,71 +47,6 @@ void warn_of_others(const CommitTarget& target) {
         fmt::format("'{}' is of another run that writes '{}', or was left by one; remove it when no other run "
                     "is alive",
                     shown(parent_of(target.directory) / entry.name), shown(target.directory)));
-  }
-}
-
-/// The rename that makes the checkpoint visible, where nothing has the name.
-void give_name(const Commit& commit) {
-  switch (os::try_rename(commit.partial, commit.target.directory)) {
-    case os::Renamed::kDone: return;
-    case os::Renamed::kSourceMissing:
-      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
-                                              "renamed it",
-                                              shown(commit.partial)));
-    case os::Renamed::kTargetExists:
-      throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
-                                                 shown(commit.target.directory)));
-  }
-}
-
-/// Steps a to c. When it throws, the old directory has its name, or waits where readers find it.
-void replace_in_steps(const Commit& commit) {
-  const fs::path& directory = commit.target.directory;
-  const fs::path container = replaced_directory(directory, commit.nonce);
-  const fs::path old = container / directory.filename();
-  os::make_new_directory(container);
-  try {
-    look(commit);
-    os::fault_point("commit.replace.looked", directory);
-    const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
-    if (!is_moved && os::exists(directory)) {
-      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
-                                              "renamed it",
-                                              shown(container)));
-    }
-    os::fault_point("commit.replaced", directory);
-    give_name(commit);
-  } catch (const Error&) {
-    try {
-      os::try_rename(old, directory);
-      if (!os::exists(old)) os::remove_tree(container);
-    } catch (const Error& error) {
-      base::log_warning(fmt::format("'{}' is now in '{}', where loads find it: {}", shown(directory), shown(container),
-                                    error.what()));
-    }
-    throw;
-  }
-}
-
-void make_visible(const Commit& commit) {
-  const fs::path& directory = commit.target.directory;
-  const bool is_new = !os::exists(directory);
-  if (!is_new) check_replaceable(commit.target);
-  look(commit);
-  os::fault_point("commit.rename.looked", directory);
-  if (is_new) return give_name(commit);
-  if (os::exchange(commit.partial, directory)) return;
-  replace_in_steps(commit);
-}
-
-/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know neither.
-void remove_replaced(const Commit& commit) noexcept {
-  try {
-    os::try_rename(replaced_directory(commit.target.directory, commit.nonce), commit.partial);
-    os::remove_tree(commit.partial);
-  } catch (const std::exception& error) {
-    base::log_warning(fmt::format("'{}' is saved, but what it replaced could not be deleted: {}",
-                                  shown(commit.target.directory), error.what()));
   }
 }
 
@@ -167,133 +98,201 @@ void hold_root(comm::Communicator& communicator, Lease* lease) {
   });
 }
 
-Commit begin_commit(comm::Communicator& communicator, CommitTarget target) {
+Commit::Commit(comm::Communicator& communicator, CommitTarget target)
+    : communicator_(communicator), target_(std::move(target)) {
   // "a/b/" is "a/b": names are made of it.
-  if (!target.directory.has_filename()) target.directory = target.directory.parent_path();
-  Commit commit;
-  commit.target = std::move(target);
+  if (!target_.directory.has_filename()) target_.directory = target_.directory.parent_path();
   std::string partial;
-  commit_step(communicator, "commit.begin", commit.target.directory, [&] {
-    const fs::path& directory = commit.target.directory;
+  commit_step(communicator_, "commit.begin", target_.directory, [&] {
+    const fs::path& directory = target_.directory;
     if (directory.has_parent_path()) os::make_directory(directory.parent_path());
-    Lease* const lease = commit.target.lease;
+    Lease* const lease = target_.lease;
     if (lease != nullptr) clear_own(*lease);
-    commit.nonce = lease != nullptr ? lease->nonce() : os::random_nonce();
-    if (lease == nullptr) warn_of_others(commit.target);
-    if (os::exists(directory)) check_replaceable(commit.target);
-    commit.partial = partial_directory(directory, commit.nonce);
-    os::remove_at_end(commit.partial);
-    os::make_new_directory(commit.partial);
-    partial = commit.partial.native();
+    nonce_ = lease != nullptr ? lease->nonce() : os::random_nonce();
+    if (lease == nullptr) warn_of_others(target_);
+    if (os::exists(directory)) check_replaceable(target_);
+    partial_ = partial_directory(directory, nonce_);
+    os::remove_at_end(partial_);
+    os::make_new_directory(partial_);
+    partial = partial_.native();
   });
-  communicator.share(partial, 0);
-  comm::agree(communicator, "commit.begin", [&] { commit.partial = partial; });
-  return commit;
+  communicator_.share(partial, 0);
+  comm::agree(communicator_, "commit.begin", [&] { partial_ = partial; });
 }
 
-void finish_commit(comm::Communicator& communicator, Commit& commit, CommitContent content) {
-  const CommitTarget& target = commit.target;
-  const fs::path& partial = commit.partial;
-  // A step that fails because another saver has taken over says so, and not that a file is missing.
-  const auto step = [&](const char* name, const fs::path& path, comm::Work work) {
-    commit_step(communicator, name, path, [&] {
-      try {
-        work();
-      } catch (const Error& error) {
-        if (target.lease != nullptr && error.kind() != ErrorKind::kState) {
-          if (const auto lost = target.lease->lost()) throw Error(ErrorKind::kState, *lost);
-        }
-        throw;
-      }
-    });
+Commit::~Commit() {
+  if (communicator_.rank() != 0 || is_done_) return;
+  const auto remove = [](const fs::path& path) {
+    os::remove_tree(path);
+    os::keep_at_end(path);
   };
-  const bool reads_back = target.read_back != ReadBack::kOff;
-  const auto write = [&](const std::string& name, std::span<const std::byte> bytes) {
-    os::write_new_file(partial / name, bytes);
-    if (reads_back) read_back_file(partial / name, bytes.size(), format::crc32c(bytes));
-  };
-  step("commit.carry", partial, [&] {
+  try {
+    if (!is_visible_) remove(partial_);
+    if (target_.in_root) remove(latest_temporary(parent_of(target_.directory), nonce_));
+  } catch (const std::exception& error) {
+    base::log_warning(fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(partial_),
+                                  error.what(),
+                                  target_.in_root ? "the next save removes it" : "remove it when no run writes it"));
+  }
+}
+
+void Commit::finish(CommitContent content) {
+  step("commit.carry", partial_, [&] {
     for (const auto& [name, stream] : content.carried) {
-      const format::ManifestFile written = carry(partial, name, stream);
-      if (reads_back) read_back_file(partial / name, written.size_bytes, written.crc32c);
+      const format::ManifestFile written = carry(partial_, name, stream);
+      if (target_.read_back != ReadBack::kOff) read_back_file(partial_ / name, written.size_bytes, written.crc32c);
       content.manifest.carried_files.push_back(written);
     }
   });
-  step("commit.blocks", partial, [&] {
+  step("commit.blocks", partial_, [&] {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
     content.manifest.blocks_crc32c = format::crc32c(encoded);
     content.manifest.block_bytes = content.blocks.block_bytes;
-    write(kBlocksFile, encoded);
+    write_file(kBlocksFile, encoded);
   });
-  step("commit.manifest", partial, [&] {
+  step("commit.manifest", partial_, [&] {
     add_data_files(content);
     const std::string text = format::encode_manifest(content.manifest);
-    write(kManifestFile, base::as_bytes(text));
+    write_file(kManifestFile, base::as_bytes(text));
   });
-  step("commit.sync", partial, [&] {
-    os::sync_directory(partial);
-    if (!target.in_root) return;
+  step("commit.sync", partial_, [&] {
+    os::sync_directory(partial_);
+    if (!target_.in_root) return;
     const std::string text = fmt::format("{}\n", content.manifest.step);
-    const fs::path temporary = latest_temporary(parent_of(target.directory), commit.nonce);
+    const fs::path temporary = latest_temporary(parent_of(target_.directory), nonce_);
     os::remove_at_end(temporary);
     os::write_new_file(temporary, base::as_bytes(text));
   });
-  step("commit.rename", partial, [&] {
+  step("commit.rename", partial_, [&] {
     const auto no_end = os::hold_end();
-    make_visible(commit);
-    commit.is_visible = true;
-    os::keep_at_end(partial);
+    make_visible();
+    is_visible_ = true;
+    os::keep_at_end(partial_);
   });
-
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
-  const auto after_rename = [&](const char* name, comm::Work work) {
-    try {
-      step(name, target.directory, work);
-    } catch (const Error& error) {
-      const char* what = error.kind() == ErrorKind::kState
-                             ? "is complete, but the file that names the latest was not written"
-                             : "is complete, but it may not survive a power failure";
-      throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target.directory), what, error.what()));
-    }
-  };
-  after_rename("commit.publish", [&] { os::sync_directory(parent_of(target.directory)); });
-  if (target.in_root) {
+  after_rename("commit.publish", [&] { os::sync_directory(parent_of(target_.directory)); });
+  if (target_.in_root) {
     after_rename("commit.latest", [&] {
-      const fs::path parent = parent_of(target.directory);
-      look(commit);
+      const fs::path parent = parent_of(target_.directory);
+      look();
       os::fault_point("commit.latest.looked", parent);
-      const fs::path temporary = latest_temporary(parent, commit.nonce);
+      const fs::path temporary = latest_temporary(parent, nonce_);
       os::rename(temporary, parent / kLatestFile);
       os::keep_at_end(temporary);
       os::sync_directory(parent);
       note_latest(parent, content.manifest.step);
     });
   }
-  if (communicator.rank() == 0) remove_replaced(commit);
+  is_done_ = true;
+  if (communicator_.rank() == 0) remove_replaced();
 }
 
-void name_new_holder(comm::Communicator& communicator, const Commit& commit, const Error& error) {
-  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no file.
-  if (std::string_view(error.what()).find(shown(commit.partial)) == std::string_view::npos) return;
-  comm::agree_on_root(communicator, "look for another saver", 0, [&] {
-    const auto lost = commit.target.lease != nullptr ? commit.target.lease->lost() : std::nullopt;
-    if (lost) throw Error(ErrorKind::kState, *lost);
+/// A step that fails because another saver has taken over says so, and not that a file is missing.
+void Commit::step(const char* name, const fs::path& path, comm::Work work) const {
+  commit_step(communicator_, name, path, [&] {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (target_.lease != nullptr && error.kind() != ErrorKind::kState) {
+        if (const auto lost = target_.lease->lost()) throw Error(ErrorKind::kState, *lost);
+      }
+      throw;
+    }
   });
 }
 
-void abandon(const Commit& commit) noexcept {
-  const auto remove = [](const fs::path& path) {
-    os::remove_tree(path);
-    os::keep_at_end(path);
-  };
+void Commit::after_rename(const char* name, comm::Work work) const {
   try {
-    if (!commit.is_visible) remove(commit.partial);
-    if (commit.target.in_root) remove(latest_temporary(parent_of(commit.target.directory), commit.nonce));
-  } catch (const std::exception& error) {
-    base::log_warning(
-        fmt::format("the unfinished '{}' could not be removed now ({}); {}", shown(commit.partial), error.what(),
-                    commit.target.in_root ? "the next save removes it" : "remove it when no run writes it"));
+    step(name, target_.directory, work);
+  } catch (const Error& error) {
+    const char* what = error.kind() == ErrorKind::kState
+                           ? "is complete, but the file that names the latest was not written"
+                           : "is complete, but it may not survive a power failure";
+    throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target_.directory), what, error.what()));
   }
+}
+
+void Commit::write_file(const std::string& name, std::span<const std::byte> bytes) const {
+  os::write_new_file(partial_ / name, bytes);
+  if (target_.read_back != ReadBack::kOff) read_back_file(partial_ / name, bytes.size(), format::crc32c(bytes));
+}
+
+void Commit::look() const {
+  if (target_.lease != nullptr) target_.lease->look();
+}
+
+/// The rename that makes the checkpoint visible, where nothing has the name.
+void Commit::give_name() const {
+  switch (os::try_rename(partial_, target_.directory)) {
+    case os::Renamed::kDone: return;
+    case os::Renamed::kSourceMissing:
+      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
+                                              "renamed it",
+                                              shown(partial_)));
+    case os::Renamed::kTargetExists:
+      throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+                                                 shown(target_.directory)));
+  }
+}
+
+/// Steps a to c. When it throws, the old directory has its name, or waits where readers find it.
+void Commit::replace_in_steps() const {
+  const fs::path& directory = target_.directory;
+  const fs::path container = replaced_directory(directory, nonce_);
+  const fs::path old = container / directory.filename();
+  os::make_new_directory(container);
+  try {
+    look();
+    os::fault_point("commit.replace.looked", directory);
+    const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
+    if (!is_moved && os::exists(directory)) {
+      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
+                                              "renamed it",
+                                              shown(container)));
+    }
+    os::fault_point("commit.replaced", directory);
+    give_name();
+  } catch (const Error&) {
+    try {
+      os::try_rename(old, directory);
+      if (!os::exists(old)) os::remove_tree(container);
+    } catch (const Error& error) {
+      base::log_warning(fmt::format("'{}' is now in '{}', where loads find it: {}", shown(directory), shown(container),
+                                    error.what()));
+    }
+    throw;
+  }
+}
+
+void Commit::make_visible() const {
+  const fs::path& directory = target_.directory;
+  const bool is_new = !os::exists(directory);
+  if (!is_new) check_replaceable(target_);
+  look();
+  os::fault_point("commit.rename.looked", directory);
+  if (is_new) return give_name();
+  if (os::exchange(partial_, directory)) return;
+  replace_in_steps();
+}
+
+/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know neither.
+void Commit::remove_replaced() const noexcept {
+  try {
+    os::try_rename(replaced_directory(target_.directory, nonce_), partial_);
+    os::remove_tree(partial_);
+  } catch (const std::exception& error) {
+    base::log_warning(fmt::format("'{}' is saved, but what it replaced could not be deleted: {}",
+                                  shown(target_.directory), error.what()));
+  }
+}
+
+void Commit::name_new_holder(const Error& error) const {
+  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no file.
+  if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
+  comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
+    const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;
+    if (lost) throw Error(ErrorKind::kState, *lost);
+  });
 }
 
 }  // namespace cairn::checkpoint

@@ -12,7 +12,7 @@
 //   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically; fsync of the parent (roots only)
 //
 // Each named step is a fault point on every rank; the work of steps 1 and 3-9 is rank 0's. A failure before step 7 leaves
-// the partial directory, which no reader opens, and abandon() tries to remove it. A failure at step 8 or 9 leaves a whole
+// the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8 or 9 leaves a whole
 // checkpoint whose durability is not known; the error says so.
 //
 // Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver makes
@@ -32,6 +32,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 
 #include "base/byte_stream.hpp"
@@ -55,23 +56,13 @@ struct CommitTarget {
   std::function<bool(const std::filesystem::path& existing)> may_replace;
 };
 
-/// A checkpoint that is being written.
-struct Commit {
-  CommitTarget target;
-  std::filesystem::path partial;  ///< the directory to write into
-  std::string nonce;
-  bool is_visible = false;  ///< on rank 0: step 7 is done
-};
-
 /// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it took it.
 /// `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives.
 void hold_root(comm::Communicator& communicator, Lease* lease);
 
-/// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
-Commit begin_commit(comm::Communicator& communicator, CommitTarget target);
-
-/// Steps 3-9, collective. On rank 0 `carried` maps names to contents, which are given once, and is added to the manifest's
-/// carried files, as are the files of `blocks` to its data files (their sections are looked up in `section_of_file`).
+/// What steps 3-9 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is added to
+/// the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up in
+/// `section_of_file`).
 struct CommitContent {
   std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
@@ -81,18 +72,47 @@ struct CommitContent {
 /// With the tool's name and the sections of the layout's files; everything else is the caller's.
 CommitContent make_content(const plan::FileLayout& layout);
 
-void finish_commit(comm::Communicator& communicator, Commit& commit, CommitContent content);
-
 /// Collective: one named step of a protocol. Every rank passes its fault point; when none has failed, rank 0 works.
 void commit_step(comm::Communicator& communicator, const char* name, const std::filesystem::path& path,
                  comm::Work work);
 
-/// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that because
-/// another saver has taken over, throws kState naming that one instead.
-void name_new_holder(comm::Communicator& communicator, const Commit& commit, const Error& error);
+/// A checkpoint that is being written.
+class Commit {
+ public:
+  /// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
+  Commit(comm::Communicator& communicator, CommitTarget target);
+  /// On rank 0 removes what is unfinished as well as it can: unless step 7 was done, the partial directory with all in it, in
+  /// which no file may be open any more. Of a checkpoint that is visible already what it replaced stays, until the next save.
+  ~Commit();
+  Commit(const Commit&) = delete;
+  Commit& operator=(const Commit&) = delete;
 
-/// Rank-local, rank 0: removes what is unfinished as well as it can; never throws. Of a checkpoint that is visible already
-/// what it replaced stays, until the next save.
-void abandon(const Commit& commit) noexcept;
+  /// The directory to write into.
+  [[nodiscard]] const std::filesystem::path& partial() const { return partial_; }
+
+  /// Steps 3-9, collective, once.
+  void finish(CommitContent content);
+
+  /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that because
+  /// another saver has taken over, throws kState naming that one instead.
+  void name_new_holder(const Error& error) const;
+
+ private:
+  void look() const;
+  void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
+  void after_rename(const char* name, comm::Work work) const;
+  void write_file(const std::string& name, std::span<const std::byte> bytes) const;
+  void make_visible() const;
+  void give_name() const;
+  void replace_in_steps() const;
+  void remove_replaced() const noexcept;
+
+  comm::Communicator& communicator_;
+  CommitTarget target_;
+  std::filesystem::path partial_;
+  std::string nonce_;        ///< on rank 0
+  bool is_visible_ = false;  ///< on rank 0: step 7 is done
+  bool is_done_ = false;
+};
 
 }  // namespace cairn::checkpoint

@@ -5,19 +5,50 @@
 #include <algorithm>
 
 #include "base/units.hpp"
+#include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 
 namespace cairn::checkpoint {
 
-std::vector<const format::FileBlocks*> block_rows(const OpenCheckpoint& checkpoint) {
-  std::vector<const format::FileBlocks*> rows(checkpoint.stored.files.size(), nullptr);
-  if (!checkpoint.blocks) return rows;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+WrittenBlocks::WrittenBlocks(const OpenCheckpoint& checkpoint)
+    : checkpoint_(checkpoint), rows_(checkpoint.stored.files.size(), nullptr) {
+  if (!checkpoint.blocks) return;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
     for (const auto& row : checkpoint.blocks->files) {
-      if (row.name == checkpoint.stored.files[i].name) rows[i] = &row;
+      if (row.name == checkpoint.stored.files[i].name) rows_[i] = &row;
     }
   }
-  return rows;
+}
+
+void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) const {
+  const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes;
+  const std::uint32_t written = rows_[bytes.file]->crcs.at(block);
+  if (found == written) return;
+  const plan::ByteRange range{bytes.begin, bytes.end};
+  const BlockFault fault{checkpoint_.directory / checkpoint_.stored.files[bytes.file].name,
+                         block,
+                         range,
+                         found,
+                         written,
+                         tensors_in(checkpoint_.stored, bytes.file, range),
+                         true};
+  throw Error(ErrorKind::kIntegrity, message_of(fault));
+}
+
+std::uint64_t WrittenBlocks::check(const plan::Window& window, std::span<const std::byte> buffer) const {
+  if (!has_any()) return 0;
+  const std::uint64_t block_bytes = checkpoint_.blocks->block_bytes;
+  for (std::size_t p = 0; p < window.parts.size(); ++p) {
+    const plan::Extent& part = window.parts[p];
+    std::uint64_t at = window.offsets[p];
+    for (std::uint64_t begin = part.begin; begin < part.end;) {
+      const std::uint64_t end = std::min((begin / block_bytes + 1) * block_bytes, part.end);
+      check({part.file, begin, end}, format::crc32c(buffer.subspan(at, end - begin)));
+      at += end - begin;
+      begin = end;
+    }
+  }
+  return window.bytes;
 }
 
 std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, std::uint32_t file, plan::ByteRange bytes) {

@@ -1,19 +1,38 @@
 // The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and what is said of a bad one.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "directory/open.hpp"
 #include "format/safetensors.hpp"
+#include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
 namespace cairn::checkpoint {
 
-/// Per stored file its row of the block table; null pointers when the checkpoint has none.
-std::vector<const format::FileBlocks*> block_rows(const OpenCheckpoint& checkpoint);
+/// The block table of an open checkpoint, which must outlive it.
+class WrittenBlocks {
+ public:
+  explicit WrittenBlocks(const OpenCheckpoint& checkpoint);
+
+  /// False: the checkpoint has none, and nothing is checked.
+  [[nodiscard]] bool has_any() const { return checkpoint_.blocks.has_value(); }
+
+  /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
+  void check(const plan::FileRange& bytes, std::uint32_t found) const;
+  /// The same of all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns its bytes, or
+  /// 0 where nothing is checked.
+  std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
+
+ private:
+  const OpenCheckpoint& checkpoint_;
+  std::vector<const format::FileBlocks*> rows_;  ///< of each stored file; null where there is none
+};
 
 /// Names of the tensors of a file that have bytes in the range, in file order.
 std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, std::uint32_t file, plan::ByteRange bytes);

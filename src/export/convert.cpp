@@ -7,12 +7,11 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/data_writer.hpp"
-#include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/reports.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"
 #include "codes/left_out.hpp"
@@ -24,6 +23,7 @@
 #include "export/coded_catalog.hpp"
 #include "export/convert_source.hpp"
 #include "export/stage.hpp"
+#include "export/stage_reader.hpp"
 #include "export/window_filler.hpp"
 #include "format/rebuilt.hpp"
 #include "format/safetensors.hpp"
@@ -158,11 +158,10 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
 ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& given,
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
-  PhaseClock clock;
-  const WatchedCall watched(communicator, clock);
-  clock.begin("plan");
+  Call call(communicator);
+  call.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);
-  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, clock);
+  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   ConvertReport result;
   Conversion conversion;
   MemorySplit budget;
@@ -192,31 +191,46 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   });
   const io::WindowPool buffers(communicator, largest_buffer(windows));
 
-  const auto reader = make_view_reader(communicator, source, conversion.view, reading_half(options.read));
+  const auto reader = make_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), measuring_of(quantisation)});
   CommitTarget target;
-  io::EngineOptions engine_options;
   comm::agree(communicator, "describe the checkpoint", [&] {
     result.report = report_of(layout.stored, choice);
     result.report.directory = destination;
     target = {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}};
-    engine_options.hints = options.write.hints;
   });
-  clock.begin("commit");
-  Commit commit = begin_commit(communicator, std::move(target));
-  std::unique_ptr<io::Engine> engine;
+  call.begin("commit");
+  Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
+  const std::uint64_t rounds = communicator.max(windows.size());
+  FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
   try {
-    engine = io::make_engine_on_all(choice.name, communicator, std::move(engine_options));
-    const WriteJob job{layout, extents, windows, buffers, communicator.max(windows.size())};
-    content.blocks = write_data(
-        communicator, *engine, commit.partial, job,
-        [&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); }, clock);
-    std::string warning =
-        read_back_data(communicator, commit.partial, content.blocks,
-                       {options.write.read_back, content.manifest.step, buffers.idle_memory()}, clock);
+    call.begin("open");
+    files.open(choice.name, options.write.hints, commit.partial());
+    for (std::uint64_t round = 0; round < rounds; ++round) {
+      call.begin("write");
+      const io::WindowBuffer window = files.wait_for_window(round);
+      call.begin("exchange");
+      const std::uint64_t filled_bytes = filler.fill(window);
+      call.add_bytes(filled_bytes);
+      files.finish_older_rounds();
+      call.begin("checksum");
+      call.add_bytes(files.checksum(window, filled_bytes));
+      call.begin("write");
+      call.add_bytes(files.submit());
+    }
+    call.begin("checksum");
+    call.add_bytes(files.checksum_headers());
+    call.begin("write");
+    files.write_headers();
+    call.begin("fsync");
+    files.sync_and_close();
+    call.begin("checksum");
+    content.blocks = files.reduce_checksums();
+    std::string warning = read_back_data(communicator, commit.partial(), content.blocks,
+                                         {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
     comm::agree(communicator, "report", [&] {
-      result.report.engine_hints = engine->hints();
+      result.report.engine_hints = files.hints();
       if (!warning.empty()) result.report.warnings.push_back(std::move(warning));
     });
     if (!catalog.pairs.empty()) {
@@ -225,18 +239,13 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
                             filler.errors(), quantisation),
                         result.report);
     }
-    clock.begin("commit");
-    finish_commit(communicator, commit, std::move(content));
-  } catch (const comm::AgreedError&) {
-    io::close_after_error(engine.get());
-    if (communicator.rank() == 0) abandon(commit);
-    throw;
-  } catch (...) {
-    if (communicator.rank() == 0) abandon(commit);
+    call.begin("commit");
+    commit.finish(std::move(content));
+  } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
+    files.close_after_error();
     throw;
   }
-  clock.stop();
-  add_times(communicator, clock, clock, result.report);
+  call.report(result.report);
   return result;
 }
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load.hpp"
+#include "checkpoint/reader.hpp"
 
 namespace cairn::checkpoint {
 

@@ -8,7 +8,7 @@
 
 #include "base/byte_stream.hpp"
 #include "base/json.hpp"
-#include "checkpoint/load.hpp"
+#include "checkpoint/reader.hpp"
 #include "codes/view.hpp"
 #include "directory/open.hpp"
 #include "export/convert.hpp"

@@ -14,9 +14,9 @@
 #include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/decoding_reader.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
+#include "export/stage_reader.hpp"
 #include "export/values.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
@@ -267,8 +267,8 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
     for (Side* side : {&a, &b}) side->view = decoded_view(side->opened, {options.paddle_reciprocals, false});
     pairs = pair_up(a.view, b.view, result);
   });
-  const auto load_a = make_view_reader(communicator, a.opened, a.view, options.read);
-  const auto load_b = make_view_reader(communicator, b.opened, b.view, options.read);
+  const auto load_a = make_reader(communicator, a.opened, a.view, options.read);
+  const auto load_b = make_reader(communicator, b.opened, b.view, options.read);
   PieceComparer comparer(communicator, {a.view, *load_a}, {b.view, *load_b}, options.tolerance);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.

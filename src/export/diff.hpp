@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/load.hpp"
+#include "checkpoint/reader.hpp"
 
 namespace cairn::checkpoint {
 

@@ -9,11 +9,11 @@
 #include "base/units.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/decoding_reader.hpp"
-#include "checkpoint/watched_call.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
 #include "directory/open_stage.hpp"
 #include "export/convert_source.hpp"
+#include "export/stage_reader.hpp"
 #include "export/stage_writer.hpp"
 #include "export/window_filler.hpp"
 #include "format/manifest.hpp"
@@ -61,8 +61,7 @@ void check_destination(const std::filesystem::path& file) {
 }  // namespace
 
 ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheckpoint& source,
-                               const std::filesystem::path& destination, const ConvertOptions& options,
-                               PhaseClock& clock) {
+                               const std::filesystem::path& destination, const ConvertOptions& options, Call& call) {
   ConvertReport result;
   View view;
   plan::Catalog catalog;
@@ -80,8 +79,8 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
-  const auto reader = make_view_reader(communicator, source, view, reading_half(options.read));
-  StageWriter writer(communicator, destination, catalog, std::move(content), options.write, clock);
+  const auto reader = make_reader(communicator, source, view, reading_half(options.read));
+  StageWriter writer(communicator, destination, catalog, std::move(content), options.write, call);
   const CodedCatalog all = plain_catalog(catalog);
   WindowFiller filler(communicator, {writer.layout(), all, *reader, batch_bytes(options.write)});
   writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
@@ -91,9 +90,8 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
 
 Report stage_state(comm::Communicator& communicator, const std::filesystem::path& file, std::span<const Source> state,
                    const Options& options, const std::map<std::string, std::string>& metadata) {
-  PhaseClock clock;
-  const WatchedCall watched(communicator, clock);
-  clock.begin("plan");
+  Call call(communicator);
+  call.begin("plan");
   DeviceMemory device;
   std::vector<plan::MemoryBox> boxes;
   hdf5::StageContent content;
@@ -116,7 +114,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     tensor_of_shard = number_tensors(packed, state);
   });
   const auto pieces = exchange_claims(communicator, packed, boxes, tensor_of_shard);
-  StageWriter writer(communicator, file, catalog, std::move(content), options, clock);
+  StageWriter writer(communicator, file, catalog, std::move(content), options, call);
   std::vector<plan::Runs> transfers;
   comm::agree(communicator, "plan the exchange",
               [&] { transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents()); });

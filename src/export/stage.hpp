@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "checkpoint/phases.hpp"
+#include "checkpoint/call.hpp"
 #include "directory/open.hpp"
 #include "export/convert.hpp"
 
@@ -15,8 +15,7 @@ namespace cairn::checkpoint {
 /// Collective. Streams `source` into the staging file `destination`, in the memory of options.write. Throws kUsage when
 /// it exists, or when options ask for shards.
 ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheckpoint& source,
-                               const std::filesystem::path& destination, const ConvertOptions& options,
-                               PhaseClock& clock);
+                               const std::filesystem::path& destination, const ConvertOptions& options, Call& call);
 
 /// Collective: the function behind cairn::stage().
 Report stage_state(comm::Communicator& communicator, const std::filesystem::path& file, std::span<const Source> state,

@@ -14,27 +14,32 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "checkpoint/data_writer.hpp"
+#include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/phases.hpp"
 #include "directory/commit.hpp"
 #include "hdf5/stage_skeleton.hpp"
 #include "io/window_pool.hpp"
 #include "plan/catalog.hpp"
+#include "plan/extents.hpp"
+#include "plan/file_layout.hpp"
 #include "plan/runs.hpp"
 
 namespace cairn::checkpoint {
 
+/// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put there.
+using FillWindow = std::function<std::uint64_t(std::uint64_t round, io::WindowBuffer window)>;
+
 class StageWriter {
  public:
-  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `clock` must outlive it. Throws
+  /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
   /// kUsage when the file exists and options.overwrite is off.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
-              hdf5::StageContent content, const Options& options, PhaseClock& clock);
+              hdf5::StageContent content, const Options& options, Call& call);
   ~StageWriter();
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
@@ -54,29 +59,18 @@ class StageWriter {
  private:
   void make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content);
   void find_gaps();
-  void fill_gaps(const io::WindowBuffer& window, std::uint64_t arrived) const;
+  void read_head();
+  std::uint64_t fill_gaps(const io::WindowBuffer& window) const;
   void write_data(const FillWindow& fill);
-  void write_file(io::Engine& engine, const FillWindow& fill);
-  void write_head(io::Engine& engine, const std::function<void(const std::vector<io::WriteOp>&)>& add) const;
-  void read_back(format::BlockAccumulator& checksums);
   void publish();
   [[nodiscard]] std::filesystem::path skeleton_path() const;
-
-  /// Removes the partial directory with everything in it.
-  struct Leftovers {
-    Commit commit;
-    bool is_mine = false;
-    ~Leftovers() {
-      if (is_mine) abandon(commit);
-    }
-  };
 
   comm::Communicator& communicator_;
   std::filesystem::path file_;
   Options options_;
-  PhaseClock& clock_;
+  Call& call_;
   EngineChoice engine_;
-  Leftovers leftovers_;
+  std::optional<Commit> commit_;  ///< for its partial directory, which goes with it
   plan::FileLayout layout_;
   std::unique_ptr<plan::ExtentMap> extents_;
   MemorySplit budget_;

@@ -3,13 +3,14 @@
 
 #include <memory>
 
+#include "checkpoint/call.hpp"
 #include "checkpoint/given_alike.hpp"
 #include "checkpoint/load_targets.hpp"
-#include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "directory/open.hpp"
 #include "export/stage.hpp"
+#include "export/stage_reader.hpp"
 
 namespace cairn {
 Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,
@@ -33,7 +34,9 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
     checkpoint::agree_on_options(*communicator, options, path);
     report = checkpoint::with_open(
         *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
-          return checkpoint::load_targets(*communicator, opened, targets, options, nullptr, whole);
+          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+          const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
+          return checkpoint::load_targets(*communicator, opened, targets, view, *reader, whole);
         });
     report.directory = path;
   });

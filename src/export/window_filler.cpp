@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/checked.hpp"
-#include "checkpoint/progress.hpp"
+#include "checkpoint/call.hpp"
 #include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"

@@ -9,7 +9,7 @@
 #include <map>
 #include <vector>
 
-#include "checkpoint/tensor_reader.hpp"
+#include "checkpoint/reader.hpp"
 #include "codes/coding_errors.hpp"
 #include "comm/communicator.hpp"
 #include "export/coded_catalog.hpp"

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/load.hpp"
+#include "cairn/box.hpp"
 #include "io/exchange.hpp"
 #include "plan/file_layout.hpp"
 

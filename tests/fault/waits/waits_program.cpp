@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/watched_call.hpp"
+#include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"

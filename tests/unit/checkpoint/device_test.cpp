@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "cairn/error.hpp"
-#include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/load.hpp"
 #include "checkpoint/targets.hpp"
 #include "codes/device_memory.hpp"
 #include "gpu/memory.hpp"
@@ -149,7 +149,7 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
     checkpoint::DeviceMemory device;
     const auto load = [&](const std::vector<Target>& targets) {
       const auto wanted = checkpoint::wanted_boxes(opened, view, targets, device);
-      checkpoint::make_view_reader(communicator, opened, view, {"posix", 1 << 20, {}, 0})->load(wanted);
+      checkpoint::Loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0}).load(wanted);
     };
     const auto targets = state.targets();
     load(targets);

@@ -6,7 +6,7 @@
 
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
-#include "checkpoint/window_io.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/safetensors.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"

@@ -71,7 +71,7 @@ std::uint64_t kept_by_a_load(const TempDir& root, std::uint64_t memory_budget_by
       wanted.push_back({i, {std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}, memory.back()});
     }
     io::WindowStore store;
-    checkpoint::Loader loader(communicator, opened, {"posix", memory_budget_bytes, {}, kRanks}, store);
+    checkpoint::Loader loader(communicator, opened, nullptr, {"posix", memory_budget_bytes, {}, kRanks}, &store);
     loader.load(wanted);
     kept.see(store);
   });

@@ -1,6 +1,6 @@
 // Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to the bit,
 // for every codec, with little memory; what is damaged is refused by name on every rank.
-#include "checkpoint/decoding_reader.hpp"
+#include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,10 +10,10 @@
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <memory>
 #include <string>
 
 #include "cairn/error.hpp"
+#include "checkpoint/load.hpp"
 #include "coded_state.hpp"
 #include "cut_out.hpp"
 #include "random.hpp"
@@ -83,6 +83,14 @@ class Wishes {
   std::vector<MemoryBox> wanted_;
 };
 
+/// As a reader of the view loads, with any memory for decoding.
+void load_in_batches(comm::Communicator& communicator, checkpoint::Loader& stored, checkpoint::Decoder decoder) {
+  do {
+    stored.load(decoder.next_batch());
+    decoder.finish_batch();
+  } while (communicator.max(decoder.is_done() ? 0 : 1) != 0);
+}
+
 class AnyBoxes : public testing::TestWithParam<std::tuple<int, std::uint64_t, bool>> {};
 
 TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
@@ -96,14 +104,12 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
     const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
     const View view = checkpoint::decoded_view(opened, {reciprocals, true});
     EXPECT_EQ(view.tensors.size(), truth.size());
-    checkpoint::DecodingReader reader(communicator, opened, view,
-                                      checkpoint::make_reader(communicator, opened, {"posix", 64 << 20, {}}),
-                                      memory_bytes);
+    checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     auto random = make_random(10 + static_cast<std::uint64_t>(communicator.rank()));
     for (int round = 0; round < 3; ++round) {
       const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may want nothing
       const Wishes wishes(view, random, count);
-      reader.load(wishes.wanted());
+      load_in_batches(communicator, stored, checkpoint::Decoder(opened, view, wishes.wanted(), memory_bytes));
       compared += wishes.check(truth);
     }
   });
@@ -114,25 +120,7 @@ INSTANTIATE_TEST_SUITE_P(RanksAndMemory, AnyBoxes,
                          testing::Combine(testing::Values(1, 2, 3, 5), testing::Values(6000, 200'000, 64 << 20),
                                           testing::Bool()));
 
-/// Counts the loads that it passes on.
-class CountingReader final : public checkpoint::TensorReader {
- public:
-  CountingReader(std::unique_ptr<TensorReader> inner, std::vector<std::uint64_t>& loaded_bytes)
-      : inner_(std::move(inner)), loaded_bytes_(loaded_bytes) {}
-  void load(std::span<const MemoryBox> wanted) override {
-    loaded_bytes_.push_back(0);
-    for (const MemoryBox& want : wanted) loaded_bytes_.back() += want.bytes.size();
-    inner_->load(wanted);
-  }
-  checkpoint::PhaseClock& clock() override { return inner_->clock(); }
-  [[nodiscard]] const checkpoint::EngineChoice& engine() const override { return inner_->engine(); }
-
- private:
-  std::unique_ptr<TensorReader> inner_;
-  std::vector<std::uint64_t>& loaded_bytes_;
-};
-
-TEST(DecodingReader, MemoryIsBoundedAndBothMomentsAreReadOnce) {
+TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
   const TempDir directory;
   FileTensors tensors;
   std::map<std::string, std::string> notes;
@@ -143,21 +131,26 @@ TEST(DecodingReader, MemoryIsBoundedAndBothMomentsAreReadOnce) {
     const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
     const View view = checkpoint::decoded_view(opened, {});
     ASSERT_EQ(view.tensors.size(), 2U);
-    std::vector<std::uint64_t> loaded;
     constexpr std::uint64_t kMemoryBytes = 64 << 10;
-    auto counting = std::make_unique<CountingReader>(
-        checkpoint::make_reader(communicator, opened, {"posix", 64 << 20, {}}), loaded);
-    checkpoint::DecodingReader reader(communicator, opened, view, std::move(counting), kMemoryBytes);
+    checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory(2, base::Bytes(512 * 256 * 4));
     const Box all{{0, 0}, {512, 256}};
-    reader.load(std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}});
+    checkpoint::Decoder decoder(opened, view, std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}},
+                                kMemoryBytes);
     std::uint64_t total = 0;
-    for (const std::uint64_t bytes : loaded) {
+    std::uint64_t batches = 0;
+    while (!decoder.is_done()) {
+      const std::span<const MemoryBox> batch = decoder.next_batch();
+      std::uint64_t bytes = 0;
+      for (const MemoryBox& want : batch) bytes += want.bytes.size();
       EXPECT_LE(bytes, kMemoryBytes / 2);
       total += bytes;
+      ++batches;
+      stored.load(batch);
+      decoder.finish_batch();
     }
     EXPECT_EQ(total, moments.parts[0].size());
-    EXPECT_GE(loaded.size(), 5U);
+    EXPECT_GE(batches, 5U);
     EXPECT_EQ(memory[0], moments.decoded().first);
     EXPECT_EQ(memory[1], moments.decoded().second);
   });
@@ -169,7 +162,7 @@ std::string failure_of_load(const std::filesystem::path& directory) {
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
     const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory);
     const View view = checkpoint::decoded_view(opened, {});
-    const auto reader = checkpoint::make_view_reader(communicator, opened, view, {"posix", 64 << 20, {}});
+    checkpoint::Loader reader(communicator, opened, &view, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory;
     std::vector<MemoryBox> wanted;
     for (std::uint32_t i = 0; i < view.tensors.size() && communicator.rank() == 1; ++i) {
@@ -180,7 +173,7 @@ std::string failure_of_load(const std::filesystem::path& directory) {
       wanted.push_back({i, {std::vector<std::uint64_t>(shape.size(), 0), shape}, memory.back()});
     }
     try {
-      reader->load(wanted);
+      reader.load(wanted);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kFormat);
       if (communicator.rank() == 2) message = error.what();  // which wanted nothing
@@ -200,7 +193,7 @@ std::string failure_with(const std::string& codec, std::size_t part, const std::
   return failure_of_load(directory.path());
 }
 
-TEST(DecodingReader, RefusesWhatIsDamagedByName) {
+TEST(Decoder, RefusesWhatIsDamagedByName) {
   const auto put = [](float scale) {
     return [scale](base::Bytes& bytes) { std::memcpy(bytes.data() + 40, &scale, sizeof scale); };
   };
@@ -218,17 +211,17 @@ TEST(DecodingReader, RefusesWhatIsDamagedByName) {
               AllOf(HasSubstr("'w.exp_avg'"), HasSubstr("q8"), HasSubstr("[1, 0]"), HasSubstr("not in use")));
 }
 
-TEST(DecodingReader, BoxesThatDoNotFitAreRefused) {
+TEST(Decoder, BoxesThatDoNotFitAreRefused) {
   const TempDir directory;
   write_state(directory.path(), quant::PaddleDivision::kTrue);
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     const OpenCheckpoint opened = checkpoint::open_checkpoint(communicator, directory.path());
     const View view = checkpoint::decoded_view(opened, {});
-    const auto reader = checkpoint::make_view_reader(communicator, opened, view, {"posix", 64 << 20, {}});
+    checkpoint::Loader reader(communicator, opened, &view, {"posix", 64 << 20, {}});
     base::Bytes memory(16);
     const Box box{std::vector<std::uint64_t>(view.at(0).shape.size(), 1'000'000),
                   std::vector<std::uint64_t>(view.at(0).shape.size(), 1)};
-    EXPECT_THROW(reader->load(std::vector<MemoryBox>{{0, box, memory}}), Error);
+    EXPECT_THROW(reader.load(std::vector<MemoryBox>{{0, box, memory}}), Error);
   });
 }
 

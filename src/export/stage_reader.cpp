@@ -1,15 +1,10 @@
-#include "checkpoint/stage_reader.hpp"
-
-#include <fmt/core.h>
+#include "export/stage_reader.hpp"
 
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "base/units.hpp"
-#include "cairn/error.hpp"
-#include "checkpoint/progress.hpp"
-#include "checkpoint/watched_call.hpp"
+#include "checkpoint/load.hpp"
 #include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
 #include "directory/open_stage.hpp"
@@ -19,21 +14,19 @@
 namespace cairn::checkpoint {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
 constexpr std::uint64_t kMinPieceBytes = 64 << 10;
 
 }  // namespace
 
-StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
-    : communicator_(communicator),
-      checkpoint_(checkpoint),
-      piece_bytes_(std::clamp(options.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
+StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
+                         ReadOptions options)
+    : TensorReader(communicator, checkpoint, view, std::move(options),
+                   {"hdf5", "staging files are read through HDF5", 0}),
+      piece_bytes_(std::clamp(options_.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
 
-void StageReader::load(std::span<const plan::MemoryBox> wanted) {
-  const WatchedCall watched(communicator_, clock_);
-  clock_.begin("read");
+void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
+  call.begin("read");
   comm::agree(communicator_, "read the staging file", [&] {
     std::uint64_t total = 0;
     for (const plan::MemoryBox& want : wanted) {
@@ -49,41 +42,47 @@ void StageReader::load(std::span<const plan::MemoryBox> wanted) {
     for (const plan::MemoryBox& want : wanted) {
       report_progress("reading", done, total);
       if (bits_of(checkpoint_.stored.tensors[want.tensor].dtype) < 8) {
-        read_packed(want);
+        read_packed(want, call);
       } else {
-        read(want);
+        read(want, call);
       }
       done += want.bytes.size();
     }
   });
-  clock_.stop();
+  call.stop();
 }
 
-void StageReader::read(const plan::MemoryBox& want) {
+void StageReader::read(const plan::MemoryBox& want, Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
   std::uint64_t at = 0;
   for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes_ / element_bytes, 1), [&](const Box& piece) {
-    clock_.begin("read");  // a sign of life
+    call.begin("read");  // a sign of life
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
     file_->read_box(tensor, piece, want.bytes.subspan(at, bytes));
-    clock_.add_bytes(bytes);
+    call.add_bytes(bytes);
     at += bytes;
   });
 }
 
 /// Packed bytes are a row in the file: the runs of the box are what is read.
-void StageReader::read_packed(const plan::MemoryBox& want) {
+void StageReader::read_packed(const plan::MemoryBox& want, Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);
   plan::for_each_run(runs, [&](const plan::Run& run) {
     for (std::uint64_t done = 0; done < run.length_bytes;) {
       const std::uint64_t bytes = std::min(run.length_bytes - done, piece_bytes_);
       file_->read_packed(tensor, run.file_offset + done, want.bytes.subspan(run.memory_offset + done, bytes));
-      clock_.add_bytes(bytes);
+      call.add_bytes(bytes);
       done += bytes;
     }
   });
+}
+
+std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
+                                          const View& view, ReadOptions options) {
+  if (is_stage(checkpoint)) return std::make_unique<StageReader>(communicator, checkpoint, &view, std::move(options));
+  return std::make_unique<Loader>(communicator, checkpoint, &view, std::move(options));
 }
 
 }  // namespace cairn::checkpoint

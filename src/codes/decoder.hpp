@@ -1,4 +1,7 @@
 // What one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
+//
+// What is decoded does not depend on the boxes: it is equal to decoding the whole tensor and slicing. What is stored as it is
+// wanted is passed on.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +12,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "checkpoint/load.hpp"
 #include "codes/view.hpp"
+#include "codes/wanted_box.hpp"
 
 namespace cairn::checkpoint {
 
@@ -27,28 +30,24 @@ struct DecodePiece {
   std::size_t task = 0;
   Box box;                         ///< of moments in the coordinates of the codec's view
   std::uint64_t offset_bytes = 0;  ///< of a weight: where it lies in the task's memory
-  std::size_t first_wanted = 0;    ///< its stored boxes in DecodeBatch::wanted: one per part of the pair, or one
+  std::size_t first_wanted = 0;    ///< its stored boxes in the batch: one per part of the pair, or one
 };
 
-/// Stored boxes to be loaded together, and what is to be made of them then.
-struct DecodeBatch {
-  std::vector<plan::MemoryBox> wanted;  ///< numbers of stored tensors
-  std::vector<DecodePiece> pieces;
-  base::Bytes memory;
-};
-
-class DecodeQueue {
+class Decoder {
  public:
-  /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
-  DecodeQueue(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
-              std::uint64_t memory_bytes);
+  /// `memory_bytes` is for codes and decoded values. `checkpoint` and `view` must outlive the object. Throws Error(kInternal) for
+  /// a box that does not fit its tensor or its memory.
+  Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
+          std::uint64_t memory_bytes);
 
-  /// Whether next() has nothing more to give.
+  /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call. The first
+  /// batch has all boxes that are wanted as they are stored.
+  std::span<const plan::MemoryBox> next_batch();
+  /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the tensor for
+  /// a scale that is not finite and a code that is not in use.
+  std::uint64_t finish_batch();
+  /// Whether all has been given by next_batch().
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
-  /// The next batch, in the memory of the last one. The first one has all boxes that are wanted as they are stored.
-  void next(DecodeBatch& batch);
-
-  [[nodiscard]] const DecodeTask& task(std::size_t number) const { return tasks_.at(number); }
 
  private:
   void add(const plan::MemoryBox& want);
@@ -56,6 +55,9 @@ class DecodeQueue {
   /// What must be loaded for a piece; the memory is missing.
   [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(const DecodePiece& piece) const;
   [[nodiscard]] std::uint64_t bytes_of(const plan::MemoryBox& stored) const;
+  /// Return the bytes made.
+  std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
+  std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
 
   const OpenCheckpoint& checkpoint_;
   const View& view_;
@@ -67,6 +69,11 @@ class DecodeQueue {
       task_of_moments_;  // by pair and box
   std::size_t tasks_cut_ = 0;
   std::vector<DecodePiece> pieces_;  // of the task cut last, its first one last
+
+  std::vector<plan::MemoryBox> loading_;  // stored boxes of the batch
+  std::vector<DecodePiece> batch_;        // what is to be made of them
+  base::Bytes memory_;                    // of those that are not in their place
+  std::vector<float> first_, second_;     // decoded, where they cannot be decoded in place
 };
 
 }  // namespace cairn::checkpoint

@@ -1,0 +1,128 @@
+#include "checkpoint/call.hpp"
+
+#include <exception>
+#include <new>
+#include <string>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "os/work.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr std::size_t kForeignTextBytes = 300;
+
+ProgressObserver& progress_observer() {
+  static ProgressObserver observer;
+  return observer;
+}
+
+thread_local int quiet_steps = 0;
+
+[[noreturn]] void fail_alone(comm::Communicator& communicator, const std::string& why) {
+  if (const auto liveness = communicator.liveness()) throw Error(ErrorKind::kState, liveness->fail(why));
+  throw Error(ErrorKind::kInternal, why);
+}
+
+}  // namespace
+
+PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) {}
+
+void PhaseClock::begin(std::string_view name) {
+  stop();
+  if (liveness_) liveness_->progress(name, {});
+  current_ = 0;
+  while (current_ < count_ && rows_[current_].name != name) ++current_;
+  if (current_ == count_) rows_.at(count_++).name = name;
+  phase_start_ = Clock::now();
+}
+
+void PhaseClock::add_bytes(std::uint64_t bytes) {
+  if (current_ != kNone) rows_[current_].bytes += bytes;
+}
+
+void PhaseClock::stop() {
+  if (current_ == kNone) return;
+  rows_[current_].seconds += std::chrono::duration<double>(Clock::now() - phase_start_).count();
+  current_ = kNone;
+}
+
+double PhaseClock::slowest_seconds(comm::Communicator& communicator) const {
+  double slowest[] = {std::chrono::duration<double>(Clock::now() - start_).count()};
+  communicator.all_reduce(slowest, comm::ReduceOp::kMax);
+  return slowest[0];
+}
+
+std::vector<Phase> PhaseClock::reduce(comm::Communicator& communicator) const {
+  std::vector<double> slowest;
+  std::vector<double> fastest;
+  std::vector<std::uint64_t> bytes;
+  std::vector<Phase> phases;
+  comm::agree(communicator, "report", [&] {
+    for (const Row& row : rows()) {
+      slowest.push_back(row.seconds);
+      fastest.push_back(row.seconds);
+      bytes.push_back(row.bytes);
+      phases.push_back({std::string(row.name), 0, 0, 0});
+    }
+  });
+  communicator.all_reduce(slowest, comm::ReduceOp::kMax);
+  communicator.all_reduce(fastest, comm::ReduceOp::kMin);
+  communicator.all_reduce(bytes, comm::ReduceOp::kSum);
+  for (std::size_t i = 0; i < phases.size(); ++i) {
+    phases[i].seconds_max = slowest[i];
+    phases[i].seconds_min = fastest[i];
+    phases[i].bytes = bytes[i];
+  }
+  return phases;
+}
+
+Call::Call(comm::Communicator& communicator, PhaseClock& clock)
+    : communicator_(communicator), clock_(clock), liveness_(communicator.liveness()) {
+  clock_.watch(liveness_);
+  if (!liveness_) return;
+  on_work_ = [this] { liveness_->worked(); };
+  observer_before_ = os::set_work_observer(&on_work_);
+  liveness_->begin_call();
+}
+
+Call::~Call() {
+  clock_.watch(nullptr);
+  if (!liveness_) return;
+  liveness_->end_call();
+  os::set_work_observer(observer_before_);
+}
+
+void Call::report(Report& report) {
+  stop();
+  report.phases = clock_.reduce(communicator_);
+  report.seconds = clock_.slowest_seconds(communicator_);
+}
+
+void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
+  if (const auto liveness = communicator.liveness()) liveness->check();
+  const Call watched(communicator);
+  try {
+    communicator.progress(phase);
+    work();
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    fail_alone(communicator, "out of memory (std::bad_alloc)");
+  } catch (const std::exception& error) {
+    fail_alone(communicator, base::printable(error.what(), kForeignTextBytes));
+  }
+}
+
+void set_progress(ProgressObserver observer) { progress_observer() = std::move(observer); }
+
+void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) {
+  if (quiet_steps == 0 && progress_observer()) progress_observer()(phase, done, total);
+}
+
+QuietProgress::QuietProgress() { ++quiet_steps; }
+QuietProgress::~QuietProgress() { --quiet_steps; }
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,89 @@
+#include "checkpoint/file_reader.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+#include "format/blocks.hpp"
+#include "io/straight_io.hpp"
+
+namespace cairn::checkpoint {
+
+void FileReader::open(const std::string& engine, const io::Hints& hints) {
+  std::vector<io::EngineFile> files_of_engine;
+  io::EngineOptions options;
+  comm::agree(communicator_, "plan the load", [&] {
+    options.hints = hints;
+    options.staging = job_.buffers.staging();
+    ops_.reserve(most_parts(job_.windows));
+    files_ = engine_files(job_.directory, job_.stored);
+    files_of_engine = files_;
+  });
+  engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
+  engine_->open_for_read(std::move(files_of_engine), job_.extents);
+}
+
+void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& written,
+                             std::span<const plan::MemoryBox> memory, Call& call) {
+  if (bypass.cells.count() == 0) return;
+  const std::uint64_t block_bytes = job_.extents.grain_bytes();
+  std::vector<plan::FileRange> ranges;
+  std::optional<format::BlockAccumulator> checksums;
+  comm::agree(communicator_, "plan the load", [&] {
+    ranges = bypass.cells.ranges();
+    checksums.emplace(file_sizes(job_.stored), block_bytes);
+  });
+  call.begin("read");
+  if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
+  call.begin("read");
+  io::read_straight(communicator_, files_, bypass.runs, memory,
+                    [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                      call.add_bytes(data.size());
+                      if (!written.has_any()) return;
+                      call.begin("verify");
+                      checksums->add(file, offset, data);
+                      call.add_bytes(data.size());
+                      call.begin("read");
+                    });
+  if (!written.has_any()) return;
+  call.begin("verify");
+  communicator_.all_reduce(checksums->raw_words(), comm::ReduceOp::kXor);
+  comm::agree(communicator_, "verify", [&] {
+    for (const plan::FileRange& range : ranges) {
+      for (std::uint64_t begin = range.begin; begin < range.end; begin += block_bytes) {
+        const plan::FileRange block{range.file, begin, std::min(begin + block_bytes, range.end)};
+        written.check(block, checksums->crc_of(block.file, begin / block_bytes));
+      }
+    }
+  });
+}
+
+void FileReader::read_ahead() {
+  for (std::uint64_t round = 0; round < std::min<std::uint64_t>(job_.rounds, io::WindowPool::kAhead); ++round) {
+    begin(round);
+    // The disk of a node first gets all windows of this round: no rank can go on without the others'.
+    job_.buffers.barrier();
+  }
+}
+
+io::WindowBuffer FileReader::wait_for_window(std::uint64_t round) {
+  const std::uint64_t total = job_.extents.total_bytes();
+  report_progress("reading", total * round / job_.rounds, total);
+  begin(round + io::WindowPool::kAhead);
+  const std::uint64_t ahead = std::min<std::uint64_t>(job_.rounds - round - 1, io::WindowPool::kAhead);
+  engine_->wait_rounds(ahead);
+  job_.buffers.barrier();
+  engine_->finish_rounds(ahead);
+  return job_.buffers.of(job_.windows, round);
+}
+
+/// Collective.
+void FileReader::begin(std::uint64_t round) {
+  if (round >= job_.rounds) return;
+  job_.buffers.make_window(communicator_, round);
+  put_read_ops(job_.buffers.of(job_.windows, round), ops_);
+  engine_->begin_read(ops_);
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,79 @@
+// Reads the windows of a load, several rounds ahead of the one that is checked and scattered: the mirror of file_writer.hpp.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checkpoint/call.hpp"
+#include "comm/communicator.hpp"
+#include "directory/written_blocks.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "io/engine.hpp"
+#include "io/straight_runs.hpp"
+#include "io/window_pool.hpp"
+#include "plan/cells.hpp"
+#include "plan/extents.hpp"
+#include "plan/pieces.hpp"
+
+namespace cairn::checkpoint {
+
+struct ReadJob {
+  const std::filesystem::path& directory;
+  const format::StoredCheckpoint& stored;
+  const plan::ExtentMap& extents;
+  std::span<const plan::Window> windows;  ///< this rank's
+  std::uint64_t rounds;                   ///< of all ranks
+  io::WindowPool& buffers;                ///< of the windows
+};
+
+/// What is read without a window.
+struct BypassRead {
+  io::StraightRuns runs;  ///< of this rank
+  plan::CellSet cells;    ///< of all ranks
+};
+
+/// Collective calls throw the same Error on all ranks. As of FileWriter: a rank that unwinds alone closes nothing.
+class FileReader {
+ public:
+  /// Does nothing yet. What `job` refers to must outlive the object.
+  FileReader(comm::Communicator& communicator, const ReadJob& job) : communicator_(communicator), job_(job) {}
+
+  /// Collective. Each rank opens the files that it has extents of, once.
+  void open(const std::string& engine, const io::Hints& hints);
+
+  /// Collective. Reads the cells that long runs tile straight into `memory`, the memory boxes of the runs, and checks them;
+  /// phases "read" and "verify". Throws Error(kIntegrity).
+  void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, std::span<const plan::MemoryBox> memory,
+                   Call& call);
+
+  /// Collective, before the first round: begins to read the windows of the first ones.
+  void read_ahead();
+  /// Collective, with the rounds in order; tells how far the work has come. Returns this rank's window of the round, which has
+  /// been read: it may have none. Begins to read another one where the window of the round before was, which must be empty.
+  io::WindowBuffer wait_for_window(std::uint64_t round);
+
+  /// Collective.
+  void close() { engine_->close(); }
+
+  /// Rank-local, after open(), the same on all ranks.
+  [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
+
+  /// Collective, after a comm::AgreedError, whoever met it.
+  void close_after_error() noexcept { io::close_after_error(engine_.get()); }
+
+ private:
+  void begin(std::uint64_t round);
+
+  comm::Communicator& communicator_;
+  ReadJob job_;
+  std::vector<io::EngineFile> files_;
+  std::vector<io::ReadOp> ops_;  ///< with room for a round
+  std::unique_ptr<io::Engine> engine_;
+};
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,139 @@
+#include "checkpoint/file_writer.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cairn/error.hpp"
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+#include "io/straight_io.hpp"
+#include "os/fault.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+std::uint64_t bytes_of(std::span<const io::WriteOp> ops) {
+  std::uint64_t bytes = 0;
+  for (const io::WriteOp& op : ops) bytes += op.data.size();
+  return bytes;
+}
+
+/// This rank's share of the headers.
+std::vector<io::WriteOp> header_ops(const plan::FileLayout& layout, std::span<const plan::Extent> extents) {
+  std::vector<io::WriteOp> ops;
+  for (const plan::Extent& extent : extents) {
+    const std::string& header = layout.files[extent.file].header;
+    if (extent.begin >= header.size()) continue;
+    const std::uint64_t end = std::min<std::uint64_t>(extent.end, header.size());
+    ops.push_back({extent.file, extent.begin, base::as_bytes(header).subspan(extent.begin, end - extent.begin)});
+  }
+  return ops;
+}
+
+/// Writes of a window, without headers, instead of what is in `ops`.
+void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& window, std::vector<io::WriteOp>& ops) {
+  ops.clear();
+  if (window.window == nullptr) return;
+  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
+    const plan::Extent& part = window.window->parts[p];
+    const std::uint64_t begin = std::max<std::uint64_t>(part.begin, layout.files[part.file].header.size());
+    if (begin >= part.end) continue;
+    const std::uint64_t at = window.window->offsets[p] + begin - part.begin;
+    ops.push_back({part.file, begin, window.buffer.subspan(at, part.end - begin)});
+  }
+}
+
+}  // namespace
+
+void FileWriter::open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory) {
+  std::vector<io::EngineFile> files_of_engine;
+  io::EngineOptions options;
+  comm::agree(communicator_, "make room for checksums", [&] {
+    os::fault_memory("memory.checksums");
+    options.hints = hints;
+    ops_.reserve(most_parts(job_.windows));
+    headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
+    files_ = engine_files(directory, job_.layout.stored);
+    files_of_engine = files_;
+    if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.grain_bytes());
+  });
+  engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
+  engine_->open_for_write(std::move(files_of_engine), job_.extents);
+}
+
+void FileWriter::write_bypass(const io::StraightRuns& runs, std::span<const plan::MemoryBox> memory, Call& call) {
+  call.begin("checksum");  // every rank has the same phases, in the same order
+  call.begin("write");
+  io::write_straight(communicator_, files_, runs, memory,
+                     [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                       call.add_bytes(data.size());
+                       call.begin("checksum");
+                       checksums_->add(file, offset, data);
+                       call.add_bytes(data.size());
+                       call.begin("write");
+                     });
+}
+
+io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {
+  round_ = round;
+  const std::uint64_t total = job_.extents.total_bytes();
+  report_progress("writing", total * round / job_.rounds, total);
+  engine_->wait_rounds(io::WindowPool::kAhead);  // of which the buffer of this round was the last
+  return job_.buffers.of(job_.windows, round);
+}
+
+void FileWriter::finish_older_rounds() { engine_->finish_rounds(io::WindowPool::kAhead); }
+
+std::uint64_t FileWriter::checksum(const io::WindowBuffer& window, std::uint64_t arrived_bytes) {
+  put_write_ops(job_.layout, window, ops_);
+  const std::uint64_t expected_bytes = bytes_of(ops_);
+  if (arrived_bytes != expected_bytes && !wrong_) wrong_ = WrongWindow{round_, arrived_bytes, expected_bytes};
+  add_checksums(ops_);
+  return expected_bytes;
+}
+
+std::uint64_t FileWriter::submit() {
+  engine_->begin_write(ops_);
+  return bytes_of(ops_);
+}
+
+std::uint64_t FileWriter::checksum_headers() {
+  add_checksums(headers_);
+  return bytes_of(headers_);
+}
+
+void FileWriter::write_headers() {
+  engine_->finish_rounds(0);
+  comm::agree(communicator_, "exchange", [&] {
+    if (!wrong_) return;
+    throw Error(ErrorKind::kInternal, fmt::format("{} bytes arrived for window {} of {} data bytes",
+                                                  wrong_->arrived_bytes, wrong_->round, wrong_->expected_bytes));
+  });
+  engine_->write_round(headers_);
+}
+
+void FileWriter::sync_and_close() {
+  report_progress("fsync", job_.extents.total_bytes(), job_.extents.total_bytes());
+  engine_->sync();
+  engine_->close();
+}
+
+format::BlockTable FileWriter::reduce_checksums() {
+  communicator_.all_reduce(checksums_->raw_words(), comm::ReduceOp::kXor);
+  format::BlockTable table;
+  comm::agree(communicator_, "finish the checksums", [&] {
+    std::vector<std::string> names;
+    for (const auto& file : job_.layout.files) names.push_back(file.name);
+    table = checksums_->finish(names);
+  });
+  return table;
+}
+
+void FileWriter::add_checksums(std::span<const io::WriteOp> ops) {
+  if (!checksums_) return;
+  for (const io::WriteOp& op : ops) checksums_->add(op.file, op.offset, op.data);
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,93 @@
+#include "checkpoint/read_plan.hpp"
+
+#include <utility>
+
+#include "checkpoint/window_io.hpp"
+#include "comm/agree.hpp"
+#include "format/blocks.hpp"
+#include "os/fault.hpp"
+#include "plan/cells.hpp"
+#include "plan/transfers.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes straight is
+/// found by looking at every block of all files.
+constexpr std::size_t kStraightParts = 64;
+
+plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,
+                           const plan::CellGrid& grid) {
+  plan::CellSet cells(grid);
+  for (const plan::MemoryBox& want : wanted) {
+    const auto& tensor = checkpoint.stored.tensors[want.tensor];
+    for (const auto& stored : tensor.boxes) {
+      const auto region = shard::intersect(want.box, stored.box);
+      if (!region) continue;
+      const plan::ByteRange span = plan::file_span(tensor.dtype, stored, *region);
+      cells.insert({stored.file, span.begin, span.end});
+    }
+  }
+  return cells;
+}
+
+}  // namespace
+
+ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
+                        std::span<const plan::MemoryBox> wanted, const ReadPlanOptions& how) {
+  const std::uint64_t grain = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
+  ReadPlan plan;
+  std::optional<plan::CellGrid> grid;
+  std::optional<plan::CellSet> cells;
+  comm::agree(communicator, "plan the load", [&] {
+    os::fault_memory("memory.load");
+    for (const plan::MemoryBox& want : wanted) {
+      const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
+      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+    }
+    plan.budget = split_budget(how.memory_budget_bytes, grain, how.choice);
+    grid.emplace(file_sizes(checkpoint.stored), grain);
+    cells.emplace(wanted_cells(checkpoint, wanted, *grid));
+    plan.memory = wanted;
+    plan.pieces = plan::whole_pieces(communicator.rank(), wanted);
+  });
+  communicator.all_reduce(cells->words(), comm::ReduceOp::kOr);
+  if (cells->count() == 0) return plan;
+  if (how.choice.straight && cells->count() >= grid->cells() / kStraightParts) {
+    comm::agree(communicator, "plan the load", [&] {
+      const auto regions = plan::regions_of_memory(plan.pieces, plan.memory, checkpoint.stored);
+      plan.bypass.emplace(BypassRead{io::StraightRuns(regions), plan::CellSet(*grid)});
+    });
+    plan.bypass->cells = io::keep_tiled_cells(communicator, *grid, plan.bypass->runs);
+    cells->remove(plan.bypass->cells);
+  }
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
+  comm::agree(communicator, "plan the load", [&] {
+    groups = plan::section_groups(checkpoint.stored);
+    ranges = cells->ranges();
+  });
+  plan::ExtentMap extents =
+      deal_extents(communicator, std::move(groups), std::move(ranges), grain, how.choice, Access::kRead);
+  plan.budget = plan.budget.fitted_to(extents);
+  comm::agree(communicator, "plan the load", [&] {
+    plan.extents = std::make_unique<plan::ExtentMap>(std::move(extents));
+    plan.windows = plan::cut_windows(plan.extents->of(communicator.rank()), plan.budget.window_bytes, grain);
+  });
+  plan.rounds = communicator.max(plan.windows.size());
+  plan.buffers = how.store.get(communicator, largest_buffer(plan.windows), plan.budget.staging_bytes);
+  return plan;
+}
+
+io::Exchange make_exchange(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const ReadPlan& plan) {
+  std::vector<plan::Runs> transfers;
+  comm::agree(communicator, "plan the load", [&] {
+    const auto outside = plan.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    transfers = plan::transfers_of_memory(plan.pieces, plan.memory, checkpoint.stored, *plan.extents, outside);
+  });
+  return {communicator,         checkpoint.stored.files,     *plan.extents, plan.budget.window_bytes, *plan.buffers,
+          std::move(transfers), {plan.budget.exchange_bytes}};
+}
+
+}  // namespace cairn::checkpoint

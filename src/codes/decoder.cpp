@@ -1,0 +1,184 @@
+#include "codes/decoder.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "codes/box_pieces.hpp"
+#include "codes/cast.hpp"
+#include "codes/decode_pieces.hpp"
+#include "quant/check.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Of the memory, half is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element, take less than
+/// the other half. A piece's values are meant to stay in the cache.
+constexpr std::uint64_t kBytesPerPieceElement = 64;
+constexpr std::uint64_t kLargestPieceElements = 1 << 18;
+
+bool is_moment(const ViewTensor& tensor) {
+  return tensor.origin == Origin::kFirstMoment || tensor.origin == Origin::kSecondMoment;
+}
+
+/// The memory of the first destination as floats when the piece lies there in one run, else scratch memory.
+std::span<float> place_for(std::span<const std::span<std::byte>> wanted, std::span<const plan::Run> runs,
+                           std::vector<float>& scratch, std::size_t elements) {
+  if (!wanted.empty() && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
+    std::byte* at = wanted[0].data() + runs[0].memory_offset;
+    if (reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) return {reinterpret_cast<float*>(at), elements};
+  }
+  if (scratch.size() < elements) scratch.resize(elements);
+  return std::span(scratch).first(elements);
+}
+
+void copy_out(std::span<const float> values, std::span<const plan::Run> runs,
+              std::span<const std::span<std::byte>> wanted) {
+  const auto* from = reinterpret_cast<const std::byte*>(values.data());
+  for (const std::span<std::byte> memory : wanted) {
+    for (const plan::Run& run : runs) {
+      std::byte* to = memory.data() + run.memory_offset;
+      if (to != from + run.file_offset) std::memcpy(to, from + run.file_offset, run.length_bytes);
+    }
+  }
+}
+
+}  // namespace
+
+Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
+                 std::uint64_t memory_bytes)
+    : checkpoint_(checkpoint),
+      view_(view),
+      batch_bytes_(memory_bytes / 2),
+      piece_elements_(std::clamp<std::uint64_t>(memory_bytes / kBytesPerPieceElement, 1, kLargestPieceElements)) {
+  for (const plan::MemoryBox& want : wanted) add(want);
+}
+
+void Decoder::add(const plan::MemoryBox& want) {
+  const ViewTensor& tensor = view_.at(want.tensor);
+  check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+  const bool is_copy =
+      tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
+  if (tensor.origin == Origin::kStored || is_copy) {
+    direct_.push_back({tensor.source, want.box, want.bytes, want.memory});
+    return;
+  }
+  if (shard::is_empty(want.box)) return;
+  if (tensor.origin == Origin::kCast) {
+    tasks_.push_back({&tensor, want.box, {want.bytes}, {}});
+    return;
+  }
+  const auto [at, is_new] =
+      task_of_moments_.try_emplace({tensor.source, want.box.offset, want.box.shape}, tasks_.size());
+  if (is_new) tasks_.push_back({&tensor, want.box, {}, {}});
+  DecodeTask& task = tasks_[at->second];
+  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want.bytes);
+}
+
+void Decoder::cut_next_task() {
+  const std::size_t number = tasks_cut_++;
+  const DecodeTask& task = tasks_[number];
+  if (is_moment(*task.tensor)) {
+    const CodedPair& pair = view_.pairs[task.tensor->source];
+    for (Box& box : decode_pieces(*pair.codec, pair.moments->shape, task.box, piece_elements_)) {
+      pieces_.push_back({number, std::move(box), 0, 0});
+    }
+  } else {
+    std::uint64_t offset_bytes = 0;
+    for_each_piece(task.box, piece_elements_, [&](const Box& box) {
+      pieces_.push_back({number, box, offset_bytes, 0});
+      offset_bytes += shard::elements_of(box) * bits_of(task.tensor->dtype) / 8;
+    });
+  }
+  std::reverse(pieces_.begin(), pieces_.end());
+}
+
+std::vector<plan::MemoryBox> Decoder::stored_boxes(const DecodePiece& piece) const {
+  const ViewTensor& tensor = *tasks_[piece.task].tensor;
+  if (!is_moment(tensor)) return {{tensor.source, piece.box, {}}};
+  const CodedPair& pair = view_.pairs[tensor.source];
+  std::vector<plan::MemoryBox> boxes;
+  for (std::size_t i = 0; i < pair.parts.size(); ++i) {
+    boxes.push_back({pair.stored[i], pair.codec->part_box(pair.moments->shape, i, piece.box), {}});
+  }
+  return boxes;
+}
+
+std::uint64_t Decoder::bytes_of(const plan::MemoryBox& stored) const {
+  return shard::elements_of(stored.box) * (bits_of(checkpoint_.stored.tensors[stored.tensor].dtype) / 8);
+}
+
+std::span<const plan::MemoryBox> Decoder::next_batch() {
+  loading_ = std::exchange(direct_, {});
+  batch_.clear();
+  const std::size_t first = loading_.size();
+  std::uint64_t total_bytes = 0;
+  while (!pieces_.empty() || tasks_cut_ < tasks_.size()) {
+    if (pieces_.empty()) {
+      cut_next_task();
+      continue;
+    }
+    std::vector<plan::MemoryBox> boxes = stored_boxes(pieces_.back());
+    std::uint64_t bytes = 0;
+    for (const plan::MemoryBox& box : boxes) bytes += bytes_of(box);
+    if (!batch_.empty() && total_bytes + bytes > batch_bytes_) break;
+    total_bytes += bytes;
+    batch_.push_back(std::move(pieces_.back()));
+    pieces_.pop_back();
+    batch_.back().first_wanted = loading_.size();
+    std::move(boxes.begin(), boxes.end(), std::back_inserter(loading_));
+  }
+  memory_.resize(total_bytes);
+  std::uint64_t at = 0;
+  for (std::size_t i = first; i < loading_.size(); ++i) {
+    loading_[i].bytes = std::span(memory_).subspan(at, bytes_of(loading_[i]));
+    at += loading_[i].bytes.size();
+  }
+  return loading_;
+}
+
+std::uint64_t Decoder::finish_batch() {
+  std::uint64_t bytes = 0;
+  for (const DecodePiece& piece : batch_) bytes += make(piece, std::span(loading_).subspan(piece.first_wanted));
+  return bytes;
+}
+
+std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
+  const DecodeTask& task = tasks_[piece.task];
+  if (task.tensor->origin != Origin::kCast) return decode(piece, loaded);
+  const std::uint64_t bytes = shard::elements_of(piece.box) * bits_of(task.tensor->dtype) / 8;
+  cast_values(checkpoint_.stored.tensors[task.tensor->source].dtype, loaded[0].bytes, task.tensor->dtype,
+              task.first.at(0).subspan(piece.offset_bytes, bytes));
+  return bytes;
+}
+
+std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
+  const DecodeTask& task = tasks_[piece.task];
+  const CodedPair& pair = view_.pairs[task.tensor->source];
+  const quant::Source source{pair.moments->first, pair.moments->shape};
+  const std::size_t elements = shard::elements_of(piece.box);
+  const std::vector<plan::Run> runs = runs_of_piece(*pair.codec, source.shape, piece.box, task.box);
+  std::vector<std::span<const std::byte>> parts;
+  for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].bytes);
+  const std::span<float> first = place_for(task.first, runs, first_, elements);
+  const std::span<float> second = place_for(task.second, runs, second_, elements);
+  try {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      quant::check_scales(*pair.codec, pair.moments->parts[i], pair.parts[i], parts[i]);
+    }
+    pair.codec->decode(source, piece.box, parts, view_.decode, {first, second});
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()));
+  }
+  copy_out(first, runs, task.first);
+  copy_out(second, runs, task.second);
+  return 2 * elements * sizeof(float);
+}
+
+}  // namespace cairn::checkpoint

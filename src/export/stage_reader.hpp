@@ -1,0 +1,35 @@
+// Reads boxes of tensors from a staging file: every rank what it wants, by hyperslabs through HDF5.
+//
+// No byte passes through Cairn's planner, exchange or engines, which makes a staging file a witness for what those do.
+// Nothing is collective but the agreement at the end of each load.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "checkpoint/reader.hpp"
+#include "hdf5/stage_file.hpp"
+
+namespace cairn::checkpoint {
+
+class StageReader final : public TensorReader {
+ public:
+  /// As Loader. Reads in pieces of at most half the memory budget, and 1 GiB; phase "read".
+  StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
+              ReadOptions options);
+
+ private:
+  void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
+  void read(const plan::MemoryBox& want, Call& call);
+  void read_packed(const plan::MemoryBox& want, Call& call);
+
+  std::uint64_t piece_bytes_;
+  std::unique_ptr<hdf5::StageFile> file_;  ///< once this rank has wanted something
+};
+
+/// Collective. A reader of any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
+std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
+                                          const View& view, ReadOptions options);
+
+}  // namespace cairn::checkpoint
