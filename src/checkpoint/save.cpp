@@ -94,6 +94,20 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 
 }  // namespace
 
+/// The state as it is saved, in host memory.
+struct Saver::StateToSave {
+  std::vector<Source> with_blob;  ///< where there are blobs: what was given, and this rank's blob as one more tensor
+  CodedState coded;
+  DeviceMemory device;  ///< copies of what lies on a device
+  std::vector<plan::MemoryBox> memory;
+};
+
+/// What is made of it.
+struct Saver::Made {
+  CommitTarget target;
+  CommitContent content;
+};
+
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
     : communicator_(communicator), options_(std::move(options)), store_(store) {
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
@@ -104,56 +118,28 @@ Saver::~Saver() = default;
 // Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
-  Lease* const lease = root == nullptr ? nullptr : root->lease;
-  if (root != nullptr) hold_root(communicator_, lease);
+  if (root != nullptr) hold_root(communicator_, root->lease);
   Call call(communicator_);
-  call.begin("plan");
   Report report;
-  GivenState state = describe_given(given, extras);
+  call.begin("plan");
   if (!choice_) choice_ = choose_engine(communicator_, {options_.engine, options_.aggregators_per_node}, directory);
-  report.plan_reused = state.is_known;
-  if (!state.is_known) plan_.reset();
-  CodedState coded;
-  DescribedState saved{state.sources(given), {}};
-  if (coder_) {  // what is saved is then another state, which goes the same way
-    call.begin("encode");
-    coded = coder_->code(communicator_, saved.sources, options_.quantisation, state.is_known);
-    add_coding_report(std::move(coded.errors), report);
-    saved = {coded.sources, coded.codings};
-    call.begin("plan");
-  }
-  DeviceMemory device;
-  std::vector<plan::MemoryBox> memory;
-  comm::agree(communicator_, "bring the state to the host", [&] {
-    memory = memory_boxes(saved.sources);
-    device.bring(memory);
-  });
-  if (!plan_) {
-    plan_ = make_save_plan(communicator_, saved, memory, {options_, *choice_, store_});
-    plan_->description = std::move(state.description);
-  }
-  CommitTarget target;
-  CommitContent content;
-  comm::agree(communicator_, "describe the checkpoint", [&] {
-    target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
-    content = content_of(step, extras);
-    if (lease != nullptr) set_life(*root, target, content.manifest);
-  });
+  const StateToSave state = plan_save(given, extras.rank_blob, call, report);
+  Made made = describe_checkpoint(directory, step, extras, root);
 
   call.begin("commit");
-  Commit commit(communicator_, std::move(target));  // removes what is unfinished when it goes
+  Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   io::Exchange& exchange = *plan_->exchange;
   FileWriter files(communicator_,
                    {plan_->layout, *plan_->extents, exchange.windows(), *plan_->buffers, exchange.rounds()});
   try {
     call.begin("open");
     files.open(choice_->name, options_.hints, commit.partial());
-    if (choice_->straight) files.write_bypass(plan_->straight, memory, call);
+    if (choice_->straight) files.write_bypass(plan_->straight, state.memory, call);
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);
       call.begin("exchange");
-      const std::uint64_t arrived_bytes = exchange.gather(round, memory);
+      const std::uint64_t arrived_bytes = exchange.gather(round, state.memory);
       call.add_bytes(arrived_bytes);
       files.finish_older_rounds();
       call.begin("checksum");
@@ -168,16 +154,16 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     call.begin("fsync");
     files.sync_and_close();
     call.begin("checksum");
-    content.blocks = files.reduce_checksums();
+    made.content.blocks = files.reduce_checksums();
     std::string warning =
-        read_back_data(communicator_, commit.partial(), content.blocks,
-                       {options_.read_back, content.manifest.step, plan_->buffers->idle_memory()}, call);
+        read_back_data(communicator_, commit.partial(), made.content.blocks,
+                       {options_.read_back, made.content.manifest.step, plan_->buffers->idle_memory()}, call);
     comm::agree(communicator_, "note hints", [&] {
       choice_->hints = files.hints();
       if (!warning.empty()) report.warnings.push_back(std::move(warning));
     });
     call.begin("commit");
-    commit.finish(std::move(content));
+    commit.finish(std::move(made.content));
   } catch (
       const comm::AgreedError& error) {  // all ranks are here; one that unwinds alone cannot close what all have open
     files.close_after_error();
@@ -185,23 +171,58 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     throw;
   }
   call.stop();
-  comm::agree(communicator_, "report", [&] { describe_saved(directory, lease, report); });
+  comm::agree(communicator_, "report", [&] { describe_saved(directory, root, report); });
   call.report(report);
   return report;
 }
 
-Saver::GivenState Saver::describe_given(std::span<const Source> given, const Extras& extras) const {
-  GivenState state;
-  const bool has_blobs = communicator_.max(extras.rank_blob.size()) != 0;
+/// Describes the state, codes it, brings it to host memory, and makes the plan unless the last one still holds.
+Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call,
+                                    Report& report) {
+  StateToSave state;
+  DescribedState saved{given, {}};
+  base::Bytes description;
   std::uint64_t changed = 0;
+  const bool has_blobs = communicator_.max(blob.size()) != 0;
   comm::agree(communicator_, "describe the state", [&] {
-    if (has_blobs) state.with_blob = with_blob(given, extras.rank_blob, communicator_.rank());
-    check_shards(state.sources(given));
-    state.description = describe(state.sources(given), options_);
-    changed = plan_ && plan_->description == state.description ? 0 : 1;
+    if (has_blobs) {
+      state.with_blob = with_blob(given, blob, communicator_.rank());
+      saved.sources = state.with_blob;
+    }
+    check_shards(saved.sources);
+    description = describe(saved.sources, options_);
+    changed = plan_ && plan_->description == description ? 0 : 1;
   });
-  state.is_known = communicator_.max(changed) == 0;
+  report.plan_reused = communicator_.max(changed) == 0;
+  if (!report.plan_reused) plan_.reset();
+  if (coder_) {  // what is saved is then another state, which goes the same way
+    call.begin("encode");
+    state.coded = coder_->code(communicator_, saved.sources, options_.quantisation, report.plan_reused);
+    add_coding_report(std::move(state.coded.errors), report);
+    saved = {state.coded.sources, state.coded.codings};
+    call.begin("plan");
+  }
+  comm::agree(communicator_, "bring the state to the host", [&] {
+    state.memory = memory_boxes(saved.sources);
+    state.device.bring(state.memory);
+  });
+  if (!plan_) {
+    plan_ = make_save_plan(communicator_, saved, state.memory, {options_, *choice_, store_});
+    plan_->description = std::move(description);
+  }
   return state;
+}
+
+Saver::Made Saver::describe_checkpoint(const fs::path& directory, std::uint64_t step, const Extras& extras,
+                                       RootLife* root) const {
+  Made made;
+  comm::agree(communicator_, "describe the checkpoint", [&] {
+    Lease* const lease = root == nullptr ? nullptr : root->lease;
+    made.target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
+    made.content = content_of(step, extras);
+    if (lease != nullptr) set_life(*root, made.target, made.content.manifest);
+  });
+  return made;
 }
 
 CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const {
@@ -223,9 +244,9 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
   return content;
 }
 
-void Saver::describe_saved(const fs::path& directory, Lease* lease, Report& report) const {
-  if (lease != nullptr) {
-    for (std::string& text : lease->take_warnings()) report.warnings.push_back(std::move(text));
+void Saver::describe_saved(const fs::path& directory, const RootLife* root, Report& report) const {
+  if (root != nullptr && root->lease != nullptr) {
+    for (std::string& text : root->lease->take_warnings()) report.warnings.push_back(std::move(text));
   }
   report.directory = directory;
   report.engine = choice_->name;

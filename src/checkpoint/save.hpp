@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
@@ -26,6 +25,7 @@ inline constexpr const char* kHintsKey = "hints";
 struct CommitContent;
 class Lease;
 struct SavePlan;
+class Call;
 class StateCoder;
 
 /// One life of a root: between taking its lease and leaving it, or resuming anew.
@@ -48,22 +48,17 @@ class Saver {
               const Extras& extras, RootLife* root = nullptr);
 
  private:
-  /// What a save was given.
-  struct GivenState {
-    std::vector<Source> with_blob;  ///< when there are blobs: the sources, and this rank's blob as one more
-    base::Bytes description;
-    bool is_known = false;  ///< described as in the last save on every rank: its plan still holds
-
-    [[nodiscard]] std::span<const Source> sources(std::span<const Source> given) const {
-      return with_blob.empty() ? given : with_blob;
-    }
-  };
+  struct StateToSave;
+  struct Made;
+  /// Collective. Puts what it finds out about the state into the report.
+  StateToSave plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call, Report& report);
   /// Collective.
-  GivenState describe_given(std::span<const Source> given, const Extras& extras) const;
+  Made describe_checkpoint(const std::filesystem::path& directory, std::uint64_t step, const Extras& extras,
+                           RootLife* root) const;
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along.
   CommitContent content_of(std::uint64_t step, const Extras& extras) const;
-  /// Rank-local; `lease` as of RootLife.
-  void describe_saved(const std::filesystem::path& directory, Lease* lease, Report& report) const;
+  /// Rank-local.
+  void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
 
   comm::Communicator& communicator_;
   Options options_;

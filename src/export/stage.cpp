@@ -1,5 +1,4 @@
 #include "export/stage.hpp"
-#include "codes/device_memory.hpp"
 
 #include <fmt/core.h>
 
@@ -10,6 +9,7 @@
 #include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
 #include "directory/open_stage.hpp"
 #include "export/convert_source.hpp"
@@ -19,6 +19,7 @@
 #include "format/manifest.hpp"
 #include "hdf5/library.hpp"
 #include "io/exchange.hpp"
+#include "plan/transfers.hpp"
 #include "planning/catalog_exchange.hpp"
 #include "planning/describe.hpp"
 
