@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/mlperf.hpp"
 #include "command.hpp"
 

@@ -1,5 +1,5 @@
 // Options that several subcommands have.
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
 #include "cairn/error.hpp"
 #include "command.hpp"

@@ -7,9 +7,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/error.hpp"
@@ -86,6 +88,25 @@ class ByteReader {
     return out;
   }
   std::span<const std::byte> rest_;
+};
+
+// The bytes of a file, given piece by piece, so that nobody needs to hold them all.
+
+/// Takes the next piece.
+using PutBytes = std::function<void(std::span<const std::byte>)>;
+
+struct ByteStream {
+  std::uint64_t size_bytes = 0;
+  /// Gives the bytes in order, as often as it is called. May throw in the middle, and at the end when they were not what was
+  /// written once.
+  std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
+
+  ByteStream() = default;
+  ByteStream(std::uint64_t bytes, std::function<void(const PutBytes&)> function)
+      : size_bytes(bytes), give(std::move(function)) {}
+  /// What is in memory.
+  ByteStream(Bytes bytes)  // NOLINT: bytes are a stream
+      : size_bytes(bytes.size()), give([held = std::move(bytes)](const PutBytes& put) { put(held); }) {}
 };
 
 }  // namespace cairn::base

@@ -7,9 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "base/message.hpp"
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::base {

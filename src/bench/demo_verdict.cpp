@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::bench {

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "base/counted.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/html_style.hpp"
 #include "bench/svg_plot.hpp"
 

@@ -12,7 +12,7 @@
 #include <system_error>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/raw_layout.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
 

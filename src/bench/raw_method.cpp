@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/aligned_buffer.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/raw_layout.hpp"
 #include "bench/raw_transfer.hpp"
 #include "cairn/error.hpp"

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::bench {

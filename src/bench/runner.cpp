@@ -8,9 +8,8 @@
 #include <system_error>
 
 #include "base/checked.hpp"
-#include "base/counted.hpp"
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"
 #include "cairn/error.hpp"

@@ -1,7 +1,7 @@
 // One measured load, and the comparison of every byte that it brought.
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/demo_verdict.hpp"
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 
 namespace cairn::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 

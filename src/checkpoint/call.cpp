@@ -4,7 +4,7 @@
 #include <new>
 #include <string>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/work.hpp"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"

@@ -7,9 +7,8 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/checked.hpp"
-#include "base/counted.hpp"
 #include "base/mix.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/call.hpp"

@@ -6,8 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"

@@ -7,7 +7,7 @@
 
 #include "base/aligned_buffer.hpp"
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/call.hpp"

@@ -5,7 +5,7 @@
 
 #include <bit>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "os/file.hpp"

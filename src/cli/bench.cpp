@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/html_report.hpp"
 #include "bench/record_document.hpp"
 #include "bench/runner.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/mlperf.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"

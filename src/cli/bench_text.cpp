@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/table.hpp"
 
 namespace cairn::cli {

@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
 #include "shard/layout.hpp"

@@ -2,7 +2,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"

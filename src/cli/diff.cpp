@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"
 #include "cli/progress.hpp"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/doctor.hpp"
 #include "comm/launcher.hpp"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"

@@ -1,7 +1,7 @@
 // `cairn inspect` for people: a heading, then tables of sections, files and tensors.
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/inspect.hpp"
 #include "cli/table.hpp"
 #include "shard/box_math.hpp"

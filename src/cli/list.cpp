@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"

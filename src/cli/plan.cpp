@@ -7,8 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
 #include "cli/demo_state.hpp"

@@ -1,8 +1,7 @@
 // `cairn plan` for people: a heading, then tables of what each rank moves, says and takes.
 #include <fmt/core.h>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/plan_figures.hpp"
 #include "cli/table.hpp"
 

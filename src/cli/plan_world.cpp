@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <span>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"

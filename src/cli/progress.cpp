@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "checkpoint/call.hpp"
 
 namespace cairn::cli {

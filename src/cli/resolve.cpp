@@ -6,8 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
-#include "base/counted.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/counted.hpp"
+#include "base/text.hpp"
 
 namespace cairn::cli {
 

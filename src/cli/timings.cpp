@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cli/table.hpp"
 
 namespace cairn::cli {

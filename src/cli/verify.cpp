@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "checkpoint/verify.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"

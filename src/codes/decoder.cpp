@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/box_pieces.hpp"
 #include "codes/cast.hpp"

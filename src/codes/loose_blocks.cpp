@@ -7,7 +7,7 @@
 #include <map>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mail.hpp"

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/moment_names.hpp"
 #include "quant/check.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 

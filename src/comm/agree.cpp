@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/mix.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::comm {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 

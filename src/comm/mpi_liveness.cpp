@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi_call.hpp"
 

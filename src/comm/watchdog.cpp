@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/open_stage.hpp"
 #include "format/crc32c.hpp"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/byte_stream.hpp"
+#include "base/bytes.hpp"
 #include "directory/open.hpp"
 
 namespace cairn::checkpoint {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "directory/read_back_file.hpp"

@@ -35,7 +35,7 @@
 #include <span>
 #include <string>
 
-#include "base/byte_stream.hpp"
+#include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"

@@ -13,7 +13,7 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
 #include "os/fault.hpp"

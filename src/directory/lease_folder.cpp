@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "base/bytes.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/crc32c.hpp"
 
 namespace cairn::checkpoint {

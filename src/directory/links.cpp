@@ -6,7 +6,7 @@
 #include <optional>
 #include <system_error>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::checkpoint {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "directory/open_stage.hpp"

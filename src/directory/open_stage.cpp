@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/root.hpp"
 #include "format/hf_index.hpp"

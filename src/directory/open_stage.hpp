@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "base/byte_stream.hpp"
+#include "base/bytes.hpp"
 #include "directory/open.hpp"
 
 namespace cairn::checkpoint {

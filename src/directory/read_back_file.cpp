@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/aligned_buffer.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"

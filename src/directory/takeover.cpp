@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
 #include "directory/root.hpp"

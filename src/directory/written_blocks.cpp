@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "base/counted.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/save.hpp"

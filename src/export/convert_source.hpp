@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_stream.hpp"
+#include "base/bytes.hpp"
 #include "base/json.hpp"
 #include "checkpoint/reader.hpp"
 #include "codes/view.hpp"

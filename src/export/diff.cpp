@@ -11,8 +11,7 @@
 #include <optional>
 
 #include "base/checked.hpp"
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/agree.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"

@@ -5,9 +5,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/message.hpp"
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/blocks.hpp"
 #include "format/blocks_layout.hpp"

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/blocks.hpp"
 #include "format/blocks_layout.hpp"

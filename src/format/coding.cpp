@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::format {

@@ -7,8 +7,7 @@
 #include <utility>
 
 #include "base/json.hpp"
-#include "base/message.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::format {

@@ -7,8 +7,7 @@
 #include <bit>
 #include <cstring>
 
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
 

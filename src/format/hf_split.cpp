@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::format {

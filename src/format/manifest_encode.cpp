@@ -3,7 +3,7 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/manifest.hpp"

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::format {

@@ -3,8 +3,7 @@
 
 #include <algorithm>
 
-#include "base/message.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/hf_index.hpp"
 
 namespace cairn::format {

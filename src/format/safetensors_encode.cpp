@@ -6,9 +6,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
-#include "base/joined.hpp"
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::format {

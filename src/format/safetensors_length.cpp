@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/message.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::format {

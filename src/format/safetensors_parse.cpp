@@ -5,9 +5,7 @@
 #include <numeric>
 
 #include "base/checked.hpp"
-#include "base/message.hpp"
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 #include "format/safetensors_sax.hpp"
 #include "format/safetensors_size.hpp"

@@ -5,8 +5,7 @@
 
 #include <utility>
 
-#include "base/message.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 
 namespace cairn::format {
 namespace {

@@ -2,7 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "gpu/runtime.hpp"
 

@@ -10,7 +10,6 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_stream.hpp"
 #include "base/bytes.hpp"
 #include "hdf5/handle.hpp"
 

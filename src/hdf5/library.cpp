@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "hdf5/handle.hpp"
 
 namespace cairn::hdf5 {

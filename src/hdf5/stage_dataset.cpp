@@ -2,8 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/stage_types.hpp"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/attributes.hpp"
 #include "hdf5/handle.hpp"

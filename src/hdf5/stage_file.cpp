@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "hdf5/attributes.hpp"
 #include "hdf5/handle.hpp"
 #include "hdf5/link_names.hpp"

@@ -12,7 +12,6 @@
 #include <span>
 #include <string>
 
-#include "base/byte_stream.hpp"
 #include "base/bytes.hpp"
 #include "cairn/box.hpp"
 #include "format/stored_checkpoint.hpp"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/crc32c.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/attributes.hpp"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/byte_stream.hpp"
+#include "base/bytes.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::hdf5 {

@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "base/checked.hpp"
-#include "base/counted.hpp"
+#include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"
 #include "interop/sharding_info.hpp"

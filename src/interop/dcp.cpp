@@ -9,8 +9,7 @@
 #include <tuple>
 
 #include "base/checked.hpp"
-#include "base/counted.hpp"
-#include "base/joined.hpp"
+#include "base/text.hpp"
 #include "interop/cover.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "base/counted.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle_names.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 
 namespace cairn::interop {
 namespace {

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/direct_engine.hpp"

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 

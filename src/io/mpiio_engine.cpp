@@ -11,7 +11,7 @@
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
 #include "base/log.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "comm/agree.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"

@@ -12,7 +12,7 @@
 #include <type_traits>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "io/mpiio_engine.hpp"

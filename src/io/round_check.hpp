@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "io/engine.hpp"
 

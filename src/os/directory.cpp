@@ -12,7 +12,7 @@
 #include <string_view>
 #include <system_error>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "os/file.hpp"
 #include "os/system_error.hpp"
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::os::internal {

@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
 #include "os/system_error.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "os/file.hpp"
 
 namespace cairn::os {

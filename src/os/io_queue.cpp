@@ -11,7 +11,7 @@
 #include <map>
 #include <vector>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
 #include "os/system_error.hpp"

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstring>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_error.hpp"
 

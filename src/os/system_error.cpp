@@ -5,7 +5,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "os/fault.hpp"
 
 namespace cairn::os::internal {

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstddef>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::plan {

@@ -7,7 +7,7 @@
 #include <string>
 #include <tuple>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "plan/runs.hpp"
 #include "plan/tiling.hpp"

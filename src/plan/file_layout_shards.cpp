@@ -11,9 +11,8 @@
 #include <set>
 
 #include "base/checked.hpp"
-#include "base/joined.hpp"
 #include "base/json.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/safetensors.hpp"
 #include "plan/coverage.hpp"
 #include "plan/file_layout.hpp"

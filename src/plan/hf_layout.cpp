@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "format/coding.hpp"
 #include "format/hf_index.hpp"
 #include "format/hf_split.hpp"

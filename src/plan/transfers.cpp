@@ -9,7 +9,7 @@
 #include <numeric>
 #include <tuple>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "plan/box_index.hpp"
 #include "shard/box_math.hpp"

@@ -10,7 +10,7 @@
 #include <unordered_set>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 

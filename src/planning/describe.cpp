@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 #include "gpu/runtime.hpp"

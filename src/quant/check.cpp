@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 #include "shard/box_math.hpp"

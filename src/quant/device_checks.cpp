@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 #include "quant/own_block.hpp"

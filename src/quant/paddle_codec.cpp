@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
 #include "quant/paddle_kernels.hpp"

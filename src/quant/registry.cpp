@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/codec.hpp"
 #include "quant/own_codec.hpp"

@@ -2,8 +2,7 @@
 // name.
 #include <fmt/core.h>
 
-#include "base/counted.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/bind.hpp"
 

@@ -6,8 +6,7 @@
 // as its slots.
 #include <fmt/core.h>
 
-#include "base/counted.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/bind.hpp"
 

@@ -7,8 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "base/joined.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 #include "shard/flat_layout.hpp"

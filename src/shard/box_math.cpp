@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/joined.hpp"
+#include "base/text.hpp"
 
 namespace cairn::shard {
 namespace {

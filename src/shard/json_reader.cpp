@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::shard {

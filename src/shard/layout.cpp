@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "shard/layout_rules.hpp"
 
 namespace cairn::shard {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/json_reader.hpp"
 #include "shard/layout_rules.hpp"

@@ -12,7 +12,7 @@
 #include <map>
 
 #include "base/checked.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/layout_rules.hpp"
 

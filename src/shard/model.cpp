@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/dotted_name.hpp"
 #include "shard/families/builder.hpp"

@@ -5,7 +5,7 @@
 #include <array>
 #include "base/json.hpp"
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/model.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <charconv>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::shard {

@@ -10,7 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
 #include "base/mix.hpp"
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "nlohmann/json.hpp"
 
 namespace cairn::base {

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "base/units.hpp"
+#include "base/text.hpp"
 #include "helpers.hpp"
 #include "nlohmann/json.hpp"
 

@@ -1,7 +1,7 @@
 // Strict UTF-8, and that every error kind has a name of its own.
 #include <set>
 
-#include "base/utf8.hpp"
+#include "base/text.hpp"
 #include "helpers.hpp"
 
 namespace cairn::format::testing {
