@@ -6,7 +6,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "os/work.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "comm/communicator.hpp"
 #include "io/engine.hpp"
-#include "os/huge_pages.hpp"
+#include "os/pages.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {

@@ -25,7 +25,7 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "comm/wait.hpp"
-#include "os/huge_pages.hpp"
+#include "os/pages.hpp"
 
 namespace cairn::comm {
 namespace {

@@ -16,7 +16,7 @@
 #include "format/crc32c.hpp"
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
-#include "os/page_cache.hpp"
+#include "os/pages.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {

@@ -14,7 +14,7 @@
 #include "hdf5/stage_types.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
-#include "os/system_error.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::hdf5 {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
-#include "os/page_cache.hpp"
+#include "os/pages.hpp"
 
 namespace cairn::io {
 namespace {

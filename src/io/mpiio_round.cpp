@@ -18,7 +18,7 @@
 #include "io/mpiio_engine.hpp"
 #include "io/round_check.hpp"
 #include "os/fault.hpp"
-#include "os/record.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::io {
 namespace {

@@ -10,7 +10,7 @@
 #include <cerrno>
 
 #include "os/fault.hpp"
-#include "os/system_error.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {

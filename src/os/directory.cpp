@@ -14,7 +14,7 @@
 
 #include "base/text.hpp"
 #include "os/file.hpp"
-#include "os/system_error.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {

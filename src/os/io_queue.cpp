@@ -14,7 +14,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
-#include "os/system_error.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {

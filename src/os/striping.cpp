@@ -11,7 +11,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "os/system_error.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {

@@ -21,7 +21,7 @@
 #include "export/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
-#include "os/record.hpp"
+#include "os/system_calls.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"

@@ -1,5 +1,5 @@
 // What the kernel's settings of huge pages mean, and memory files that get them.
-#include "os/huge_pages.hpp"
+#include "os/pages.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

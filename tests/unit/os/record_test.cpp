@@ -10,7 +10,7 @@
 #include "os/direct.hpp"
 #include "os/file.hpp"
 #include "os/io_queue.hpp"
-#include "os/record.hpp"
+#include "os/system_calls.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

@@ -1,8 +1,4 @@
-// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed), and
-// memory files that lie in them whatever is set.
-//
-// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a disk
-// takes only so many pieces a request.
+// Pages of memory as the kernel keeps them: those of files in its page cache, and huge ones.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +6,26 @@
 #include <filesystem>
 #include <span>
 
+#include "os/file.hpp"
+
 namespace cairn::os {
+
+// What this machine remembers of files: their pages in its page cache. A read that must show what storage holds asks for
+// them to be forgotten, and counts what is left: what was asked for is no proof.
+
+/// Writes back what is dirty of a file, and asks the kernel to forget its pages in [offset, offset + bytes). Returns how many of
+/// these bytes are in the page cache all the same; all of them where the kernel does not tell: it tells owners of a file, and
+/// who may write it.
+std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
+
+/// Asks the kernel to read these bytes into the page cache, and does not wait. No promise.
+void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
+
+// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed), and
+// memory files that lie in them whatever is set.
+//
+// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a disk
+// takes only so many pieces a request.
 
 struct HugePages {
   bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets them
