@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/liveness.hpp"
+#include "comm/communicator.hpp"
 #include "comm/watchdog.hpp"
 
 namespace cairn::comm::internal {

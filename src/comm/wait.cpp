@@ -4,7 +4,7 @@
 
 #include <thread>
 
-#include "comm/liveness.hpp"
+#include "comm/communicator.hpp"
 
 namespace cairn::comm {
 namespace {
