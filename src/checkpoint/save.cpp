@@ -18,7 +18,7 @@
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "format/hf_index.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
 

@@ -10,7 +10,7 @@
 
 #include "cli/output.hpp"
 #include "directory/open.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
 
 namespace cairn::cli {
 

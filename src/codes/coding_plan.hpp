@@ -15,7 +15,7 @@
 #include "codes/moment_names.hpp"
 #include "codes/moment_pairs.hpp"
 #include "comm/communicator.hpp"
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "plan/packed_catalog.hpp"
 #include "planning/describe.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
 #include "plan/packed_catalog.hpp"
 #include "planning/catalog_exchange.hpp"
 

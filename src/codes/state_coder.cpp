@@ -7,7 +7,7 @@
 #include "codes/piece_coder.hpp"
 #include "codes/scale_exchange.hpp"
 #include "comm/agree.hpp"
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "quant/whole.hpp"
 
 namespace cairn::checkpoint {

@@ -6,7 +6,7 @@
 
 #include "codes/cast.hpp"
 #include "directory/root.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {

@@ -6,7 +6,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "quant/check.hpp"
 #include "quant/whole.hpp"
 

@@ -25,7 +25,7 @@
 #include "export/stage.hpp"
 #include "export/stage_reader.hpp"
 #include "export/window_filler.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"
 #include "shard/shard_map.hpp"

@@ -12,8 +12,8 @@
 #include "directory/commit.hpp"
 #include "directory/open_stage.hpp"
 #include "format/blocks.hpp"
-#include "format/coding.hpp"
-#include "format/rebuilt.hpp"
+#include "format/manifest.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "interop/file_names.hpp"
 #include "interop/reading.hpp"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "cairn/dtype.hpp"
 
 namespace cairn::format {
 
@@ -63,5 +64,26 @@ std::string encode_manifest(const Manifest& manifest);
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, a newer version than this
 /// build reads (says so), an unsafe file name; Error(kIntegrity) when the text does not have its own checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
+
+// The manifest's key "rebuilt": sections of which tensors were left out because another section has them in another dtype.
+//
+// A reader makes each tensor of `from` that `section` lacks, under the same name, in `dtype`. FORMAT.md has the fields.
+
+inline constexpr const char* kRebuiltKey = "rebuilt";
+inline constexpr std::string_view kModelSection = "model";
+inline constexpr std::string_view kMasterWeightsSection = "master_weights";
+
+/// kMasterWeightsSection in F32 from kModelSection, or kModelSection in BF16 or F16 from kMasterWeightsSection.
+struct Rebuilt {
+  std::string_view section;
+  std::string_view from;
+  DType dtype = DType::kF32;
+
+  friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
+};
+
+/// Of a manifest's unknown keys; nothing where "rebuilt" is not among them. Throws Error(kFormat) naming `path` for anything
+/// but those rules.
+std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

@@ -1,7 +1,10 @@
 // The keys of `cairn.json`, once for its writer and its reader. FORMAT.md says what each means.
 #pragma once
 
+#include <fmt/core.h>
+
 #include <array>
+#include <string>
 #include <string_view>
 
 namespace cairn::format::manifest_keys {
@@ -46,3 +49,23 @@ inline constexpr const char* kFileSection = "section";
 inline constexpr const char* kFileSize = "size_bytes";
 
 }  // namespace cairn::format::manifest_keys
+
+namespace cairn::format {
+
+// Where a manifest holds the checksum of itself. Only its writer and its reader include this.
+//
+// The checksum is of all bytes of the text, with eight zeros in the place of its own digits. Its key stands in a line of
+// its own at the outermost level, which the writer's form makes unique: inside strings a quote is escaped, and deeper keys
+// are indented more.
+
+inline constexpr std::size_t kChecksumDigits = 8;
+
+/// Offset of the digits; npos when there is no such line.
+inline std::size_t own_checksum_place(std::string_view text) {
+  const std::string line = fmt::format("\n  \"{}\": \"", manifest_keys::kManifestCrc);
+  const std::size_t at = text.find(line);
+  if (at == std::string_view::npos || text.size() - at - line.size() < kChecksumDigits) return std::string_view::npos;
+  return at + line.size();
+}
+
+}  // namespace cairn::format

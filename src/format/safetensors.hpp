@@ -7,15 +7,48 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cairn/dtype.hpp"
-#include "format/safetensors_error.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::format {
+
+// What can be wrong with a safetensors file: the error kinds of the reference implementation, and three of our own for
+// what it lets pass.
+
+enum class SafetensorsErrorKind {
+  kHeaderTooSmall,
+  kHeaderTooLarge,
+  kInvalidHeaderLength,
+  kInvalidHeader,                 // not UTF-8
+  kInvalidHeaderDeserialization,  // JSON syntax, types, missing fields, unknown dtype, depth, numbers
+  kInvalidOffset,
+  kValidationOverflow,
+  kMisalignedSlice,
+  kTensorInvalidInfo,
+  kMetadataIncompleteBuffer,
+  kDuplicateKey,    // stricter than the reference, which lets the last one win
+  kRankTooLarge,    // more than kMaxRank dimensions
+  kNotSafetensors,  // recognisably something else, e.g. a git-lfs pointer
+};
+
+/// The reference's name of the kind, e.g. "HeaderTooSmall".
+const char* name_of(SafetensorsErrorKind kind);
+
+class SafetensorsError : public Error {
+ public:
+  SafetensorsError(SafetensorsErrorKind kind, const std::string& message)
+      : Error(ErrorKind::kFormat, message), safetensors_kind_(kind) {}
+  [[nodiscard]] SafetensorsErrorKind safetensors_kind() const noexcept { return safetensors_kind_; }
+
+ private:
+  SafetensorsErrorKind safetensors_kind_;
+};
 
 inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxRank = 64;
@@ -78,5 +111,20 @@ EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::m
 /// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a
 /// sub-byte tensor is no whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
+
+// Bytes of a tensor from dtype and shape, with the reason when there is no such number. Used by the header's reader
+// (which adds the path to the message) and its writer.
+
+struct TensorSize {
+  std::uint64_t bytes = 0;  ///< valid when there is no error
+  std::optional<SafetensorsErrorKind> error;
+  std::string reason;  ///< of the error, without path and tensor name
+};
+
+/// The reference's checks in its order: product of the shape left to right, bits, whole bytes.
+TensorSize try_tensor_bytes(DType dtype, std::span<const std::uint64_t> shape);
+
+/// "[2, 3]"; long shapes are cut.
+std::string shape_text(std::span<const std::uint64_t> shape);
 
 }  // namespace cairn::format

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/checked.hpp"
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "quant/check.hpp"
 #include "quant/whole.hpp"
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "format/coding.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 

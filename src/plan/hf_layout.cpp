@@ -11,9 +11,8 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "format/coding.hpp"
 #include "format/hf_index.hpp"
-#include "format/hf_split.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::plan {

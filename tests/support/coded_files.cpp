@@ -7,8 +7,8 @@
 #include <stdexcept>
 
 #include "environment.hpp"
-#include "format/coding.hpp"
 #include "format/safetensors.hpp"
+#include "format/stored_checkpoint.hpp"
 
 namespace cairn::test {
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <random>
 
-#include "format/blocks_layout.hpp"
 #include "format/crc32c.hpp"
 #include "helpers.hpp"
 

@@ -1,5 +1,5 @@
 // The splitting rule against vectors taken from huggingface_hub (tests/data/hf_split.json).
-#include "format/hf_split.hpp"
+#include "format/hf_index.hpp"
 
 #include <map>
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 #include "test_directory.hpp"
 
 namespace cairn::interop::test {

@@ -1,4 +1,6 @@
-// The block table from bytes. Every count is compared with the bytes that are left before memory is taken for it.
+// `cairn.blocks`: checksums added up from pieces, the table as bytes, and the table from bytes.
+#include "format/blocks.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -7,12 +9,169 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "format/blocks.hpp"
-#include "format/blocks_layout.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 
 namespace cairn::format {
+
+// Raw CRCs of pieces, shifted to the end of their block and added up there.
+
+BlockAccumulator::BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes)
+    : file_sizes_(file_sizes.begin(), file_sizes.end()), block_bytes_(block_bytes) {
+  if (block_bytes == 0) throw Error(ErrorKind::kUsage, "the block size of checksums is 0; it must be positive");
+  std::uint64_t blocks = 0;
+  first_block_.reserve(file_sizes.size() + 1);
+  for (const std::uint64_t size : file_sizes) {
+    first_block_.push_back(blocks);
+    blocks = base::add(blocks, base::ceil_div(size, block_bytes), "number of blocks");
+  }
+  first_block_.push_back(blocks);
+  words_.assign(blocks, 0);
+}
+
+void BlockAccumulator::add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> piece) {
+  if (file >= file_sizes_.size() || offset > file_sizes_[file] || piece.size() > file_sizes_[file] - offset) {
+    throw Error(
+        ErrorKind::kInternal,
+        fmt::format("checksum of {} bytes at offset {} of file number {}, which has {} bytes ({} files)", piece.size(),
+                    offset, file, file < file_sizes_.size() ? file_sizes_[file] : 0, file_sizes_.size()));
+  }
+  const std::uint64_t size = file_sizes_[file];
+  while (!piece.empty()) {
+    const std::uint64_t block = offset / block_bytes_;
+    const std::uint64_t left_in_file = size - block * block_bytes_;
+    const std::uint64_t block_end = left_in_file < block_bytes_ ? size : (block + 1) * block_bytes_;
+    const std::uint64_t count = std::min<std::uint64_t>(piece.size(), block_end - offset);
+    const std::uint32_t raw = raw_crc32c(piece.first(count));
+    words_[first_block_[file] + block] ^= shift_crc32c(raw, block_end - offset - count);
+    piece = piece.subspan(count);
+    offset += count;
+  }
+}
+
+std::uint32_t BlockAccumulator::crc_of(std::uint32_t file, std::uint64_t block) const {
+  const auto raw = static_cast<std::uint32_t>(words_.at(first_block_.at(file) + block) & 0xffffffffu);
+  return finish_crc32c(raw, std::min(block_bytes_, file_sizes_[file] - block * block_bytes_));
+}
+
+BlockTable BlockAccumulator::finish(std::span<const std::string> names) const {
+  if (names.size() != file_sizes_.size()) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("block table: {} names for {} files", names.size(), file_sizes_.size()));
+  }
+  BlockTable table;
+  table.block_bytes = block_bytes_;
+  table.files.resize(names.size());
+  for (std::size_t f = 0; f < names.size(); ++f) {
+    FileBlocks& file = table.files[f];
+    file.name = names[f];
+    file.size_bytes = file_sizes_[f];
+    const std::uint64_t blocks = first_block_[f + 1] - first_block_[f];
+    for (std::uint64_t block = 0; block < blocks; ++block) {
+      file.crcs.push_back(crc_of(static_cast<std::uint32_t>(f), block));
+    }
+  }
+  return table;
+}
+
+// The block table as bytes, and the digest of a file from its blocks.
+
+namespace {
+
+namespace layout = blocks_layout;
+
+class LittleEndianWriter {
+ public:
+  explicit LittleEndianWriter(base::Bytes& out) : out_(out) {}
+  void u32(std::uint32_t value) { number(value, 4); }
+  void u64(std::uint64_t value) { number(value, 8); }
+  void text(std::string_view value) {
+    const auto bytes = base::as_bytes(value);
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  void pad() { out_.resize(base::round_up(out_.size(), layout::kUnit)); }
+
+ private:
+  void number(std::uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; ++i) out_.push_back(static_cast<std::byte>(value >> (8 * i) & 0xff));
+  }
+  base::Bytes& out_;
+};
+
+std::uint64_t padded(std::uint64_t bytes) { return base::round_up(bytes, layout::kUnit); }
+
+void check_counts(const FileBlocks& file, std::uint64_t block_bytes) {
+  if (block_bytes == 0 || file.crcs.size() != base::ceil_div(file.size_bytes, block_bytes)) {
+    throw Error(ErrorKind::kInternal,
+                fmt::format("block table: file '{}' of {} bytes has {} checksums for blocks of {} bytes",
+                            base::printable(file.name), file.size_bytes, file.crcs.size(), block_bytes));
+  }
+}
+
+std::uint64_t encoded_bytes(const BlockTable& table) {
+  std::uint64_t total = layout::kHeaderBytes + layout::kTrailerBytes;
+  for (const FileBlocks& file : table.files) {
+    total += layout::kFileHeaderBytes + padded(file.name.size()) + padded(file.crcs.size() * layout::kCrcBytes);
+  }
+  return total;
+}
+
+void check_names(const BlockTable& table) {
+  std::vector<std::string_view> names;
+  for (const FileBlocks& file : table.files) {
+    check_relative_path(file.name, "block table");
+    names.push_back(file.name);
+  }
+  std::sort(names.begin(), names.end());
+  const auto twice = std::adjacent_find(names.begin(), names.end());
+  if (twice != names.end()) {
+    throw Error(ErrorKind::kInternal, fmt::format("block table: file '{}' appears twice", base::printable(*twice)));
+  }
+}
+
+}  // namespace
+
+std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes) {
+  check_counts(file, block_bytes);
+  std::uint32_t digest = 0;  // CRC-32C of no bytes
+  for (std::size_t i = 0; i < file.crcs.size(); ++i) {
+    const std::uint64_t begin = i * block_bytes;
+    digest = combine_crc32c(digest, file.crcs[i], std::min(block_bytes, file.size_bytes - begin));
+  }
+  return digest;
+}
+
+base::Bytes encode_blocks(const BlockTable& table) {
+  check_names(table);
+  for (const FileBlocks& file : table.files) check_counts(file, table.block_bytes);
+  const std::uint64_t total = encoded_bytes(table);
+  base::Bytes out;
+  out.reserve(total);
+  LittleEndianWriter writer(out);
+  writer.text(layout::kMagic);
+  writer.u32(layout::kVersion);
+  writer.u32(layout::kHeaderBytes);
+  writer.u32(0);  // flags that a reader must know
+  writer.u32(0);  // flags that a reader may ignore
+  writer.u64(table.block_bytes);
+  writer.u64(table.files.size());
+  writer.u64(total);
+  for (const FileBlocks& file : table.files) {
+    writer.u32(base::narrow<std::uint32_t>(file.name.size(), "length of a file name"));
+    writer.u32(0);
+    writer.u64(file.size_bytes);
+    writer.u64(file.crcs.size());
+    writer.text(file.name);
+    writer.pad();
+    for (const std::uint32_t crc : file.crcs) writer.u32(crc);
+    writer.pad();
+  }
+  writer.u32(layout::masked(crc32c(out)));
+  return out;
+}
+
+// The block table from bytes. Every count is compared with the bytes that are left before memory is taken for it.
+
 namespace {
 
 namespace layout = blocks_layout;

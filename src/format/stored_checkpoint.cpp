@@ -1,4 +1,4 @@
-#include "format/coding.hpp"
+#include "format/stored_checkpoint.hpp"
 
 #include <fmt/core.h>
 

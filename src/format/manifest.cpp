@@ -1,9 +1,12 @@
-// The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
-// Manifest::extra.
+// The manifest as text and from text.
+#include "format/manifest.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -12,11 +15,86 @@
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
-#include "format/manifest.hpp"
-#include "format/manifest_checksum.hpp"
 #include "format/manifest_keys.hpp"
 
 namespace cairn::format {
+
+// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
+
+namespace {
+
+namespace keys = manifest_keys;
+using base::Json;
+
+std::string hex(std::uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+Json files_as_json(const std::vector<ManifestFile>& files) {
+  Json out = Json::array();
+  for (const ManifestFile& file : files) {
+    Json entry = Json::object();
+    entry[keys::kFileName] = file.name;
+    entry[keys::kFileSize] = file.size_bytes;
+    entry[keys::kFileCrc] = hex(file.crc32c);
+    if (!file.section.empty()) entry[keys::kFileSection] = file.section;
+    out.push_back(std::move(entry));
+  }
+  return out;
+}
+
+Json lineage_as_json(const std::vector<Life>& lineage) {
+  Json out = Json::array();
+  for (const Life& life : lineage) out.push_back({{keys::kLifeEpoch, life.epoch}, {keys::kLifeStep, life.step}});
+  return out;
+}
+
+void set_unless_empty(Json& document, const char* key, const std::string& value) {
+  if (!value.empty()) document[key] = value;
+}
+
+Json extra_keys(const Json& extra) {
+  if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are no object");
+  for (const std::string_view key : keys::kAll) {
+    if (extra.contains(key)) {
+      throw Error(ErrorKind::kInternal,
+                  fmt::format("manifest: '{}' stands among the extra keys, but has a meaning", key));
+    }
+  }
+  return extra;
+}
+
+}  // namespace
+
+std::string encode_manifest(const Manifest& manifest) {
+  Json document = extra_keys(manifest.extra);
+  document[keys::kFormat] = keys::kFormatName;
+  document[keys::kFormatVersion] = kManifestVersion;
+  document[keys::kTool] = manifest.tool;
+  if (manifest.has_step) document[keys::kStep] = manifest.step;
+  set_unless_empty(document, keys::kRunId, manifest.run_id);
+  set_unless_empty(document, keys::kParent, manifest.parent);
+  if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
+  if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
+  if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
+  document[keys::kKind] = manifest.kind;
+  set_unless_empty(document, keys::kBase, manifest.base);
+  set_unless_empty(document, keys::kLayout, manifest.layout);
+  if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
+  document[keys::kBlockBytes] = manifest.block_bytes;
+  document[keys::kBlocksCrc] = hex(manifest.blocks_crc32c);
+  document[keys::kDataFiles] = files_as_json(manifest.data_files);
+  document[keys::kCarriedFiles] = files_as_json(manifest.carried_files);
+  if (!manifest.user_metadata.empty()) document[keys::kUserMetadata] = manifest.user_metadata;
+  if (!manifest.quantisation.empty()) document[keys::kQuantisation] = manifest.quantisation;
+  document[keys::kManifestCrc] = hex(0);
+  std::string text = base::python_json(document);
+  const std::size_t digits = own_checksum_place(text);
+  text.replace(digits, kChecksumDigits, hex(crc32c(base::as_bytes(text))));
+  return text;
+}
+
+// The manifest from text. The version is judged before any other key; every key has one type; what is unknown goes to
+// Manifest::extra.
+
 namespace {
 
 namespace keys = manifest_keys;
@@ -202,6 +280,47 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   for (const std::string_view key : keys::kAll) document.take(key);
   manifest.extra = std::move(document);
   return manifest;
+}
+
+namespace {
+
+Error wrong(std::string_view path, std::string_view what) {
+  return {ErrorKind::kFormat, fmt::format("'{}': {}: {}", base::printable(path), kRebuiltKey, what)};
+}
+
+std::string text_of(const base::Json& rule, const char* key, std::string_view path) {
+  const base::Json* field = rule.find(key);
+  if (field == nullptr || !field->is_string()) throw wrong(path, fmt::format("{} is no text", key));
+  return field->text();
+}
+
+Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_view path) {
+  if (!rule.is_object() || rule.size() != 2) {
+    throw wrong(path, fmt::format("'{}' is no object of from and dtype", base::printable(section)));
+  }
+  const std::string from = text_of(rule, "from", path);
+  const std::string name = text_of(rule, "dtype", path);
+  const std::optional<DType> dtype = dtype_from_name(name);
+  if (section == kMasterWeightsSection && from == kModelSection && dtype == DType::kF32) {
+    return {kMasterWeightsSection, kModelSection, *dtype};
+  }
+  if (section == kModelSection && from == kMasterWeightsSection && (dtype == DType::kBF16 || dtype == DType::kF16)) {
+    return {kModelSection, kMasterWeightsSection, *dtype};
+  }
+  throw wrong(path, fmt::format("'{}' from '{}' in {} is none of: '{}' from '{}' in F32, '{}' from '{}' in BF16 or F16",
+                                base::printable(section), base::printable(from), base::printable(name),
+                                kMasterWeightsSection, kModelSection, kModelSection, kMasterWeightsSection));
+}
+
+}  // namespace
+
+std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path) {
+  const base::Json* value = extra.find(kRebuiltKey);
+  if (value == nullptr) return {};
+  if (!value->is_object()) throw wrong(path, "is no object");
+  std::vector<Rebuilt> rules;
+  for (const auto& [section, rule] : value->items()) rules.push_back(rule_of(section, rule, path));
+  return rules;
 }
 
 }  // namespace cairn::format
