@@ -10,9 +10,18 @@
 #include <vector>
 
 #include "cairn/dtype.hpp"
-#include "shard/tensor_spec.hpp"
 
 namespace cairn::shard {
+
+// A global tensor as every layer names it.
+
+struct TensorSpec {
+  std::string name;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+
+  friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
+};
 
 /// How tensor parallelism and the rest treat one tensor of a family.
 struct ShardRule {

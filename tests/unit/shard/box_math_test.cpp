@@ -5,7 +5,7 @@
 
 #include <random>
 
-#include "shard/selection.hpp"
+#include "shard/chunk.hpp"
 
 namespace cairn::shard {
 namespace {

@@ -8,8 +8,8 @@
 #include <algorithm>
 
 #include "layout_data.hpp"
+#include "shard/chunk.hpp"
 #include "shard/flat_layout.hpp"
-#include "shard/selection.hpp"
 
 namespace cairn::shard {
 namespace {

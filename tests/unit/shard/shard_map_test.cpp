@@ -10,7 +10,7 @@
 #include <numeric>
 
 #include "layout_data.hpp"
-#include "shard/selection.hpp"
+#include "shard/chunk.hpp"
 
 namespace cairn::shard {
 namespace {
