@@ -8,9 +8,9 @@
 
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
+#include "quant/codec.hpp"
 #include "quant/device_codec.hpp"
 #include "quant/device_stage.hpp"
-#include "quant/whole.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::gpu_bench {

@@ -8,7 +8,6 @@
 
 #include "check.hpp"
 #include "quant/codec.hpp"
-#include "quant/whole.hpp"
 
 namespace cairn::micro {
 namespace {

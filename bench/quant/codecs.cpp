@@ -1,7 +1,7 @@
 // The codecs of src/quant, as users call them.
 #include "codings.hpp"
 #include "quant/boxes.hpp"
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::quant_table {
 

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "quant/boxes.hpp"
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant_table {

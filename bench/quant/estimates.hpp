@@ -1,7 +1,7 @@
 // What a save finds out about its own codes by a sample of the blocks (src/quant/tensor_errors.hpp), and what that costs.
 #pragma once
 
-#include "quant/tensor_errors.hpp"
+#include "quant/errors.hpp"
 #include "states.hpp"
 
 namespace cairn::quant_table {

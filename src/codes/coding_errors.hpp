@@ -5,7 +5,7 @@
 #include <map>
 
 #include "codes/coding_plan.hpp"
-#include "quant/tensor_errors.hpp"
+#include "quant/errors.hpp"
 
 namespace cairn::checkpoint {
 

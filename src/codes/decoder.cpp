@@ -12,7 +12,7 @@
 #include "codes/box_pieces.hpp"
 #include "codes/cast.hpp"
 #include "codes/decode_pieces.hpp"
-#include "quant/check.hpp"
+#include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

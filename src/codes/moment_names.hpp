@@ -4,7 +4,7 @@
 #include <optional>
 #include <string_view>
 
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::checkpoint {
 

@@ -7,7 +7,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/moment_names.hpp"
-#include "quant/check.hpp"
+#include "quant/boxes.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -5,10 +5,9 @@
 #include "codes/box_pieces.hpp"
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
-#include "quant/check.hpp"
+#include "quant/codec.hpp"
 #include "quant/device_codec.hpp"
 #include "quant/device_stage.hpp"
-#include "quant/whole.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

@@ -8,7 +8,7 @@
 #include "comm/mail.hpp"
 #include "planning/claim_steps.hpp"
 #include "quant/boxes.hpp"
-#include "quant/statistics.hpp"
+#include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

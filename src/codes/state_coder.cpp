@@ -8,7 +8,7 @@
 #include "codes/scale_exchange.hpp"
 #include "comm/agree.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::checkpoint {
 namespace {

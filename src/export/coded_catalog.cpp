@@ -7,8 +7,8 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "quant/check.hpp"
-#include "quant/whole.hpp"
+#include "quant/boxes.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -9,8 +9,7 @@
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "quant/boxes.hpp"
-#include "quant/check.hpp"
-#include "quant/statistics.hpp"
+#include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

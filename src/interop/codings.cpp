@@ -10,8 +10,8 @@
 
 #include "base/checked.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "quant/check.hpp"
-#include "quant/whole.hpp"
+#include "quant/boxes.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::interop {
 namespace {

@@ -7,9 +7,8 @@
 #include <map>
 
 #include "interop/paddle_names.hpp"
-#include "quant/check.hpp"
+#include "quant/boxes.hpp"
 #include "quant/codec.hpp"
-#include "quant/whole.hpp"
 
 namespace cairn::interop {
 namespace {

@@ -21,6 +21,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 
@@ -158,5 +159,62 @@ class Codec {
 
 /// The codec of that name; throws Error(kUsage) that lists the names.
 [[nodiscard]] const Codec& find_codec(std::string_view name);
+
+// Statistics of a tensor put together from those of its boxes, in any order and any cut.
+//
+// A save on many ranks: each rank measures its boxes into statistics of the whole tensor (or of what its boxes touch); the
+// arrays are then reduced over the ranks, element by element with each array's reduction. NaN wins over every number in
+// both reductions, so that the result does not depend on the order. Reductions of libraries do not promise that for
+// floating point: reduction_keys() turns all of it into one reduction of integers.
+
+/// NaN when either is NaN.
+inline float reduced(Reduction reduction, float a, float b) {
+  const bool takes_b = reduction == Reduction::kMax ? b > a : b < a;
+  return takes_b || b != b ? b : a;
+}
+
+/// into[i] = reduced(into[i], from[i]). Requires equal lengths.
+void merge(Reduction reduction, std::span<float> into, std::span<const float> from);
+
+/// Takes `from` into `into` where their boxes meet. Throws Error(kInternal) when they are of different codecs or tensors.
+void merge(Statistics& into, const Statistics& from);
+
+/// All values of all arrays as integers below 2^32, of which the largest is the reduced one, whatever the array: the
+/// element-wise maximum over ranks merges their statistics (of one box).
+[[nodiscard]] std::vector<std::uint64_t> reduction_keys(const Statistics& statistics);
+
+/// Replaces all values by those of the keys. Throws Error(kInternal) when there are more or fewer of them.
+void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics);
+
+/// The index in an array of the statistic at `position` of the scales. Throws Error(kInternal) when a box of `length` along
+/// the last dimension from there on is not covered.
+[[nodiscard]] std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position,
+                                   std::uint64_t length);
+
+// A whole tensor in one call: measure, encode, decode; for tools and tests, and tensors that one rank holds whole.
+
+/// The bytes of each part, in the order of Codec::parts().
+using Encoded = std::vector<base::Bytes>;
+
+/// The names of the two moments of one parameter.
+struct MomentNames {
+  std::string first;   ///< "w/moment1_0"
+  std::string second;  ///< "w/moment2_0"
+
+  friend bool operator==(const MomentNames&, const MomentNames&) = default;
+};
+
+/// The name under which a part is stored.
+[[nodiscard]] std::string stored_name(const Part& part, const MomentNames& names);
+
+/// Throws Error(kInternal) when the tensor is one that the codec leaves alone, or the moments have another size.
+[[nodiscard]] Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments);
+
+/// As encode_whole() with statistics that are known: those of the whole tensor.
+[[nodiscard]] Encoded encode_box(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments,
+                                 const Statistics& statistics);
+
+void decode_whole(const Codec& codec, const Source& source, const Encoded& encoded, const DecodeOptions& options,
+                  const Moments& out);
 
 }  // namespace cairn::quant

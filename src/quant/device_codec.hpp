@@ -1,13 +1,7 @@
-// A codec whose moments and parts lie in device memory: Codec's steps as kernels, with the same results to the bit.
-//
-// The shapes, boxes, parts and statistics are Codec's. What is put on a stream runs later: refusals are known when the stream
-// has been synchronised, and raise() throws them then, with the text that Codec throws for the same values.
-//
-// Device memory given here must be ready (nothing is writing it) and stay until the stream is synchronised. Moments may begin
-// at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a multiple of 8,
-// scales at one of 4.
+// Codecs whose moments and parts lie in device memory.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -16,6 +10,15 @@
 #include "quant/codec.hpp"
 
 namespace cairn::quant {
+
+// A codec whose moments and parts lie in device memory: Codec's steps as kernels, with the same results to the bit.
+//
+// The shapes, boxes, parts and statistics are Codec's. What is put on a stream runs later: refusals are known when the stream
+// has been synchronised, and raise() throws them then, with the text that Codec throws for the same values.
+//
+// Device memory given here must be ready (nothing is writing it) and stay until the stream is synchronised. Moments may begin
+// at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a multiple of 8,
+// scales at one of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
@@ -86,5 +89,30 @@ class DeviceCodec {
 
 /// The device's side of a codec of codec.hpp: there is one for each. Throws Error(kUsage) for another.
 [[nodiscard]] const DeviceCodec& device_codec_of(const Codec& codec);
+
+// What both device codecs check and fetch: spans against boxes, alignment, and the values behind a refusal.
+
+/// Throws Error(kInternal) unless there is one span for each part, each of exactly its box's bytes and, where the codec asks
+/// for it, aligned. part_box() of the codec checks the box itself.
+void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
+                   std::uint64_t alignment);
+
+/// The two values at `index` of a box, fetched from the device. Waits for the stream.
+struct RefusedValues {
+  float m = 0;
+  float v = 0;
+};
+[[nodiscard]] RefusedValues fetch_values(const ConstDeviceMoments& moments, std::uint64_t index,
+                                         const gpu::Stream& stream);
+
+// q8 and q4 on a device.
+
+[[nodiscard]] const DeviceCodec& own_q8_on_device();
+[[nodiscard]] const DeviceCodec& own_q4_on_device();
+
+// PaddlePaddle's O1 and O2 on a device.
+
+[[nodiscard]] const DeviceCodec& paddle_o1_on_device();
+[[nodiscard]] const DeviceCodec& paddle_o2_on_device();
 
 }  // namespace cairn::quant

@@ -8,8 +8,8 @@
 #include "gpu/runtime.hpp"
 #include "quant/codec.hpp"
 #include "quant/own_lanes.hpp"
+#include "quant/paddle_codec.hpp"
 #include "quant/paddle_lanes.hpp"
-#include "quant/paddle_shapes.hpp"
 
 namespace cairn::quant::own {
 

@@ -1,6 +1,11 @@
 // How far decoded moments are from those that were coded. Sums in double; the order of adding decides the last bits.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 #include "quant/codec.hpp"
 
 namespace cairn::quant {
@@ -40,5 +45,77 @@ class ErrorSums {
   double first_max_ = 0;
   double second_max_ = 0;
 };
+
+// How far a coded tensor is from what was given: all of it, or an estimate from few of its blocks.
+//
+// Decoding every block and comparing takes longer than coding does. So a save that is not asked for figures looks at a sample
+// of the blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then one in 191. Each
+// kind stands for as many values as it has in the tensor, so that a few bad blocks are neither missed nor taken for all.
+
+/// kHard: v spans more octaves than the published figures are for, or is so small that its error shows in the update.
+enum class BlockKind { kUsual, kHard };
+
+/// The kind of a stored block of q8 or q4, which the first bytes tell.
+[[nodiscard]] BlockKind kind_of_block(std::span<const std::byte> block);
+
+/// Whether sample_errors() can be used: blocks are independent, and figures are published.
+[[nodiscard]] bool can_be_sampled(const Codec& codec);
+
+/// Trivially copyable; one for each tensor and rank.
+class TensorErrors {
+ public:
+  /// Adds values all of which were decoded.
+  void add_all(const ConstMoments& given, const ConstMoments& decoded);
+
+  /// Counts a block of `elements`. True when it belongs to the sample: then add_block() has to follow.
+  [[nodiscard]] bool take_block(BlockKind kind, std::uint64_t elements);
+  /// Counts a block that is to be measured in any case.
+  void count_block(BlockKind kind, std::uint64_t elements);
+  void add_block(BlockKind kind, const ConstMoments& given, const ConstMoments& decoded);
+
+  void merge(const TensorErrors& other);
+
+  /// What holds for the tensor, as far as it was looked at.
+  [[nodiscard]] ErrorSums estimate() const;
+  [[nodiscard]] std::uint64_t elements_measured() const;
+
+  /// True when the errors are above the published figures by more than chance makes of so few blocks (a share of
+  /// 0.2 / sqrt(blocks)). Never for a codec that publishes none.
+  [[nodiscard]] bool exceed_figures(const Traits& traits) const;
+
+ private:
+  struct Kind {
+    ErrorSums sums;
+    std::uint64_t seen_elements = 0;
+    std::uint64_t seen_blocks = 0;
+    std::uint64_t measured_blocks = 0;
+  };
+  std::array<Kind, 2> kinds_;
+  bool is_sample_ = false;
+};
+
+/// A box that has just been coded.
+struct CodedBox {
+  const Codec& codec;
+  const Source& source;
+  const Box& box;      ///< of the codec's view
+  ConstMoments given;  ///< what was coded
+  PartBytes parts;     ///< what became of it
+};
+
+/// Elements of a box, by their number in it: whole blocks.
+struct ElementRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = ~std::uint64_t{0};  ///< or the end of the box
+};
+
+/// Decodes the box, and adds how far the elements of the range are from what was given.
+void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
+
+/// The same of a sample. Requires can_be_sampled().
+void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
+
+/// A sample that the caller took: all blocks of `given`, which begins at element `begin` of the box and is not all of it.
+void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors);
 
 }  // namespace cairn::quant

@@ -20,7 +20,6 @@
 #include <cstdint>
 
 #include "base/host_device.hpp"
-#include "quant/own_packing.hpp"
 #include "quant/own_pair.hpp"
 
 namespace cairn::quant::own {

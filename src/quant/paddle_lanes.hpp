@@ -18,7 +18,6 @@
 
 #include "base/host_device.hpp"
 #include "quant/paddle_math.hpp"
-#include "quant/reduction_keys.hpp"
 
 namespace cairn::quant::paddle {
 

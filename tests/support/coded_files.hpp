@@ -12,7 +12,6 @@
 #include "base/bytes.hpp"
 #include "cairn/dtype.hpp"
 #include "quant/codec.hpp"
-#include "quant/whole.hpp"
 
 namespace cairn::test {
 

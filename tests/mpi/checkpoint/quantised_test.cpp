@@ -8,7 +8,7 @@
 #include "cairn/checkpoint.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
 

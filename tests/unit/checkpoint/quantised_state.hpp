@@ -10,7 +10,7 @@
 #include "directory/open.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
-#include "quant/whole.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::test {
 

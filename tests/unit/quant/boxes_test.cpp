@@ -9,8 +9,8 @@
 #include "golden_file.hpp"
 #include "nlohmann/json.hpp"
 #include "quant/boxes.hpp"
+#include "quant/codec.hpp"
 #include "quant/paddle_codec.hpp"
-#include "quant/statistics.hpp"
 #include "random.hpp"
 #include "shard/box_math.hpp"
 

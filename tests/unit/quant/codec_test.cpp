@@ -4,9 +4,8 @@
 
 #include "golden_file.hpp"
 #include "quant/boxes.hpp"
-#include "quant/check.hpp"
+#include "quant/codec.hpp"
 #include "quant/paddle_codec.hpp"
-#include "quant/statistics.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant::test {

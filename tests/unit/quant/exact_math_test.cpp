@@ -1,6 +1,6 @@
 // The refinements of exact_math.hpp, which GPUs run, on every guess that a GPU may begin with: NVIDIA's PTX manual gives
 // rcp.approx an error of one unit in the last place and rsqrt.approx one of 2^-22.9 (2.2 units).
-#include "quant/exact_math.hpp"
+#include "quant/own_math.hpp"
 
 #include <gtest/gtest.h>
 

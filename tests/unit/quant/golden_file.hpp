@@ -15,7 +15,6 @@
 #include "cairn/dtype.hpp"
 #include "expect_error.hpp"
 #include "quant/codec.hpp"
-#include "quant/whole.hpp"
 
 namespace cairn::quant::test {
 

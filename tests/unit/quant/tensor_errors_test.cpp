@@ -1,5 +1,5 @@
 // What is said of the errors of codes: sums against a plain loop, and samples against all blocks.
-#include "quant/tensor_errors.hpp"
+#include "quant/errors.hpp"
 
 #include <gtest/gtest.h>
 

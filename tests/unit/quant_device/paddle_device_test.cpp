@@ -7,9 +7,8 @@
 #include "environment.hpp"
 #include "nlohmann/json.hpp"
 #include "quant/boxes.hpp"
-#include "quant/check.hpp"
+#include "quant/codec.hpp"
 #include "quant/paddle_codec.hpp"
-#include "quant/statistics.hpp"
 #include "random.hpp"
 #include "shard/box_math.hpp"
 

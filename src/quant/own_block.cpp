@@ -1,3 +1,11 @@
+// One block of q8 or q4: from 128 pairs to a scale word and codes, back, and as bytes.
+#include "quant/own_block.hpp"
+
+#include "quant/own_math.hpp"
+#include "quant/own_pair.hpp"
+
+namespace cairn::quant::own {
+
 // From 128 pairs to a scale word and codes.
 //
 // Values so far out that F32 cannot hold a level's value exactly enough (denormal v, v near the largest float) leave the
@@ -5,11 +13,7 @@
 // scale. Such a block is coded until what was decoded is coded as it was, with its lowest v moved to where F32 holds it
 // when need be (Try). What settles is always made of the values that were given, with scales of theirs: rounds that went
 // from one choice of scales to the next would widen the range each time, and raise the largest v.
-#include "quant/own_block.hpp"
-#include "quant/own_clones.hpp"
-#include "quant/own_pair.hpp"
 
-namespace cairn::quant::own {
 namespace {
 
 struct Measured {
@@ -86,5 +90,95 @@ bool encode_block(const Format& format, const Values& values, Block& block) {
   }
   return is_coded;
 }
+
+// From a scale word and codes to 128 pairs.
+
+namespace {
+
+/// False when a code is none of the block's.
+CAIRN_QUANT_CLONES bool decode_values(const Block& block, const Grid& grid, Values& values) {
+  const PairDecoder decoder(grid);
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < kBlockElements; ++i) {
+    const auto code = static_cast<std::int32_t>(block.codes[i]);
+    largest = larger(largest, code);
+    const Pair pair = decoder.pair(code);
+    values.m[i] = pair.m;
+    values.v[i] = pair.v;
+  }
+  return largest < decoder.codes();
+}
+
+}  // namespace
+
+Grid grid_of(const Format& format, std::uint32_t word) {
+  const Scales scales = scales_of(word);
+  return grid_of(scales, format.levels[scales.range]);
+}
+
+bool decode_block(const Format& format, const Block& block, Values& values) {
+  return decode_values(block, grid_of(format, block.word), values);
+}
+
+// The stored bytes of a block: word, bit planes, lanes, all little-endian. README.md has the format.
+
+namespace {
+
+void put(std::uint32_t value, std::byte* at) {
+  for (int i = 0; i < 4; ++i) at[i] = static_cast<std::byte>(value >> 8 * i & 0xff);
+}
+
+std::uint32_t get(const std::byte* at) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value |= std::to_integer<std::uint32_t>(at[i]) << 8 * i;
+  return value;
+}
+
+template <class Packing>
+void pack(const Block& block, std::byte* out) {
+  std::array<std::uint32_t, Packing::kPlanes> planes{};
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const typename Packing::Lane lane = Packing::join(block.codes.data() + i * kPairs);
+    for (std::size_t at = 0; at < Packing::kLaneBytes; at += 4) {
+      put(static_cast<std::uint32_t>(lane.word >> 8 * at), out + Packing::kLanesAt + Packing::kLaneBytes * i + at);
+    }
+    for (std::size_t plane = 0; plane < Packing::kPlanes; ++plane) {
+      planes[plane] |= (lane.in_planes >> plane & 1U) << i;
+    }
+  }
+  put(block.word, out);
+  for (std::size_t plane = 0; plane < Packing::kPlanes; ++plane) put(planes[plane], out + 4 + 4 * plane);
+}
+
+template <class Packing>
+bool unpack(const std::byte* bytes, Block& block) {
+  std::array<std::uint32_t, Packing::kPlanes> planes{};
+  block.word = get(bytes);
+  for (std::size_t plane = 0; plane < Packing::kPlanes; ++plane) planes[plane] = get(bytes + 4 + 4 * plane);
+  bool is_right = true;
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    typename Packing::Lane lane;
+    for (std::size_t at = 0; at < Packing::kLaneBytes; at += 4) {
+      const auto word = get(bytes + Packing::kLanesAt + Packing::kLaneBytes * i + at);
+      lane.word |= typename Packing::Word{word} << 8 * at;
+    }
+    for (std::size_t plane = 0; plane < Packing::kPlanes; ++plane) {
+      lane.in_planes |= (planes[plane] >> i & 1U) << plane;
+    }
+    is_right &= Packing::split(lane, block.codes.data() + i * kPairs);
+  }
+  return is_right;
+}
+
+template <class Packing>
+constexpr Format format(std::string_view name, unsigned bits) {
+  return {name,          bits,           Packing::kCodes, Packing::kBlockBytes, kLevels<Packing::kCodes>.data(),
+          pack<Packing>, unpack<Packing>};
+}
+
+}  // namespace
+
+constinit const Format kQ8 = format<PackingQ8>("q8", 8);
+constinit const Format kQ4 = format<PackingQ4>("q4", 4);
 
 }  // namespace cairn::quant::own

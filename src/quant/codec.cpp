@@ -1,14 +1,23 @@
-// Merging walks the rows of the box that both cover; a row is contiguous in both.
-#include "quant/statistics.hpp"
+// The list of codecs, their statistics put together, and their steps on a whole tensor.
+#include "quant/codec.hpp"
+
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "quant/boxes.hpp"
-#include "quant/reduction_keys.hpp"
+#include "quant/own_codec.hpp"
+#include "quant/paddle_codec.hpp"
+#include "quant/paddle_math.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::quant {
+
+// Merging walks the rows of the box that both cover; a row is contiguous in both.
+
 namespace {
 
 /// The position after `position` in the box, in row-major order of its rows: the last dimension stays.
@@ -77,6 +86,60 @@ std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64
   }
   if (!covered) throw Error(ErrorKind::kInternal, "statistics do not cover the box that is asked of them");
   return index;
+}
+
+// The three steps of codec.hpp on the box that is the whole tensor.
+
+std::string stored_name(const Part& part, const MomentNames& names) {
+  return (part.moment == Moment::kFirst ? names.first : names.second) + part.suffix;
+}
+
+Encoded encode_box(const Codec& codec, const Source& source, const Box& box, const ConstMoments& moments,
+                   const Statistics& statistics) {
+  const auto parts = codec.parts(source.shape);
+  Encoded encoded;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    encoded.emplace_back(bytes_of(parts[i], codec.part_box(source.shape, i, box)));
+  }
+  const std::vector<std::span<std::byte>> out(encoded.begin(), encoded.end());
+  codec.encode(source, box, moments, statistics, out);
+  return encoded;
+}
+
+Encoded encode_whole(const Codec& codec, const Source& source, const ConstMoments& moments) {
+  const Box box = shard::whole(codec.view(source.shape));
+  Statistics statistics = codec.no_statistics(source.shape, box);
+  codec.measure(source, box, moments, statistics);
+  return encode_box(codec, source, box, moments, statistics);
+}
+
+void decode_whole(const Codec& codec, const Source& source, const Encoded& encoded, const DecodeOptions& options,
+                  const Moments& out) {
+  const std::vector<std::span<const std::byte>> parts(encoded.begin(), encoded.end());
+  codec.decode(source, shard::whole(codec.view(source.shape)), parts, options, out);
+}
+
+// The list of codecs: one line for each.
+
+std::span<const Codec* const> all_codecs() {
+  static const std::array codecs = {
+      &own_q8(),
+      &own_q4(),
+      &paddle_o1(),
+      &paddle_o2(),
+  };
+  return codecs;
+}
+
+const Codec& find_codec(std::string_view name) {
+  const auto codecs = all_codecs();
+  const auto found =
+      std::find_if(codecs.begin(), codecs.end(), [&](const Codec* c) { return c->traits().name == name; });
+  if (found != codecs.end()) return **found;
+  std::vector<std::string> names;
+  for (const Codec* codec : codecs) names.push_back(codec->traits().name);
+  throw Error(ErrorKind::kUsage,
+              fmt::format("no codec is called '{}'; there are: {}", base::printable(name), base::joined(names)));
 }
 
 }  // namespace cairn::quant
