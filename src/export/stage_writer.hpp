@@ -22,7 +22,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "directory/commit.hpp"
-#include "hdf5/stage_skeleton.hpp"
+#include "hdf5/stage_file.hpp"
 #include "io/window_pool.hpp"
 #include "plan/catalog.hpp"
 #include "plan/extents.hpp"

@@ -2,7 +2,6 @@
 #include "cairn/error.hpp"
 #include "hdf5/library.hpp"
 #include "hdf5/stage_file.hpp"
-#include "hdf5/stage_skeleton.hpp"
 
 namespace cairn::hdf5 {
 namespace {

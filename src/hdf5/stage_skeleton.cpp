@@ -1,4 +1,4 @@
-#include "hdf5/stage_skeleton.hpp"
+#include "hdf5/stage_file.hpp"
 
 #include <fmt/core.h>
 
@@ -9,11 +9,10 @@
 #include "base/text.hpp"
 #include "format/crc32c.hpp"
 #include "format/safetensors.hpp"
-#include "hdf5/attributes.hpp"
 #include "hdf5/handle.hpp"
-#include "hdf5/link_names.hpp"
 #include "hdf5/memory_driver.hpp"
-#include "hdf5/stage_types.hpp"
+#include "hdf5/stage_format.hpp"
+#include "hdf5/stage_objects.hpp"
 #include "os/file.hpp"
 
 namespace cairn::hdf5 {

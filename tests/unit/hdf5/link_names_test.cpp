@@ -1,5 +1,5 @@
 // Link names: what HDF5 can hold, and different ones for different names.
-#include "hdf5/link_names.hpp"
+#include "hdf5/stage_format.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,6 @@
 #include "environment.hpp"
 #include "hdf5/library.hpp"
 #include "hdf5/stage_file.hpp"
-#include "hdf5/stage_skeleton.hpp"
 #include "os/file.hpp"
 #include "random.hpp"
 #include "temp_dir.hpp"

@@ -10,7 +10,6 @@
 #include "environment.hpp"
 #include "format/safetensors.hpp"
 #include "hdf5/library.hpp"
-#include "hdf5/stage_skeleton.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "random.hpp"
