@@ -14,8 +14,8 @@
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "interop/directory.hpp"
 #include "interop/file_names.hpp"
-#include "interop/reading.hpp"
 
 namespace cairn::checkpoint {
 

@@ -12,7 +12,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
-#include "interop/paddle_names.hpp"
+#include "interop/paddle.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {

@@ -10,7 +10,7 @@
 
 #include "format/hf_index.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "interop/reading.hpp"
+#include "interop/directory.hpp"
 
 namespace cairn::interop {
 

@@ -12,7 +12,6 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
-#include "interop/paddle_names.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {

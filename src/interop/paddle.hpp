@@ -7,11 +7,12 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
 #include "interop/data_set.hpp"
-#include "interop/reading.hpp"
+#include "interop/directory.hpp"
 
 namespace cairn::interop {
 
@@ -35,5 +36,17 @@ void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
 /// Turns U16 into BF16, refuses flat slices, warns of master weights that the index promises and no file holds.
 void finish_paddle(std::vector<format::StoredTensor>& tensors, const DataSets& sets, Reading& reading);
+
+// How Paddle calls the tensors of an optimizer: "<parameter>/moment1_0", and with quantised moments their scales.
+
+inline constexpr std::string_view kFirstMoment = "/moment1_0";
+inline constexpr std::string_view kSecondMoment = "/moment2_0";
+inline constexpr std::string_view kScales = "@scales";
+inline constexpr std::string_view kMinScales = "@min_scales";
+inline constexpr std::string_view kMaxScales = "@max_scales";
+
+inline bool is_scale_name(std::string_view name) {
+  return name.ends_with(kScales) || name.ends_with(kMinScales) || name.ends_with(kMaxScales);
+}
 
 }  // namespace cairn::interop

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "format/safetensors.hpp"
-#include "interop/reading.hpp"
+#include "interop/directory.hpp"
 
 namespace cairn::interop {
 

@@ -1,22 +1,83 @@
-// One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
+// What a directory is, recognised in steps, and the words and numbers that the readers of dialects share.
+#include "interop/directory.hpp"
+
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <set>
 #include <tuple>
 
+#include "base/text.hpp"
 #include "format/manifest.hpp"
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
 #include "interop/dcp.hpp"
-#include "interop/directory.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle.hpp"
-#include "interop/paddle_quant.hpp"
-#include "interop/reading.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
+
+// Words and numbers for the readers of dialects.
+
+namespace {
+
+constexpr std::size_t kLongestPath = 4096;
+
+}  // namespace
+
+Reading::Reading(const Directory& directory) : directory_(directory) {
+  for (const auto& [name, header] : directory.safetensors) {
+    numbers_.emplace(name, static_cast<std::uint32_t>(numbers_.size()));
+  }
+}
+
+const format::SafetensorsHeader& Reading::header(const std::string& file) const {
+  return directory_.safetensors.at(file);
+}
+
+std::uint32_t Reading::number(const std::string& file) const { return numbers_.at(file); }
+
+std::string Reading::raw_path_of(std::string_view file) const {
+  return directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file);
+}
+
+std::string Reading::place() const {
+  return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
+}
+
+std::string Reading::path_of(std::string_view file) const { return base::printable(raw_path_of(file), kLongestPath); }
+
+Error Reading::error(ErrorKind kind, std::string_view file, const std::string& text) const {
+  return {kind, path_of(file) + ": " + text};
+}
+
+format::StoredTensor whole_tensor(const std::string& section, const format::TensorEntry& entry,
+                                  const format::SafetensorsHeader& header, std::uint32_t file) {
+  format::StoredBox stored;
+  stored.file = file;
+  stored.offset_bytes = header.data_start + entry.begin;
+  stored.box.offset.assign(entry.shape.size(), 0);
+  stored.box.shape = entry.shape;
+  return {section, entry.name, entry.dtype, entry.shape, {std::move(stored)}};
+}
+
+std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
+
+std::string shown(std::string_view name) { return base::printable(name); }
+
+std::string list_some(std::span<const std::string> names) {
+  constexpr std::size_t kShown = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    out += (i == 0 ? "" : ", ") + base::printable(names[i]);
+  }
+  if (names.size() > kShown) out += fmt::format(" and {} more", names.size() - kShown);
+  return out;
+}
+
+// One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
+
 namespace {
 
 /// No safetensors file: say what there is instead, where a name tells.
