@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "base/text.hpp"
-#include "bench/mlperf.hpp"
+#include "bench/workload.hpp"
 #include "command.hpp"
 
 namespace cairn::app {

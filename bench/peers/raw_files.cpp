@@ -15,7 +15,7 @@
 #include <span>
 #include <system_error>
 
-#include "bench/demo_values.hpp"
+#include "bench/demo_state.hpp"
 
 namespace cairn::peers {
 namespace {

@@ -8,7 +8,6 @@
 #include <optional>
 
 #include "bench/raw_file.hpp"
-#include "bench/raw_layout.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::bench {

@@ -1,5 +1,5 @@
 // Puts the page together.
-#include "bench/html_report.hpp"
+#include "bench/record_document.hpp"
 
 #include <fmt/core.h>
 
@@ -7,10 +7,34 @@
 #include <map>
 
 #include "base/text.hpp"
-#include "bench/html_style.hpp"
 #include "bench/svg_plot.hpp"
 
 namespace cairn::bench {
+
+// The style sheet of the report: one set of colours for light pages, one for dark. The ten hues are told apart with common
+// colour blindness (after Okabe and Ito, and Tol).
+
+inline constexpr const char* kReportStyle = R"(
+:root { color-scheme: light dark; --page: #ffffff; --ink: #1d2329; --soft: #5b6670; --grid: #dde2e7; --card: #f5f7f9;
+  --c0: #0072b2; --c1: #e69f00; --c2: #009e73; --c3: #cc79a7; --c4: #56b4e9; --c5: #d55e00; --c6: #8c8c8c; --c7: #b8a800;
+  --c8: #332288; --c9: #882255; }
+@media (prefers-color-scheme: dark) { :root { --page: #14181c; --ink: #e6eaee; --soft: #9aa5af; --grid: #333b43; --card: #1d2329;
+  --c0: #4aa8e0; --c1: #f0b429; --c2: #2fc79a; --c3: #e39cc4; --c4: #8fd0f5; --c5: #f08a4b; --c6: #a9b0b7; --c7: #d8cb3c;
+  --c8: #9488e8; --c9: #d873a8; } }
+body { margin: 0 auto; max-width: 72rem; padding: 1.5rem; background: var(--page); color: var(--ink);
+  font: 14px/1.5 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; margin-bottom: 0.2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; } h3 { font-size: 1rem; }
+p.note, td.note { color: var(--soft); }
+div.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: 0.25rem 0.6rem; text-align: right; border-bottom: 1px solid var(--grid); white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; } th.left, td.left { text-align: left; } td.wrap { white-space: normal; }
+svg { max-width: 100%; height: auto; } svg text { font: 12px system-ui, sans-serif; fill: var(--ink); }
+.grid { stroke: var(--grid); stroke-width: 1; } .ink { stroke: var(--ink); stroke-width: 2; }
+p.legend span { margin-right: 1rem; white-space: nowrap; } p.legend svg { width: 0.8em; height: 0.8em; }
+polyline { fill: none; stroke-width: 2; } polyline.dashed { stroke-dasharray: 6 4; }
+)";
+
 namespace {
 
 constexpr double kGiB = 1073741824.0;

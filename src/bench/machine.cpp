@@ -11,6 +11,7 @@
 #include <fstream>
 #include <numeric>
 #include <sstream>
+#include <string>
 
 #include "base/bytes.hpp"
 #include "base/version.hpp"
@@ -144,6 +145,31 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
     machine.mount = mount_of(proc_text("/proc/self/mountinfo"), std::filesystem::canonical(directory));
   });
   return machine;
+}
+
+ProcessorTicks parse_processor_ticks(std::string_view line) {
+  std::istringstream in{std::string(line)};
+  std::string name;
+  in >> name;
+  if (name != "cpu") return {};
+  // user nice system idle iowait irq softirq steal; guests are in user already (proc(5)).
+  std::array<double, 8> ticks{};
+  for (double& value : ticks) in >> value;
+  ProcessorTicks out;
+  for (const double value : ticks) out.all += value;
+  out.busy = out.all - ticks[3] - ticks[4];
+  return out;
+}
+
+ProcessorTicks processor_ticks() {
+  std::ifstream in("/proc/stat");
+  std::string line;
+  std::getline(in, line);
+  return parse_processor_ticks(line);
+}
+
+double busy_share(const ProcessorTicks& begin, const ProcessorTicks& end) {
+  return end.all > begin.all ? (end.busy - begin.busy) / (end.all - begin.all) : 0;
 }
 
 }  // namespace cairn::bench

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -48,5 +49,22 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
 
 /// The mount that holds the absolute path, by the text of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
+
+// How much of a host's processors was taken, by everything that ran: the kernel's own work for storage, and other guests of
+// a virtual machine's host, are in no process's account.
+
+/// Processor time since the start of the system, in ticks; both 0 where the system does not tell.
+struct ProcessorTicks {
+  double busy = 0;  ///< user, system, interrupts, and what a virtual machine's host kept (steal)
+  double all = 0;
+};
+
+/// Rank-local. Of this host, from /proc/stat.
+ProcessorTicks processor_ticks();
+/// Of the first line of /proc/stat.
+ProcessorTicks parse_processor_ticks(std::string_view line);
+
+/// 0 to 1; 0 when no time has passed.
+double busy_share(const ProcessorTicks& begin, const ProcessorTicks& end);
 
 }  // namespace cairn::bench

@@ -13,7 +13,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "bench/raw_layout.hpp"
+#include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
 

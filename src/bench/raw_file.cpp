@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <system_error>
 
 #include "base/checked.hpp"
@@ -15,6 +16,72 @@
 #include "os/fault.hpp"
 
 namespace cairn::bench {
+
+std::uint64_t RawLayout::begin_of(int index, int shares) const {
+  const std::uint64_t pages = base::ceil_div(total_bytes_, kRawPageBytes);
+  const auto count = static_cast<std::uint64_t>(shares);
+  const auto at = static_cast<std::uint64_t>(index);
+  const std::uint64_t first_page = pages / count * at + std::min(at, pages % count);
+  return std::min(first_page * kRawPageBytes, total_bytes_);
+}
+
+std::uint64_t RawLayout::file_bytes(int file) const { return begin_of(file + 1, writers_) - begin_of(file, writers_); }
+
+std::vector<RawPiece> RawLayout::pieces_of(int rank, int readers) const {
+  const std::uint64_t begin = begin_of(rank, readers);
+  const std::uint64_t end = begin_of(rank + 1, readers);
+  std::vector<RawPiece> pieces;
+  for (int file = 0; file < writers_; ++file) {
+    const std::uint64_t file_begin = begin_of(file, writers_);
+    const std::uint64_t from = std::max(begin, file_begin);
+    const std::uint64_t to = std::min(end, begin_of(file + 1, writers_));
+    if (from < to) pieces.push_back({static_cast<std::uint32_t>(file), from - file_begin, to - from});
+  }
+  return pieces;
+}
+
+RawPattern::RawPattern(std::uint64_t seed, std::uint64_t period_bytes) : seed_(seed), period_(period_bytes) {
+  std::mt19937_64 random(seed);
+  for (std::uint64_t at = 0; at < period_bytes; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(period_.span().data() + at, &word, sizeof word);
+  }
+}
+
+void RawPattern::fill(std::span<std::byte> buffer) const {
+  for (std::uint64_t at = 0; at < buffer.size(); at += period_.size()) {
+    const std::uint64_t bytes = std::min(buffer.size() - at, period_.size());
+    std::memcpy(buffer.data() + at, period_.span().data(), bytes);
+  }
+}
+
+std::uint64_t RawPattern::mark_of(std::uint32_t file, std::uint64_t page) const {
+  std::uint64_t z = seed_ + (page * 65536 + file + 1) * 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  return z ^ (z >> 31);
+}
+
+void RawPattern::stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const {
+  for (std::uint64_t at = 0; at < buffer.size(); at += kRawPageBytes) {
+    const std::uint64_t mark = mark_of(file, (offset_bytes + at) / kRawPageBytes);
+    std::memcpy(buffer.data() + at, &mark, std::min<std::uint64_t>(sizeof mark, buffer.size() - at));
+  }
+}
+
+std::optional<std::uint64_t> RawPattern::first_difference(std::span<const std::byte> found, std::uint32_t file,
+                                                          std::uint64_t offset_bytes) const {
+  for (std::uint64_t at = 0; at < found.size(); at += kRawPageBytes) {
+    const std::uint64_t bytes = std::min(kRawPageBytes, found.size() - at);
+    const std::uint64_t mark = mark_of(file, (offset_bytes + at) / kRawPageBytes);
+    const std::uint64_t marked = std::min<std::uint64_t>(sizeof mark, bytes);
+    const std::byte* expected = period_.span().data() + (offset_bytes + at) % period_.size();
+    const bool equal = std::memcmp(found.data() + at, &mark, marked) == 0 &&
+                       std::memcmp(found.data() + at + marked, expected + marked, bytes - marked) == 0;
+    if (!equal) return offset_bytes + at;
+  }
+  return std::nullopt;
+}
+
 namespace {
 
 // More than the caches of processors hold; a rank goes round in it.

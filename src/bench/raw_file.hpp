@@ -1,8 +1,7 @@
-// One rank's part of a raw ceiling: writing its own file, and reading its share of everybody's.
-//
-// Each object is made before the clock (open, space, memory), does its I/O in one call, and is checked after.
+// Raw ceilings: where their bytes lie, what they are, and one rank's part of writing and reading them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,12 +11,77 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
-#include "bench/rank_memory.hpp"
-#include "bench/raw_layout.hpp"
-#include "bench/raw_pattern.hpp"
+#include "bench/ranks.hpp"
 #include "bench/raw_transfer.hpp"
 
 namespace cairn::bench {
+
+// Where the bytes of a raw ceiling lie: one file per writing rank, seen as one row of bytes by any number of readers. Pure.
+//
+// A file per writer, because some file systems take writes to one file in turn, and a ceiling must not. Shares are cut at
+// pages of 4 KiB, which O_DIRECT asks for; only the end of the last file need not be whole.
+
+inline constexpr std::uint64_t kRawPageBytes = 4096;
+
+/// A contiguous part of a file; offset_bytes is a multiple of a page.
+struct RawPiece {
+  std::uint32_t file = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t size_bytes = 0;
+
+  friend bool operator==(const RawPiece&, const RawPiece&) = default;
+};
+
+class RawLayout {
+ public:
+  /// `total_bytes` in `writers` files. Requires: writers > 0.
+  RawLayout(std::uint64_t total_bytes, int writers) : total_bytes_(total_bytes), writers_(writers) {}
+
+  [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
+  [[nodiscard]] int files() const { return writers_; }
+  /// May be 0, when there are more writers than pages.
+  [[nodiscard]] std::uint64_t file_bytes(int file) const;
+  /// What reader `rank` of `readers` reads, in order. All readers together read every byte once.
+  [[nodiscard]] std::vector<RawPiece> pieces_of(int rank, int readers) const;
+
+ private:
+  /// First byte of share `index` of `shares`.
+  [[nodiscard]] std::uint64_t begin_of(int index, int shares) const;
+
+  std::uint64_t total_bytes_;
+  int writers_;
+};
+
+// The content of raw files: random bytes that no storage compresses, and that tell where they belong.
+//
+// A page is a page of one block of random bytes, repeated with the period of a request, so that a request's buffer is made
+// once and before the clock; its first eight bytes are a hash of seed, file and offset, so that no two pages are alike, and a
+// page of another place or of an earlier run is found.
+
+class RawPattern {
+ public:
+  /// `period_bytes`: a multiple of a page.
+  RawPattern(std::uint64_t seed, std::uint64_t period_bytes);
+
+  /// Fills a buffer that will hold bytes of a file from a multiple of the period on; stamp() completes it.
+  void fill(std::span<std::byte> buffer) const;
+  /// Marks every page of a filled buffer as that of the file from `offset_bytes` on.
+  void stamp(std::span<std::byte> buffer, std::uint32_t file, std::uint64_t offset_bytes) const;
+
+  /// Offset in the file of the first page that is not as it must be. `offset_bytes` is a multiple of a page.
+  [[nodiscard]] std::optional<std::uint64_t> first_difference(std::span<const std::byte> found, std::uint32_t file,
+                                                              std::uint64_t offset_bytes) const;
+
+ private:
+  [[nodiscard]] std::uint64_t mark_of(std::uint32_t file, std::uint64_t page) const;
+
+  std::uint64_t seed_;
+  base::AlignedBuffer period_;
+};
+
+// One rank's part of a raw ceiling: writing its own file, and reading its share of everybody's.
+//
+// Each object is made before the clock (open, space, memory), does its I/O in one call, and is checked after.
 
 struct RawOptions {
   RawMethod method = RawMethod::kUring;

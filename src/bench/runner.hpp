@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "bench/machine.hpp"
-#include "bench/rank_groups.hpp"
+#include "bench/ranks.hpp"
 #include "bench/record.hpp"
 #include "bench/workload.hpp"
 

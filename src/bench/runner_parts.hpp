@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/rank_memory.hpp"
+#include "bench/ranks.hpp"
 #include "bench/runner.hpp"
 #include "bench/shards_of.hpp"
 #include "shard/shard_map.hpp"

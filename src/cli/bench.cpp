@@ -7,7 +7,6 @@
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
-#include "bench/html_report.hpp"
 #include "bench/record_document.hpp"
 #include "bench/runner.hpp"
 #include "cairn/error.hpp"

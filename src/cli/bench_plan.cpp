@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/text.hpp"
-#include "bench/mlperf.hpp"
+#include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
 #include "cli/demo_state.hpp"

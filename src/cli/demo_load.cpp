@@ -3,7 +3,7 @@
 
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "bench/demo_verdict.hpp"
+#include "bench/demo_state.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"

@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "bench/page_cache.hpp"
-#include "bench/rank_groups.hpp"
+#include "bench/ranks.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"

@@ -1,5 +1,5 @@
 // Ticks are read as proc(5) describes them, and the share is that of the time between.
-#include "bench/processor_use.hpp"
+#include "bench/machine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Every byte of a raw ceiling belongs to one writer and to one reader, for any numbers of them.
-#include "bench/raw_layout.hpp"
+#include "bench/raw_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The report is one self-contained page whose tags close, with names escaped; plots keep inside their frame.
-#include "bench/html_report.hpp"
+#include "bench/record_document.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "bench/mlperf.hpp"
 #include "cairn/error.hpp"
 #include "shard/layout.hpp"
 #include "shard/shard_map.hpp"
