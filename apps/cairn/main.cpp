@@ -10,8 +10,7 @@
 #include <string>
 
 #include "base/log.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/version.hpp"
+#include "cli/output.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"

@@ -7,7 +7,7 @@
 
 #include "check.hpp"
 #include "checkpoint/window_io.hpp"
-#include "cli/demo_state.hpp"
+#include "cli/arguments.hpp"
 #include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
 #include "planning/claim_steps.hpp"

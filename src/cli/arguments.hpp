@@ -1,15 +1,21 @@
-// Values of command line options that need more than a number: key=value pairs, layouts, alignments.
+// Values of command line options that need more than a number: key=value pairs, layouts, alignments, checkpoints,
+// models.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "bench/demo_state.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::cli {
+
+// Values of command line options that need more than a number: key=value pairs, layouts, alignments.
 
 /// {"key": "value"} of "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given twice.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
@@ -26,5 +32,31 @@ std::string text_or_file(comm::Communicator& communicator, const std::string& ar
 /// Collective. Layout text of an argument: a short form, or "@file.json". The text that comes back is
 /// valid (shard::Layout::from_text takes it); Error(kUsage) otherwise.
 std::string layout_text(comm::Communicator& communicator, const std::string& argument);
+
+// From the path that a user gives to the checkpoint that is meant: a root of checkpoints stands for its newest.
+
+struct ResolvedPath {
+  std::filesystem::path path;      ///< a safetensors file or a checkpoint directory (or what is to be refused by name)
+  std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
+};
+
+/// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is a
+/// root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a root
+/// holds no complete checkpoint (the message says what is wrong with the newest).
+ResolvedPath resolve_here(const std::filesystem::path& path);
+
+/// Collective: resolve_here on rank 0, shared.
+ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path);
+
+// The made-up training state (bench/demo_state.hpp) as the command line names it: by a model's name or its config.json.
+
+using bench::demo_state_by_name;
+using bench::demo_state_of_config;
+using bench::DemoState;
+using bench::HeldState;
+
+/// Collective: by name, or by the config.json of a "@file" argument.
+DemoState demo_state(comm::Communicator& communicator, const std::string& argument,
+                     std::optional<std::uint64_t> layers);
 
 }  // namespace cairn::cli

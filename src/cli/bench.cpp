@@ -4,23 +4,270 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <string>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
+#include "bench/record.hpp"
 #include "bench/record_document.hpp"
 #include "bench/runner.hpp"
+#include "bench/workload.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
-#include "cli/bench_plan.hpp"
-#include "cli/bench_text.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/json_output.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
+#include "shard/layout.hpp"
 
 namespace cairn::cli {
+
+// From the options of `cairn bench` to what is to be run: workloads, and who saves and loads in which layout.
+
+/// Collective. One workload, or one for each size of a sweep. Throws Error(kUsage) for options that contradict each other.
+std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options);
+
+/// Collective. Who saves and who loads. Throws Error(kUsage) when a layout is for another number of ranks than it is given,
+/// or for more than run.
+bench::Placement bench_save(Context& context, const BenchOptions& options);
+std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save);
+
+namespace {
+
+constexpr const char* kDefaultModel = "smollm2-135m";
+
+[[noreturn]] void fail(const std::string& what) { throw Error(ErrorKind::kUsage, what); }
+
+void check_combination(const BenchOptions& options) {
+  const bool has_model = !options.model.empty();
+  if (!options.mlperf.empty() && (has_model || options.layers || !options.sweep_bytes.empty())) {
+    fail("--mlperf has a model of its own: give no --model, --layers or --sweep with it");
+  }
+  if (options.size_bytes && (has_model || options.layers || !options.sweep_bytes.empty())) {
+    fail("--size makes a model of that size: give no --model, --layers or --sweep with it");
+  }
+  if (options.layers && !options.sweep_bytes.empty())
+    fail("--sweep chooses the layers itself: give no --layers with it");
+  if (!options.sweep_bytes.empty() && options.model.starts_with('@')) {
+    fail("--sweep takes a --model by its name, not a config.json");
+  }
+}
+
+bench::Workload workload_of_model(Context& context, const BenchOptions& options,
+                                  const std::vector<std::string>& sections) {
+  const std::string model = options.model.empty() ? kDefaultModel : options.model;
+  bench::Workload out{model, "", demo_state(context.communicator, model, options.layers)};
+  if (options.layers) out.note = fmt::format("{} of its layers", *options.layers);
+  bench::keep_sections(out.state, sections);
+  return out;
+}
+
+int ranks_of_layout(const std::string& layout) { return shard::Layout::from_text(layout).world_size(); }
+
+void check_ranks(const Context& context, int ranks, std::string_view option) {
+  if (ranks >= 1 && ranks <= context.communicator.size()) return;
+  fail(fmt::format("{} wants {} ranks, {} run; start cairn with mpirun -n {}", option, ranks,
+                   context.communicator.size(), ranks));
+}
+
+// A layout as text, for `ranks` when they were given, else for as many as it says.
+bench::Placement placement(Context& context, const std::string& layout, std::optional<int> ranks,
+                           std::string_view option) {
+  const std::string text = layout_text(context.communicator, layout);
+  const int needed = ranks_of_layout(text);
+  if (ranks && *ranks != needed) {
+    fail(fmt::format("{}: layout {} is for {} ranks, not for {}", option, base::printable(text), needed, *ranks));
+  }
+  check_ranks(context, needed, option);
+  return {needed, text};
+}
+
+}  // namespace
+
+std::vector<bench::Workload> bench_workloads(Context& context, const BenchOptions& options) {
+  check_combination(options);
+  const std::vector<std::string> sections = bench::parse_sections(options.sections);
+  std::vector<bench::Workload> workloads;
+  if (!options.mlperf.empty()) {
+    const int ranks = options.save_ranks.value_or(context.communicator.size());
+    workloads.push_back(bench::mlperf_workload(options.mlperf, ranks, options.size_bytes, sections));
+  } else if (options.size_bytes) {
+    workloads.push_back(bench::sized_workload(*options.size_bytes, sections));
+  } else if (!options.sweep_bytes.empty()) {
+    for (const std::uint64_t bytes : options.sweep_bytes) {
+      workloads.push_back(options.model.empty() ? bench::sized_workload(bytes, sections)
+                                                : bench::layered_workload(options.model, bytes, sections));
+    }
+  } else {
+    workloads.push_back(workload_of_model(context, options, sections));
+  }
+  return workloads;
+}
+
+bench::Placement bench_save(Context& context, const BenchOptions& options) {
+  const int ranks = options.save_ranks.value_or(context.communicator.size());
+  check_ranks(context, ranks, "--save-ranks");
+  if (!options.layout.empty()) {
+    // Without --save-ranks a layout for fewer ranks than run is most likely a mistake.
+    return placement(context, options.layout, ranks, "--layout");
+  }
+  if (!options.mlperf.empty()) return {ranks, bench::mlperf_layout(options.mlperf, ranks)};
+  return {ranks, ranks == 4 ? "tp=2,pp=2" : fmt::format("fsdp={}", ranks)};
+}
+
+std::vector<bench::Placement> bench_loads(Context& context, const BenchOptions& options, const bench::Placement& save) {
+  if (options.no_load) {
+    if (!options.load_ranks.empty() || !options.load_layouts.empty())
+      fail("--no-load contradicts the loads that are named");
+    return {};
+  }
+  const std::size_t layouts = options.load_layouts.size();
+  if (layouts != 0 && !options.load_ranks.empty() && options.load_ranks.size() != layouts) {
+    fail(fmt::format("--load-ranks names {} loads, --load-layouts {}", options.load_ranks.size(), layouts));
+  }
+  std::vector<bench::Placement> loads;
+  for (std::size_t l = 0; l < layouts; ++l) {
+    const auto ranks = options.load_ranks.empty() ? std::nullopt : std::optional<int>(options.load_ranks[l]);
+    loads.push_back(placement(context, options.load_layouts[l], ranks, "--load-layouts"));
+  }
+  if (layouts == 0) {
+    for (const int ranks : options.load_ranks) {
+      check_ranks(context, ranks, "--load-ranks");
+      loads.push_back({ranks, fmt::format("fsdp={}", ranks)});
+    }
+  }
+  if (loads.empty()) loads.push_back(save);
+  return loads;
+}
+
+// A benchmark's record as text for a terminal or a job's log.
+
+/// Lines without a newline at the end.
+std::string bench_text(const bench::Record& record);
+
+namespace {
+
+using bench::Kind;
+using bench::Operation;
+using bench::Summary;
+
+constexpr double kGiB = 1073741824.0;
+
+std::string spread(const Summary& summary, double unit, int digits) {
+  return fmt::format("{:.{}f} ({:.{}f}-{:.{}f})", summary.median / unit, digits, summary.min / unit, digits,
+                     summary.max / unit, digits);
+}
+
+std::string percents(const Summary& summary) {
+  return fmt::format("{:.0f} % ({:.0f}-{:.0f})", 100 * summary.median, 100 * summary.min, 100 * summary.max);
+}
+
+std::string operation_table(const bench::Run& run) {
+  Table table({{"operation"},
+               {"ranks", Align::kRight},
+               {"layout"},
+               {"engine"},
+               {"seconds", Align::kRight},
+               {"first rank", Align::kRight},
+               {"GiB/s", Align::kRight},
+               {"raw GiB/s", Align::kRight},
+               {"share of raw", Align::kRight},
+               {"of raw, copied", Align::kRight},
+               {"processors busy", Align::kRight},
+               {"cache"}});
+  const auto add = [&](const Operation& operation) {
+    table.add({std::string(name_of(operation.kind)), std::to_string(operation.ranks), base::printable(operation.layout),
+               operation.engine, spread(seconds_of(operation), 1, 3),
+               fmt::format("{:.3f}", first_seconds_of(operation).median), spread(rate_of(operation), kGiB, 2),
+               spread(ceiling_of(operation), kGiB, 2), percents(bench::share_of_ceiling(operation)),
+               percents(bench::share_of_copied_ceiling(operation)),
+               fmt::format("{:.0f} %, raw {:.0f} %", 100 * busy_of(operation).median,
+                           100 * ceiling_busy_of(operation).median),
+               operation.kind == Kind::kSave ? "fsynced" : operation.cache});
+  };
+  add(run.save);
+  for (const Operation& load : run.loads) add(load);
+  return table.text();
+}
+
+/// Why a small state is so far below the raw speed; empty when it is large enough.
+std::string size_note(const Operation& operation) {
+  const bench::FixedCosts costs = fixed_costs_of(operation);
+  if (costs.share <= bench::kFixedShare || costs.size_bytes == 0) return {};
+  return fmt::format(
+      "\nnote: {:.0f} % of the {}'s time, {:.3f} s, are plan, open and commit, which cost the same whatever the size: "
+      "shares of "
+      "raw say little below about {}, where they are {:.0f} %",
+      100 * costs.share, name_of(operation.kind), costs.seconds, base::format_size(costs.size_bytes),
+      100 * bench::kFixedShare);
+}
+
+std::string phase_table(const Operation& operation) {
+  Table table({{"phase"},
+               {"seconds", Align::kRight},
+               {"first rank", Align::kRight},
+               {"share", Align::kRight},
+               {"bytes", Align::kRight},
+               {"GiB/s", Align::kRight}});
+  for (const std::string& phase : phases_of(operation)) {
+    const Summary seconds = phase_seconds(operation, phase);
+    const std::uint64_t bytes = phase_bytes(operation, phase);
+    const double rate = seconds.median > 0 ? static_cast<double>(bytes) / seconds.median / kGiB : 0;
+    table.add({base::printable(phase), spread(seconds, 1, 3),
+               fmt::format("{:.3f}", phase_first_seconds(operation, phase).median),
+               fmt::format("{:.1f} %", 100 * phase_share(operation, phase).median),
+               bytes == 0 ? "-" : group_digits(bytes), bytes == 0 ? "-" : fmt::format("{:.2f}", rate)});
+  }
+  return table.text();
+}
+
+std::string memory_line(const bench::MemoryCeilings& memory) {
+  std::string out = fmt::format("memory ceilings, GiB/s: memcpy {}, CRC-32C {}",
+                                spread(rates_of(memory.memcpy), kGiB, 1), spread(rates_of(memory.crc), kGiB, 1));
+  if (!memory.exchange.empty()) out += fmt::format(", MPI exchange {}", spread(rates_of(memory.exchange), kGiB, 1));
+  return out;
+}
+
+std::string run_text(const bench::Run& run) {
+  std::string out = fmt::format("\nworkload {}: {} ({}), sections {}, {} in {}\n", base::printable(run.workload),
+                                counted(run.save.bytes, "byte"), base::format_size(run.save.bytes), run.sections,
+                                counted(run.save.tensors, "tensor"), counted(run.save.files, "file"));
+  if (!run.note.empty()) out += run.note + "\n";
+  out += "engine " + base::printable(engine_text(run.save), 1000) + "\n";
+  out += operation_table(run);
+  out += size_note(run.save);
+  for (const Operation& load : run.loads) out += size_note(load);
+  std::vector<const Operation*> operations = {&run.save};
+  for (const Operation& load : run.loads) operations.push_back(&load);
+  for (const Operation* operation : operations) {
+    out += fmt::format("\n\n{} by {}, {}; verified: {}\n{}", name_of(operation->kind),
+                       counted(static_cast<std::uint64_t>(operation->ranks), "rank"),
+                       base::printable(operation->layout), operation->verified_by, phase_table(*operation));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string bench_text(const bench::Record& record) {
+  const bench::Machine& machine = record.machine;
+  std::string out =
+      fmt::format("{} on {}, {}, {} of {}; {}\n", counted(static_cast<std::uint64_t>(record.ranks), "rank"),
+                  counted(machine.hosts.size(), "host"), base::printable(machine.processor), machine.mount.type,
+                  base::printable(machine.mount.source),
+                  base::printable(machine.mpi_library.substr(0, machine.mpi_library.find(','))));
+  out += fmt::format("median (minimum-maximum) of {} after {} of warm-up; raw: {}, requests of {}, {} in flight\n",
+                     counted(record.repeats, "repeat"), record.warm_up, name_of(record.raw.method),
+                     base::format_size(record.raw.request_bytes), record.raw.in_flight);
+  out += memory_line(record.memory) + "\n";
+  for (const bench::Run& run : record.runs) out += run_text(run) + "\n";
+  out.pop_back();
+  return out;
+}
+
 namespace {
 
 constexpr unsigned kMostInFlight = 1024;

@@ -6,10 +6,9 @@
 #include <algorithm>
 
 #include "base/text.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/json_output.hpp"
+#include "cli/arguments.hpp"
+#include "cli/output.hpp"
 #include "cli/progress.hpp"
-#include "cli/resolve.hpp"
 #include "cli/table.hpp"
 #include "export/diff.hpp"
 

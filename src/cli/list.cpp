@@ -5,8 +5,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/json_output.hpp"
+#include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"

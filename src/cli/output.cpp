@@ -1,16 +1,22 @@
-// Prints on rank 0 and notices when printing failed.
+// What the program says: text on rank 0, exit codes, JSON, its version.
 #include "cli/output.hpp"
 
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
+#include "base/version.hpp"
 #include "cairn/error.hpp"
+#include "comm/mpi.hpp"
+#include "hdf5/library.hpp"
 
 namespace cairn::cli {
+
+// Prints on rank 0 and notices when printing failed.
 
 std::string one_line(std::string_view text) {
   std::string out;
@@ -52,5 +58,33 @@ void Output::finish() {
 bool Output::is_terminal() const { return enabled_ && ::isatty(STDOUT_FILENO) == 1; }
 
 bool Output::error_is_terminal() const { return enabled_ && ::isatty(STDERR_FILENO) == 1; }
+
+// Which exit code a kind of error ends the program with.
+
+int exit_code_of(ErrorKind kind) { return kind == ErrorKind::kUsage ? kExitUsage : kExitFailed; }
+
+// Prints JSON documents.
+
+base::Json json_document(std::string_view command) {
+  return {{"cairn_json", kJsonVersion}, {"command", std::string(command)}};
+}
+
+void print_json(Output& output, const base::Json& document) {
+  output.line(document.dump({.indent = 2, .is_lenient = true}));
+}
+
+base::Json json_number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "infinity" : "-infinity";
+  return value;
+}
+
+// Version of the tool and of what it was built with.
+
+std::string version_text() {
+  const std::string hdf5 = hdf5::is_available() ? hdf5::version() : "none in this build";
+  return fmt::format("{}\nMPI library: {}\nHDF5: {}\nbuild: {}, compiler {}", base::tool_version(),
+                     one_line(comm::mpi_library()), hdf5, CAIRN_BUILD_TYPE, __VERSION__);
+}
 
 }  // namespace cairn::cli

@@ -1,15 +1,19 @@
-// Standard output and standard error of a program that runs on many ranks: rank 0 speaks, the others are silent.
-//
-// Results go to standard output, errors and progress to standard error. Nothing printed is trusted to have arrived until
-// finish() said so: a full disk behind a redirection is an error of the program.
+// What the program says: standard output and standard error, exit codes, JSON, its version.
 #pragma once
 
 #include <string>
 #include <string_view>
 
+#include "base/json.hpp"
+#include "cairn/error.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::cli {
+
+// Standard output and standard error of a program that runs on many ranks: rank 0 speaks, the others are silent.
+//
+// Results go to standard output, errors and progress to standard error. Nothing printed is trusted to have arrived until
+// finish() said so: a full disk behind a redirection is an error of the program.
 
 class Output {
  public:
@@ -42,5 +46,32 @@ struct Context {
 
 /// Line breaks and other control characters of a message become blanks, so that it stays one line.
 std::string one_line(std::string_view text);
+
+// Exit codes of the program: the same on every rank.
+
+inline constexpr int kExitGood = 0;
+inline constexpr int kExitFailed = 1;  ///< the checkpoint or the work failed, or two checkpoints differ
+inline constexpr int kExitUsage = 2;   ///< the command line was wrong; nothing was done
+
+/// kExitUsage for ErrorKind::kUsage, kExitFailed for every other kind.
+int exit_code_of(ErrorKind kind);
+
+// JSON output: the envelope that every document shares. The keys of each command stand in README.md.
+
+inline constexpr int kJsonVersion = 1;
+
+/// {"cairn_json": 1, "command": <command>}: keys keep the order in which they are added.
+base::Json json_document(std::string_view command);
+
+/// Prints the document, indented by two. Bytes that are no UTF-8 are replaced, so that the text always parses.
+void print_json(Output& output, const base::Json& document);
+
+/// A number, or the string "infinity" or "nan", which JSON has no number for.
+base::Json json_number(double value);
+
+// What this program is, for --version and reports.
+
+/// Three lines: tool version, MPI library, build type and compiler.
+std::string version_text();
 
 }  // namespace cairn::cli

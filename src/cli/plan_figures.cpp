@@ -1,9 +1,15 @@
+// The figures of `cairn plan`: worked out, as tables and as JSON.
 #include "cli/plan_figures.hpp"
+
+#include <fmt/core.h>
 
 #include <functional>
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/text.hpp"
+#include "cli/output.hpp"
+#include "cli/table.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -179,6 +185,178 @@ void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
   figures.kept_bytes = spread_of(std::move(kept));
   figures.slowest_rank = std::ranges::max_element(costs, {}, &RankCost::seconds)->rank;
   figures.largest_rank = std::ranges::max_element(costs, {}, &RankCost::peak_bytes)->rank;
+}
+
+// `cairn plan` for people: a heading, then tables of what each rank moves, says and takes.
+
+namespace {
+
+std::string cell(std::uint64_t value, bool is_bytes) {
+  return is_bytes ? base::format_size(value) : group_digits(value);
+}
+
+std::string milliseconds(double seconds) { return fmt::format("{:.2f}", 1e3 * seconds); }
+
+std::vector<Column> columns(const char* first, std::initializer_list<const char*> numbers) {
+  std::vector<Column> out = {{first}};
+  for (const char* number : numbers) out.push_back({number, Align::kRight});
+  return out;
+}
+
+// "held_bytes" -> "held", "transfers_out" -> "transfers out"
+std::string title_of(std::string_view name) {
+  std::string title(name.substr(0, name.find("_bytes")));
+  std::replace(title.begin(), title.end(), '_', ' ');
+  return title;
+}
+
+Table traffic_table(const PlanFigures& figures) {
+  Table table(columns("per rank", {"min", "median", "max", "all ranks"}));
+  for (const TrafficRow& row : figures.traffic) {
+    const Sizes& s = row.per_rank;
+    table.add({title_of(row.name), cell(s.min, row.is_bytes), cell(s.median, row.is_bytes), cell(s.max, row.is_bytes),
+               cell(s.sum, row.is_bytes)});
+  }
+  return table;
+}
+
+Table metadata_table(const PlanFigures& figures) {
+  Table table(columns("metadata per rank", {"sent median", "sent max", "received median", "received max"}));
+  for (const MetadataRow& row : figures.metadata) {
+    table.add({title_of(row.name), base::format_size(row.sent_bytes.median), base::format_size(row.sent_bytes.max),
+               base::format_size(row.received_bytes.median), base::format_size(row.received_bytes.max)});
+  }
+  return table;
+}
+
+Table cost_table(const PlanFigures& figures) {
+  Table table(columns("planning per rank", {"min ms", "median ms", "max ms", "median peak", "max peak"}));
+  const auto add = [&](const CostRow& row) {
+    table.add({std::string(row.name), milliseconds(row.seconds.min), milliseconds(row.seconds.median),
+               milliseconds(row.seconds.max), base::format_size(row.peak_bytes.median),
+               base::format_size(row.peak_bytes.max)});
+  };
+  for (const CostRow& row : figures.costs) add(row);
+  add(figures.total);
+  return table;
+}
+
+std::string sample_text(const PlanFigures& figures) {
+  if (figures.sampled.size() == static_cast<std::size_t>(figures.ranks)) return "all ranks";
+  constexpr std::size_t kShown = 6;
+  const std::size_t shown = std::min(kShown, figures.sampled.size());
+  const std::vector<int> first(figures.sampled.begin(), figures.sampled.begin() + static_cast<std::ptrdiff_t>(shown));
+  return fmt::format("{} ({}{}): evenly spaced ones and those with the most to do",
+                     counted(figures.sampled.size(), "rank"), base::joined(first),
+                     shown < figures.sampled.size() ? " ..." : "");
+}
+
+}  // namespace
+
+void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options) {
+  output.line(fmt::format("{} ({}) on {} in layout {}", base::printable(options.model),
+                          base::printable(options.sections == "all" ? "all sections" : options.sections),
+                          counted(static_cast<std::uint64_t>(figures.ranks), "rank"), base::printable(options.layout)));
+  output.line(fmt::format("{}, {} ({}) in {} with {} of headers, {} of {}", counted(figures.tensors, "tensor"),
+                          counted(figures.tensor_bytes, "byte"), base::format_size(figures.tensor_bytes),
+                          counted(figures.files, "file"), base::format_size(figures.header_bytes),
+                          counted(figures.blocks, "block"), base::format_size(options.checkpointer.block_bytes)));
+  output.line("\n" + traffic_table(figures).text());
+  output.line(fmt::format(
+      "stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
+      "{} of the exchange",
+      100 * figures.local_share, figures.write_balance, figures.provide_balance, counted(figures.rounds, "round")));
+  if (figures.stripes) {
+    const StripeFigures& stripes = *figures.stripes;
+    output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",
+                            base::format_size(stripes.stripe_bytes), group_digits(stripes.stripes),
+                            group_digits(stripes.stripes_shared)));
+  }
+  if (figures.seconds_at_bandwidth) {
+    output.line(fmt::format("writing at {}/s: {:.1f} s", base::format_size(options.bandwidth_bytes_per_second),
+                            *figures.seconds_at_bandwidth));
+  }
+  output.line("\n" + metadata_table(figures).text());
+  output.line("\n" + cost_table(figures).text());
+  output.line("measured on " + sample_text(figures));
+  output.line(fmt::format("slowest rank {}, largest rank {}; a plan keeps at most {} until the next save",
+                          figures.slowest_rank, figures.largest_rank, base::format_size(figures.kept_bytes.max)));
+}
+
+// `cairn plan --json`: the schema is in README.md.
+
+namespace {
+
+using base::Json;
+
+Json spread_json(const Sizes& sizes) {
+  return {{"min", sizes.min}, {"median", sizes.median}, {"max", sizes.max}, {"sum", sizes.sum}};
+}
+
+Json cost_json(const CostRow& row) {
+  return {{"name", row.name},
+          {"seconds_min", row.seconds.min},
+          {"seconds_median", row.seconds.median},
+          {"seconds_max", row.seconds.max},
+          {"peak_bytes_min", row.peak_bytes.min},
+          {"peak_bytes_median", row.peak_bytes.median},
+          {"peak_bytes_max", row.peak_bytes.max}};
+}
+
+Json planning_json(const PlanFigures& figures) {
+  Json planning;
+  planning["ranks_sampled"] = figures.sampled;
+  planning["steps"] = Json::array();
+  for (const CostRow& row : figures.costs) planning["steps"].push_back(cost_json(row));
+  planning["total"] = cost_json(figures.total);
+  planning["slowest_rank"] = figures.slowest_rank;
+  planning["largest_rank"] = figures.largest_rank;
+  planning["kept_bytes_max"] = figures.kept_bytes.max;
+  return planning;
+}
+
+}  // namespace
+
+void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options) {
+  Json document = json_document("plan");
+  document["model"] = options.model;
+  document["layout"] = options.layout;
+  document["sections"] = options.sections;
+  document["ranks"] = figures.ranks;
+  document["tensors"] = figures.tensors;
+  document["size_bytes"] = figures.tensor_bytes;
+  document["files"] = figures.files;
+  document["files_size_bytes"] = figures.file_bytes;
+  document["header_bytes"] = figures.header_bytes;
+  document["block_size_bytes"] = options.checkpointer.block_bytes;
+  document["blocks"] = figures.blocks;
+  document["rounds"] = figures.rounds;
+  document["catalog_bytes"] = figures.catalog_bytes;
+  document["per_rank"] = Json::object();
+  for (const TrafficRow& row : figures.traffic) document["per_rank"][std::string(row.name)] = spread_json(row.per_rank);
+  document["local_share"] = figures.local_share;
+  document["write_balance"] = figures.write_balance;
+  document["provide_balance"] = figures.provide_balance;
+  document["metadata"] = Json::array();
+  for (const MetadataRow& row : figures.metadata) {
+    document["metadata"].push_back({{"name", row.name},
+                                    {"sent_bytes", spread_json(row.sent_bytes)},
+                                    {"received_bytes", spread_json(row.received_bytes)}});
+  }
+  document["planning"] = planning_json(figures);
+  document["stripes"] = nullptr;
+  if (figures.stripes) {
+    document["stripes"] = {{"stripe_size_bytes", figures.stripes->stripe_bytes},
+                           {"stripes", figures.stripes->stripes},
+                           {"stripes_shared", figures.stripes->stripes_shared}};
+  }
+  document["bandwidth_bytes_per_second"] = nullptr;
+  document["seconds_at_bandwidth"] = nullptr;
+  if (figures.seconds_at_bandwidth) {
+    document["bandwidth_bytes_per_second"] = options.bandwidth_bytes_per_second;
+    document["seconds_at_bandwidth"] = *figures.seconds_at_bandwidth;
+  }
+  print_json(output, document);
 }
 
 }  // namespace cairn::cli

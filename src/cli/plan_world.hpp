@@ -6,20 +6,58 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "cli/demo_state.hpp"
-#include "cli/post_office.hpp"
+#include "cli/arguments.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/transfers.hpp"
+#include "planning/catalog_steps.hpp"
 #include "planning/describe.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::cli {
+
+// Messages between the ranks of a world that one process plays: kept once however often they are sent, and counted.
+
+/// What a rank sent to and received from others; messages to itself do not count.
+struct MailVolume {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
+};
+
+/// One exchange of messages among all ranks.
+class PostOffice {
+ public:
+  explicit PostOffice(int ranks);
+
+  /// Messages to other ranks than these are counted, but not kept.
+  void keep_only(const std::vector<int>& ranks);
+  /// `outgoing`: one message per rank. Ranks post in ascending order.
+  void post(int from, const comm::Mail& outgoing);
+  /// What rank `to` gets: one message per rank.
+  [[nodiscard]] comm::Mail deliver(int to) const;
+  [[nodiscard]] const MailVolume& volume_of(int rank) const { return volumes_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  struct Letter {
+    std::uint32_t from = 0;
+    std::uint32_t content = 0;
+  };
+  std::uint32_t number_of(const base::Bytes& content);
+
+  std::deque<base::Bytes> contents_;
+  std::unordered_map<std::string_view, std::uint32_t> number_of_content_;
+  std::vector<std::vector<Letter>> boxes_;  ///< by receiver
+  std::vector<bool> is_kept_;
+  std::vector<MailVolume> volumes_;
+};
 
 /// What is planned. Everything must outlive the world.
 struct PlanInput {

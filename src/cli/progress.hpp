@@ -1,9 +1,17 @@
-// Says how far long work has come: one line on the terminal, which leaves nothing behind, or lines in a job's log.
+// How far long work has come while it runs, and how long its phases took.
 #pragma once
 
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/json.hpp"
+#include "cairn/checkpoint.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
+
+// Says how far long work has come: one line on the terminal, which leaves nothing behind, or lines in a job's log.
 
 /// While it lives, rank 0 updates one line on standard error, at most ten times a second, and erases it at the end; where
 /// standard error is not a terminal (under mpirun it never is) it writes a line every 10 seconds, or every CAIRN_PROGRESS_S
@@ -18,5 +26,16 @@ class ProgressLine {
  private:
   bool draws_;
 };
+
+// Phases of a save, load or check as a table and as JSON.
+
+/// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" when either is 0.
+std::string throughput(std::uint64_t bytes, double seconds);
+
+/// Columns phase, seconds (slowest rank), fastest, bytes, GiB/s; then a row "total" with the seconds and bytes given.
+std::string phase_table(std::span<const Phase> phases, double total_seconds, std::uint64_t total_bytes);
+
+/// [{"name", "seconds_max", "seconds_min", "size_bytes"}].
+base::Json phases_json(std::span<const Phase> phases);
 
 }  // namespace cairn::cli

@@ -6,12 +6,10 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "checkpoint/verify.hpp"
-#include "cli/exit_code.hpp"
-#include "cli/json_output.hpp"
+#include "cli/arguments.hpp"
+#include "cli/output.hpp"
 #include "cli/progress.hpp"
-#include "cli/resolve.hpp"
 #include "cli/table.hpp"
-#include "cli/timings.hpp"
 
 namespace cairn::cli {
 namespace {
