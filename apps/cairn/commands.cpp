@@ -1,0 +1,338 @@
+// Wiring of the commands but `cairn bench`, and the options that several of them have.
+#include <memory>
+
+#include "base/text.hpp"
+#include "cairn/checkpoint.hpp"
+#include "cairn/error.hpp"
+#include "cli/convert.hpp"
+#include "cli/demo.hpp"
+#include "cli/diff.hpp"
+#include "cli/doctor.hpp"
+#include "cli/inspect.hpp"
+#include "cli/list.hpp"
+#include "cli/plan.hpp"
+#include "cli/verify.hpp"
+#include "command.hpp"
+
+namespace cairn::app {
+
+// Options that several subcommands have.
+
+namespace {
+
+// Sizes that were chosen in decimal units are shown in them.
+std::string default_text(std::uint64_t bytes) {
+  constexpr std::uint64_t kMegabyte = 1'000'000;
+  if (bytes % (1000 * kMegabyte) == 0) return std::to_string(bytes / (1000 * kMegabyte)) + " GB";
+  if (bytes % kMegabyte == 0) return std::to_string(bytes / kMegabyte) + " MB";
+  return base::format_size(bytes);
+}
+
+}  // namespace
+
+CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
+  const auto take = [&bytes](const std::string& text) { bytes = base::parse_size(text); };
+  return command.option(name, take, help + " [" + default_text(bytes) + "]").type_name("SIZE");
+}
+
+CommandOption add_wish(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help) {
+  const auto take = [&bytes](const std::string& text) {
+    bytes = base::parse_size(text.ends_with("/s") ? text.substr(0, text.size() - 2) : text);
+    if (bytes == 0) throw Error(ErrorKind::kUsage, "is 0; give a size of at least one byte");
+  };
+  return command.option(name, take, help).type_name("SIZE");
+}
+
+void add_engine(Subcommand command, std::string& engine) {
+  command.option("--engine", &engine, "How bytes reach storage: auto, direct, mpiio or posix [auto]")
+      .one_of({"auto", "direct", "mpiio", "posix"})
+      .type_name("ENGINE");
+}
+
+void add_aggregators(Subcommand command, std::uint64_t& per_node) {
+  command.option("--aggregators", &per_node, "Ranks per node that write and read [by the file system]").type_name("N");
+}
+
+void add_memory(Subcommand command, std::uint64_t& bytes) {
+  add_size(command, "--memory", bytes, "Memory per rank for moving data");
+}
+
+void add_read_back(Subcommand command, ReadBack& read_back) {
+  const auto take = [&read_back](const std::string& text) {
+    read_back = text == "all" ? ReadBack::kAll : text == "sample" ? ReadBack::kSample : ReadBack::kOff;
+  };
+  command
+      .option(
+          "--read-back", take,
+          "Read what was written past the page cache before it counts: off, sample (a 16th of the blocks) or all [off]")
+      .one_of({"off", "sample", "all"})
+      .type_name("HOW");
+}
+
+void add_follow_links(Subcommand command, bool& follow) {
+  command.flag(
+      "--follow-links", follow,
+      "Read through symbolic links that lead out of the checkpoint (those of a Hugging Face cache need no flag)");
+}
+
+void add_paddle_reciprocals(Subcommand command, bool& reciprocals) {
+  command.flag("--paddle-reciprocals", reciprocals,
+               "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
+}
+
+// Wiring of `cairn convert`.
+
+void add_convert(Subcommand program) {
+  Subcommand command =
+      program.add_subcommand("convert", "Rewrite a checkpoint as Hugging Face files, as shards or as one HDF5 file");
+  const auto options = std::make_shared<cli::ConvertCommand>();
+  command
+      .option("source", &options->source,
+              "A checkpoint of any dialect, a staging file, or a root of checkpoints (its newest)")
+      .required();
+  command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
+      .required();
+  command.option("--to", &options->to, "hf: Hugging Face files; shards: sharded safetensors of torch DCP [hf]")
+      .one_of({"hf", "shards"})
+      .type_name("FORM");
+  command.option("--layout", &options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
+      .type_name("LAYOUT");
+  command
+      .option("--quant", &options->quant,
+              "Moments of section optimizer: keep their codes, off to store F32, or a codec: q8, q4, paddle-o1, "
+              "paddle-o2; shards and .h5 hold F32 anyway [keep]")
+      .one_of({"keep", "off", "q8", "q4", "paddle-o1", "paddle-o2"})
+      .type_name("CODEC");
+  cairn::Quantisation& quantisation = options->write.quantisation;
+  command.flag("--report", quantisation.report, "What coding did to every tensor: largest and RMS errors");
+  command
+      .option("--max-update-error", &quantisation.max_update_error,
+              "Refuse codes that make a tensor's updates wrong by more than this (RMS; 0.01 is 1 %)")
+      .positive()
+      .type_name("SHARE");
+  command.flag("--remove-master-weight", quantisation.remove_master_weight,
+               "Leave out master weights that loads can make from the model's");
+  command.flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
+               "Leave out model weights that loads can make from master weights");
+  add_paddle_reciprocals(command, options->paddle_reciprocals);
+  add_size(command, "--max-file-size", options->write.max_file_bytes, "Tensor bytes per file");
+  add_engine(command, options->write.engine);
+  add_size(command, "--align", options->write.align_bytes, "Data sections begin on multiples of this");
+  add_size(command, "--block-size", options->write.block_bytes, "Checksum unit");
+  add_aggregators(command, options->write.aggregators_per_node);
+  add_memory(command, options->write.memory_budget_bytes);
+  add_read_back(command, options->write.read_back);
+  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
+      .type_name("KEY=VALUE")
+      .repeatable();
+  add_follow_links(command, options->follow_links);
+  command.flag("--json", options->json, "The report as JSON");
+  command.footer(
+      "The destination appears whole or not at all. Memory is bounded by --memory, whatever the checkpoint.\n"
+      "Small files that belong to the model are taken along, pickles and other weights are not: a note names them.\n"
+      "Examples:\n"
+      "  cairn convert runs/a/checkpoint-1000 export\n"
+      "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
+      "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
+      "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5\n"
+      "  mpirun -n 4 cairn convert checkpoint-1000 small --quant q8 --remove-master-weight --report\n"
+      "  mpirun -n 4 cairn convert small plain --quant off");
+  command.runs([options](cli::Context& context) { return cli::run_convert(context, *options); });
+}
+
+// Wiring of `cairn demo save` and `cairn demo load`.
+
+namespace {
+
+using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
+
+void add_common(Subcommand command, const OptionsPointer& options) {
+  command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
+  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
+  add_engine(command, options->checkpointer.engine);
+  add_aggregators(command, options->checkpointer.aggregators_per_node);
+  add_memory(command, options->checkpointer.memory_budget_bytes);
+  command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
+      .type_name("KEY=VALUE")
+      .repeatable();
+  command.flag("--json", options->json, "The report as JSON");
+}
+
+void add_save(Subcommand demo) {
+  Subcommand command = demo.add_subcommand("save", "Make a training state over all ranks and save it");
+  const auto options = std::make_shared<cli::DemoOptions>();
+  options->checkpointer.max_file_bytes = 500'000'000;
+  add_common(command, options);
+  command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
+  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
+      .type_name("LAYOUT");
+  command.option("--step", &options->step, "Training step [100]").type_name("N");
+  add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_read_back(command, options->checkpointer.read_back);
+  command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
+  command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
+  command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });
+}
+
+void add_load(Subcommand demo) {
+  Subcommand command = demo.add_subcommand("load", "Load the newest checkpoint in any layout and check every byte");
+  const auto options = std::make_shared<cli::DemoOptions>();
+  add_common(command, options);
+  command.option("--model", &options->model, "A model by its name, or @config.json [what the checkpoint carries]")
+      .type_name("NAME");
+  command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
+      .type_name("LAYOUT");
+  command.footer("Example:\n  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
+  command.runs([options](cli::Context& context) { return cli::run_demo_load(context, *options); });
+}
+
+}  // namespace
+
+void add_demo(Subcommand program) {
+  Subcommand demo =
+      program.add_subcommand("demo", "Save the training state of a real model and load it in another layout");
+  demo.require_subcommand();
+  demo.footer(
+      "The state has the true tensors of the model: weights, F32 master weights and two F32 Adam moments. Every value "
+      "is\n"
+      "a function of section, tensor and element, so that load checks each byte in any layout without the original.\n"
+      "Examples:\n"
+      "  mpirun -n 4 cairn demo save --dir demo-run\n"
+      "  mpirun -n 3 cairn demo load --dir demo-run --layout fsdp=3");
+  add_save(demo);
+  add_load(demo);
+}
+
+// Wiring of `cairn diff`.
+
+void add_diff(Subcommand program) {
+  Subcommand command = program.add_subcommand("diff", "Which tensors of two checkpoints differ, and by how much");
+  const auto options = std::make_shared<cli::DiffCommand>();
+  command.option("a", &options->a, "A checkpoint of any dialect").required();
+  command.option("b", &options->b, "Another one; file splits and dialects may differ").required();
+  add_engine(command, options->options.read.engine);
+  add_memory(command, options->options.read.memory_budget_bytes);
+  command.option("--rtol", &options->options.tolerance.relative, "Values are close within atol + rtol * |b| [0]")
+      .type_name("NUMBER");
+  command.option("--atol", &options->options.tolerance.absolute, "Both 0: equal is equal bit for bit [0]")
+      .type_name("NUMBER");
+  add_paddle_reciprocals(command, options->options.paddle_reciprocals);
+  command.flag("--all", options->all, "All rows, also on a terminal");
+  add_follow_links(command, options->follow_links);
+  command.flag("--json", options->json, "The result as JSON");
+  command.footer(
+      "Moments that are stored as codes are compared as the F32 values that they stand for.\n"
+      "Exit code 0 when every tensor is equal bit for bit, or close where a tolerance is given, 1 when not.\n"
+      "Examples:\n"
+      "  cairn diff runs/a/checkpoint-1000 export\n"
+      "  cairn diff quantised plain --rtol 0.05 --atol 1e-9\n"
+      "  mpirun -n 4 cairn diff hf-ckpt dcp --json");
+  command.runs([options](cli::Context& context) { return cli::run_diff(context, *options); });
+}
+
+// Wiring of `cairn doctor`.
+
+void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io) {
+  Subcommand command = program.add_subcommand("doctor", "What here would lose data, hang or be slow");
+  const auto options = std::make_shared<cli::DoctorOptions>();
+  options->user_mpi_io = user_mpi_io;
+  command.option("path", &options->path, "Where checkpoints are to go");
+  command.flag("--json", options->json, "The findings as JSON");
+  command.footer(
+      "Exit code 1 when something is dangerous. Nothing is changed.\n"
+      "Examples:\n"
+      "  cairn doctor\n"
+      "  srun --mpi=pmix -N 2 cairn doctor runs/a");
+  command.runs([options](cli::Context& context) { return cli::run_doctor(context, *options); });
+}
+
+// Wiring of `cairn inspect`.
+
+void add_inspect(Subcommand program) {
+  Subcommand command = program.add_subcommand("inspect", "What a safetensors file or a checkpoint holds");
+  const auto options = std::make_shared<cli::InspectOptions>();
+  command
+      .option("path", &options->path,
+              "A safetensors file, a checkpoint directory, or a root of checkpoints (its newest)")
+      .required();
+  command.flag("--sections", options->sections, "Only the sections (may be combined with the next three)");
+  command.flag("--files", options->files, "Only the data files");
+  command.flag("--tensors", options->tensors, "Only the tensors");
+  command.flag("--metadata", options->metadata, "Only metadata and carried files");
+  command.flag("--all", options->all, "All rows, also on a terminal");
+  add_follow_links(command, options->follow_links);
+  command.flag("--json", options->json, "Everything as JSON");
+  command.footer(
+      "Examples:\n"
+      "  cairn inspect model.safetensors\n"
+      "  cairn inspect runs/a/checkpoint-1000 --files\n"
+      "  cairn inspect runs/a --json");
+  command.runs([options](cli::Context& context) { return cli::run_inspect(context, *options); });
+}
+
+// Wiring of `cairn ls`.
+
+void add_list(Subcommand program) {
+  Subcommand command =
+      program.add_subcommand("ls", "The checkpoints of a run, complete or not, and what conversions left unfinished");
+  const auto options = std::make_shared<cli::ListOptions>();
+  command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  command.flag("--json", options->json, "The list as JSON");
+  command.footer(
+      "Examples:\n"
+      "  cairn ls runs/a\n"
+      "  cairn ls runs/a --json");
+  command.runs([options](cli::Context& context) { return cli::run_list(context, *options); });
+}
+
+// Wiring of `cairn plan`.
+
+void add_plan(Subcommand program) {
+  Subcommand command =
+      program.add_subcommand("plan", "What saving a model costs each rank of a layout, without any ranks");
+  const auto options = std::make_shared<cli::PlanOptions>();
+  command.option("--model", &options->model, "A model by its name, or @config.json").required().type_name("NAME");
+  command.option("--layout", &options->layout, "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json")
+      .required()
+      .type_name("LAYOUT");
+  command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
+      .type_name("LIST");
+  command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
+  add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_size(command, "--align", options->checkpointer.align_bytes, "Data sections begin on multiples of this");
+  add_size(command, "--block", options->checkpointer.block_bytes, "Checksum unit");
+  add_memory(command, options->checkpointer.memory_budget_bytes);
+  add_wish(command, "--stripe", options->stripe_bytes, "Stripe of the file system: how many have more than one writer");
+  add_wish(command, "--bandwidth", options->bandwidth_bytes_per_second,
+           "Of the file system per second ('100GiB/s'): how long writing takes");
+  command.option("--ranks-sampled", &options->ranks_sampled, "Ranks whose planning is measured, or all [32]")
+      .type_name("N");
+  command.flag("--json", options->json, "The figures as JSON");
+  command.footer(
+      "Every rank is planned for in this process, with the planner of a real save; time and heap are measured on a\n"
+      "sample. The state is weights, F32 master weights and two F32 Adam moments, under the model's own names.\n"
+      "Examples:\n"
+      "  cairn plan --model llama-3.1-405b --layout tp=8,pp=16,dp=128,zero=1,uneven --bandwidth 100GiB/s\n"
+      "  cairn plan --model deepseek-v3 --layout pp=16,dp=128,ep=64,zero=1,uneven --stripe 4MiB --json");
+  command.runs([options](cli::Context& context) { return cli::run_plan(context, *options); });
+}
+
+// Wiring of `cairn verify`.
+
+void add_verify(Subcommand program) {
+  Subcommand command = program.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
+  const auto options = std::make_shared<cli::VerifyOptions>();
+  command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
+  add_follow_links(command, options->follow_links);
+  command.flag("--json", options->json, "The result as JSON");
+  command.footer(
+      "Every block of every file is read, past the page cache where the file system allows it, and checked, by all\n"
+      "ranks together. Each fault is one line of output; exit code 1 when there is any. A checkpoint without\n"
+      "cairn.json has no checksums: its structure is checked.\n"
+      "Examples:\n"
+      "  cairn verify runs/a/checkpoint-1000\n"
+      "  mpirun -n 8 cairn verify runs/a");
+  command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
+}
+
+}  // namespace cairn::app
