@@ -1,6 +1,6 @@
 // The program `cairn`: starts MPI, parses the same arguments on every rank, runs one subcommand.
 //
-// Rank 0 speaks; every rank ends with the same exit code (cli/exit_code.hpp). An Error is agreed on by all ranks, so that
+// Rank 0 speaks; every rank ends with the same exit code (cli/output.hpp). An Error is agreed on by all ranks, so that
 // all leave together; anything else is a bug of one rank and ends the job through MpiSession.
 #include <fmt/core.h>
 

@@ -1,4 +1,4 @@
-// What a save finds out about its own codes by a sample of the blocks (src/quant/tensor_errors.hpp), and what that costs.
+// What a save finds out about its own codes by a sample of the blocks (src/quant/errors.hpp), and what that costs.
 #pragma once
 
 #include "quant/errors.hpp"

@@ -1,7 +1,7 @@
 // A made-up training state: the tensors of a real model, and what one rank holds of them in one block of memory.
 //
-// `cairn demo` and `cairn bench` save and load it. Every value is a function of where it is (demo_values.hpp), so that any
-// part can be checked anywhere.
+// `cairn demo` and `cairn bench` save and load it. Every value is a function of where it is (below), so that any part
+// can be checked anywhere.
 #pragma once
 
 #include <cstddef>

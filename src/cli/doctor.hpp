@@ -29,7 +29,7 @@ struct Check {
   std::string remedy;   ///< one line, what to do; empty when nothing
 };
 
-// Rank-local checks (doctor_checks.cpp).
+// Rank-local checks.
 Check check_mpi_io();
 Check check_mpi_io_of_others(const std::optional<std::string>& user_mpi_io);
 Check check_semaphores(const std::filesystem::path& shared_memory);

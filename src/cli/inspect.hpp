@@ -72,7 +72,7 @@ std::uint64_t size_of(const format::StoredTensor& tensor);
 /// "8.6 MiB for 32.0 MiB, 3.8x".
 std::string saving_text(const InspectCoding& coding);
 
-/// Rank-local: prints tables (inspect_text.cpp) or the JSON document (inspect_json.cpp).
+/// Rank-local: prints tables or the JSON document.
 void print_inspection(Output& output, const Inspection& inspection, const InspectOptions& options);
 void print_inspection_json(Output& output, const Inspection& inspection);
 

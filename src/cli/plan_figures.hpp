@@ -93,7 +93,7 @@ std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count);
 PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options);
 void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs);
 
-/// Rank-local: prints tables (plan_text.cpp) or the JSON document (plan_json.cpp).
+/// Rank-local: prints tables or the JSON document.
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options);
 void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options);
 

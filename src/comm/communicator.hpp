@@ -4,7 +4,7 @@
 // counts is chunked inside. Failures throw Error(kIo); since a communication failure cannot be agreed on, they are
 // fatal for the job in practice. Not thread-safe: one thread per communicator at a time.
 //
-// Nothing blocks inside MPI: every call waits in a loop (wait.hpp) that ends when no rank makes progress (liveness.hpp).
+// Nothing blocks inside MPI: every call waits in a loop (wait.hpp) that ends when no rank makes progress (Liveness).
 // Memory of the caller is not touched after a collective that threw; that of messages may be, once is_dead().
 #pragma once
 

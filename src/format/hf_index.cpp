@@ -16,7 +16,7 @@
 
 namespace cairn::format {
 
-// The index as a table of file names: read strictly (hf_index_encode.cpp writes it).
+// The index as a table of file names: read strictly.
 // Every file name is checked here, so that a caller may join it to the directory.
 
 namespace {

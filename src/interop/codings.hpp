@@ -8,7 +8,8 @@
 
 namespace cairn::interop {
 
-// Moments that Cairn stored as codes and scales: what the metadata of the data files says of them (format/coding.hpp).
+// Moments that Cairn stored as codes and scales: what the metadata of the data files says of them
+// (format/stored_checkpoint.hpp).
 
 /// Whether the metadata has an entry about coded moments.
 bool has_codings(const format::SafetensorsHeader& header);

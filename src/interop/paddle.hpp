@@ -2,7 +2,7 @@
 //
 // BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more than
 // a weight map. What cannot be read rightly - slices of single ranks, flat slices of sharding v2 - is refused with its
-// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: paddle_quant.hpp.
+// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: codings.hpp.
 #pragma once
 
 #include <map>

@@ -57,8 +57,8 @@ inline void record(std::string_view name, const std::filesystem::path& path, std
   if (begin_ns != 0) internal::add_record(name, path, begin_ns);
 }
 
-// Who wants to know that work on files moves on: ranks that wait for this one (comm/liveness.hpp) must not give it up
-// while it writes, or removes a large old checkpoint, for longer than their limit.
+// Who wants to know that work on files moves on: ranks that wait for this one (comm/communicator.hpp) must not give it
+// up while it writes, or removes a large old checkpoint, for longer than their limit.
 
 namespace internal {
 inline thread_local const std::function<void()>* work_observer = nullptr;

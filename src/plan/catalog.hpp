@@ -22,7 +22,7 @@ struct CatalogTensor {
   std::string name;
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;
-  std::string coding = {};  ///< not empty: what the file's metadata says of it (format/coding.hpp)
+  std::string coding = {};  ///< not empty: what the file's metadata says of it (format/stored_checkpoint.hpp)
 
   friend bool operator==(const CatalogTensor&, const CatalogTensor&) = default;
 };

@@ -1,4 +1,5 @@
-// Split by the rule of format/hf_split.hpp in catalog order, then ordered inside a file as the safetensors reference does.
+// Split by the rule of format/hf_index.hpp in catalog order, then ordered inside a file as the safetensors reference
+// does.
 #include "plan/hf_layout.hpp"
 
 #include <fmt/core.h>

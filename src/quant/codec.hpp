@@ -4,14 +4,14 @@
 // and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so that a
 // sharded tensor is coded where it lies:
 //
-//   1. measure() every box into statistics, merge() those of all boxes and ranks (statistics.hpp). Only for codecs whose
+//   1. measure() every box into statistics, merge() those of all boxes and ranks. Only for codecs whose
 //      boxes may be cut anywhere; the others code each block for itself.
 //   2. encode() every box with the statistics of the whole tensor: the box's piece of each part. The same box gives the
 //      same bytes, whichever rank encodes it.
 //   3. decode() any box from the same box of each part.
 //
-// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. whole.hpp has the three steps
-// in one for a whole tensor, check.hpp what a reader and a writer refuse.
+// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end are the three steps
+// in one for a whole tensor; boxes.hpp has what a reader and a writer refuse.
 #pragma once
 
 #include <cstddef>

@@ -1,8 +1,8 @@
 // One block of q8 or q4: 128 pairs (m, v) that share a scale word.
 //
-//   encode_block()   values -> word and one code for each pair      own_encode.cpp
-//   decode_block()   and back                                       own_decode.cpp
-//   pack(), unpack() word and codes <-> the bytes that are stored   own_pack.cpp
+//   encode_block()   values -> word and one code for each pair
+//   decode_block()   and back
+//   pack(), unpack() word and codes <-> the bytes that are stored
 //
 // Both codecs compute alike; they differ in how many codes a pair has, and so in the packing. A short last block is filled
 // up by its caller with copies of its first pair, which change no scale.

@@ -1,4 +1,4 @@
-// Boxes, names and refusals; the blocks themselves are own_encode.cpp and own_decode.cpp.
+// Boxes, names and refusals; the blocks themselves are own_block.cpp.
 #include "quant/own_codec.hpp"
 
 #include <fmt/core.h>

@@ -200,7 +200,7 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
 }
 
 /// How the v of an extreme block are changed before they are coded, one way after the other, until what was decoded is coded as it
-/// was (own_encode.cpp). Every try begins with the v that were given, so that errors do not add up, and none raises the
+/// was (own_block.cpp). Every try begins with the v that were given, so that errors do not add up, and none raises the
 /// largest one.
 enum Try : int {
   kAsGiven,

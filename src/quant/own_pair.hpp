@@ -1,6 +1,6 @@
 // One pair (m, v) of a block of q8 or q4: measured, turned into its code, and back.
 //
-// The loops over a block are own_encode.cpp and own_decode.cpp on a processor, own_lanes.hpp on a GPU; the arithmetic of both
+// The loops over a block are own_block.cpp on a processor, own_lanes.hpp on a GPU; the arithmetic of both
 // is here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
 // include this header.
 #pragma once
@@ -135,8 +135,8 @@ struct PairDecoder {
 
 // How the codes of four neighbouring pairs become the bits of one lane. README.md, "Stored bytes", has the format.
 //
-// A block has 32 lanes of four pairs. A lane's bits that do not fill whole words go to the planes: bit j of plane p belongs to
-// lane j. One source for processors (own_pack.cpp) and GPUs (own_lanes.hpp). Only sources of this layer may include it.
+// A block has 32 lanes of four pairs. A lane's bits that do not fill whole words go to the planes: bit j of plane p
+// belongs to lane j. One source for processors (own_block.cpp) and GPUs (own_lanes.hpp).
 
 inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kPairs = 4;  ///< of a lane

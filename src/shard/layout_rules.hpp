@@ -1,5 +1,5 @@
 // The parsed form of a layout, for this folder only: mesh axes, the parallel degrees of a short form, the rules of a
-// JSON file. Nothing here knows a tensor; bind_short.cpp and bind_json.cpp turn it into rules for given tensors.
+// JSON file. Nothing here knows a tensor; bind.cpp turns it into rules for given tensors.
 #pragma once
 
 #include <cstdint>
@@ -113,7 +113,7 @@ std::uint64_t position_of(const LayoutRules& rules, const AxisGroup& group, std:
 /// "tp=4", "dp*cp=8": for messages.
 std::string describe(const LayoutRules& rules, const AxisGroup& group);
 
-/// layout_short.cpp and layout_json.cpp; both throw Error(kUsage).
+/// layout.cpp and layout_json.cpp; both throw Error(kUsage).
 LayoutRules parse_short_form(std::string_view text);
 LayoutRules parse_layout_json(std::string_view text);
 

@@ -1,5 +1,5 @@
 // Model families: the tensors of a model from its config.json, and how each is sharded by tensor, expert and pipeline
-// parallelism. One file per family under families/; facts and sources stand there.
+// parallelism. The families are under families/; facts and sources stand there.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,7 @@ struct HeldTensor {
   std::vector<Box> boxes;
 };
 
-class BoundMap;  // bound_map.hpp: for this folder only
+class BoundMap;  // in shard_map.cpp
 
 class ShardMap {
  public:

@@ -31,7 +31,7 @@ def hash_text(value, text):
 
 
 def expected_bytes(section, name, dtype, first_word, words):
-    """What src/bench/demo_values.hpp says of 8-byte words of a tensor."""
+    """What src/bench/demo_state.hpp says of 8-byte words of a tensor."""
     seed = mix(hash_text(hash_text(0xCBF29CE484222325, section) * GOLDEN & MASK, name))
     lane, base = LANES[dtype]
     if name.endswith("/moment2_0"):

@@ -137,7 +137,7 @@ void add_head(ModelBuilder& builder, const Decoder& d);
 
 std::string layer_prefix(std::uint64_t layer);
 
-// One per file of this folder.
+// One per family.
 Model llama_model(const Config& config, std::uint64_t layers);
 Model qwen2_model(const Config& config, std::uint64_t layers);
 Model qwen3_model(const Config& config, std::uint64_t layers);

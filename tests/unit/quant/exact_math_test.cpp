@@ -1,4 +1,4 @@
-// The refinements of exact_math.hpp, which GPUs run, on every guess that a GPU may begin with: NVIDIA's PTX manual gives
+// The refinements of own_math.hpp, which GPUs run, on every guess that a GPU may begin with: NVIDIA's PTX manual gives
 // rcp.approx an error of one unit in the last place and rsqrt.approx one of 2^-22.9 (2.2 units).
 #include "quant/own_math.hpp"
 
