@@ -1,4 +1,4 @@
-"""The value of every element, as src/cli/demo_values.hpp has it: SplitMix64 over (section, name, element), masked into
+"""The value of every element, as src/bench/demo_values.hpp has it: SplitMix64 over (section, name, element), masked into
 finite numbers. Any part of any tensor can be made, and checked, without the rest.
 """
 

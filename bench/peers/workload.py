@@ -1,7 +1,7 @@
 """What every system saves: the training state of a Llama, and which part of it each rank holds.
 
 Weights are BF16; master weights and two Adam moments are F32: 14 bytes per parameter. Names, values and shards are
-those of `cairn demo` (src/cli/demo_values.hpp, src/shard), written down a second time here, so that a difference
+those of `cairn demo` (src/bench/demo_values.hpp, src/shard), written down a second time here, so that a difference
 between the two shows up as bytes that differ.
 """
 
