@@ -1,5 +1,5 @@
-"""Files that comments and pages name exist: sources (engine.hpp, io/engine.hpp), folders and files below them (src/io), layer
-and stem in backticks (`io/engine`), and what pages link to. {a,b} and * are read as a shell does."""
+"""Files that comments and pages name exist: sources (engine.hpp, io/engine.hpp), folders and files below them (src/io),
+layer and stem in backticks (`io/engine`), and what pages link to. {a,b} and * are read as a shell does."""
 
 import fnmatch
 import io
@@ -10,8 +10,8 @@ import tokenize
 from tree import run_check, tracked_files
 
 SOURCES = ("hpp", "cpp", "cu", "cuh", "py", "sh", "sbatch", "cmake", "md")
-COMMENT = {"hpp": "//", "cpp": "//", "h": "//", "cu": "//", "cuh": "//", "c": "//", "sh": "#", "sbatch": "#", "cmake": "#",
-           "CMakeLists.txt": "#"}
+COMMENT = {"hpp": "//", "cpp": "//", "h": "//", "cu": "//", "cuh": "//", "c": "//", "sh": "#", "sbatch": "#",
+           "cmake": "#", "CMakeLists.txt": "#"}
 FOLDERS = ("src", "include", "tests", "bench", "apps", "scripts", "slurm", "cmake")
 # Other projects' files, and names that stand for any.
 OTHERS = ["modeling_*.py", "a.cpp", "a_test.cpp", "layer/file.hpp", "NAME_entry.cpp"]
@@ -55,7 +55,8 @@ class Names:
             parts = file.split("/")
             paths.update("/".join(parts[:count]) for count in range(1, len(parts)))
         # "io/engine.hpp" and "engine.hpp" name src/io/engine.hpp: every end of a path is a name of it.
-        self.ends = {"/".join(parts[first:]) for parts in (path.split("/") for path in paths) for first in range(len(parts))}
+        split = [path.split("/") for path in paths]
+        self.ends = {"/".join(parts[first:]) for parts in split for first in range(len(parts))}
         self.layers = {path.split("/")[1] for path in paths if re.fullmatch("src/[^/.]+", path)}
         self.stems = {path.removeprefix("src/").rsplit(".", 1)[0] for path in paths if path.startswith("src/")}
 
@@ -83,7 +84,8 @@ def check(root, _options):
                 seen += 1
                 if not names.has(name):
                     findings.append(f"{file}:{number}: there is no {name}")
-            findings += [f"{file}:{number}: there is no {name}" for name in STEM.findall(text) if names.lacks_stem(name)]
+            findings += [f"{file}:{number}: there is no {name}" for name in STEM.findall(text)
+                         if names.lacks_stem(name)]
             for match in LINK.finditer(text) if file.endswith(".md") else ():
                 seen += 1
                 if not (root / file).parent.joinpath(match[1]).exists():
