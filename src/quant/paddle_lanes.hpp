@@ -5,7 +5,7 @@
 // tensor is rows of kFlatColumns that are only there to be wide enough, with one scale for all.
 //
 // Lanes exchange nothing but the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so that
-// the same source runs on a GPU (paddle_kernels.cu) and in a unit test against the processor's codec; it has load_quad,
+// the same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec; it has load_quad,
 // store_quad (four floats), load_bytes, store_bytes (four bytes), raise(at, key) and lower(at, value), whoever else does so.
 // Only sources of this layer may include this header.
 #pragma once

@@ -213,6 +213,44 @@ class WordsCheck(Tree):
         self.assert_finds("tests/data/a.json:1", "words_check.py")
 
 
+class ReferencesCheck(Tree):
+    def setUp(self):
+        super().setUp()
+        self.write("src/io/engine.hpp", "// See engine.cpp, io/engine.cpp and src/io.\n")
+        self.write("src/io/engine.cpp", '#include "gone.hpp"\nint x = gone / 2;  // https://example.com/gone.cpp\n')
+        self.write("src/io/kernels.cu", "")
+        self.write("bench/run.py", 'NAME = "gone.py"\n')
+        self.write("src/README.md", "`io/engine`, `io/engine.{hpp,cpp}`, `io/eng*.hpp`, `<NAME>_test.py`, [io](io#engine)\n")
+
+    def test_good_tree(self):
+        self.assert_clean("references_check.py")
+
+    def test_each_place(self):
+        for name, text, finding in [
+                ("src/io/a.cpp", "// as gone.hpp has it\n", "gone.hpp"),
+                ("src/io/a.cpp", "int x;  // io/gone.cu\n", "io/gone.cu"),
+                ("src/io/a.cpp", "// checkpoint/engine.hpp\n", "checkpoint/engine.hpp"),
+                ("src/io/a.cpp", "// one of engine.{hpp,cuh}\n", "engine.cuh"),
+                ("src/io/CMakeLists.txt", "# made by gone.py\n", "gone.py"),
+                ("bench/a.py", '"""The functions of src/io/gone."""\n', "src/io/gone"),
+                ("bench/a.py", "# tests/gone has them\n", "tests/gone"),
+                ("a.md", "`io/gone` does it\n", "io/gone"),
+                ("a.md", "`src/gone*.cpp`\n", "src/gone*.cpp")]:
+            with self.subTest(text):
+                self.write(name, text)
+                self.assert_finds(f"{name}:1: there is no {finding}", "references_check.py")
+                (self.root / name).unlink()
+
+    def test_link(self):
+        self.write("a.md", "[page](src/GONE.md#part), [other](https://example.com)\n")
+        self.assert_finds("a.md:1: the link to src/GONE.md leads nowhere", "references_check.py")
+
+    def test_no_name(self):
+        self.write("src/io/engine.hpp", "")
+        self.write("src/README.md", "")
+        self.assert_finds("no name of a file found", "references_check.py")
+
+
 class ScriptsCheck(Tree):
     def setUp(self):
         super().setUp()
