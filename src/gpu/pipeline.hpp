@@ -10,7 +10,6 @@
 #include <span>
 #include <vector>
 
-#include "gpu/memory.hpp"
 #include "gpu/stream.hpp"
 
 namespace cairn::gpu {

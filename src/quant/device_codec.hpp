@@ -5,7 +5,6 @@
 #include <memory>
 #include <span>
 
-#include "gpu/memory.hpp"
 #include "gpu/stream.hpp"
 #include "quant/codec.hpp"
 

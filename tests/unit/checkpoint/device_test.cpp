@@ -9,8 +9,8 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/targets.hpp"
 #include "codes/device_memory.hpp"
-#include "gpu/memory.hpp"
 #include "gpu/pipeline.hpp"
+#include "gpu/stream.hpp"
 #include "moment_state.hpp"
 #include "simulated_save.hpp"
 
