@@ -16,7 +16,6 @@
 #include "io/engine.hpp"
 #include "io/straight_runs.hpp"
 #include "io/window_pool.hpp"
-#include "plan/cells.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
 

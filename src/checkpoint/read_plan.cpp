@@ -6,7 +6,7 @@
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
 #include "os/fault.hpp"
-#include "plan/cells.hpp"
+#include "plan/extents.hpp"
 #include "plan/transfers.hpp"
 #include "shard/box_math.hpp"
 

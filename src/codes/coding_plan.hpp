@@ -16,7 +16,7 @@
 #include "codes/moment_pairs.hpp"
 #include "comm/communicator.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "plan/packed_catalog.hpp"
+#include "plan/catalog.hpp"
 #include "planning/describe.hpp"
 
 namespace cairn::checkpoint {

@@ -6,7 +6,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
-#include "plan/packed_catalog.hpp"
+#include "plan/catalog.hpp"
 #include "planning/catalog_exchange.hpp"
 
 namespace cairn::checkpoint {

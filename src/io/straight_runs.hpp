@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
-#include "plan/cells.hpp"
+#include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
 namespace cairn::io {

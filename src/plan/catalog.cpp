@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 
@@ -73,6 +74,214 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors) {
                             base::printable(twice->name), base::printable(twice->section)));
   }
   return {std::move(tensors)};
+}
+
+namespace {
+
+constexpr std::uint64_t kRestart = 64;
+constexpr std::uint64_t kIsRestart = 1;
+constexpr std::uint64_t kSameType = 2;
+constexpr std::uint64_t kHasCoding = 4;
+
+Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
+
+void put_number(base::Bytes& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<std::byte>(value | 0x80));
+  out.push_back(static_cast<std::byte>(value));
+}
+
+void put_text(base::Bytes& out, std::string_view text) {
+  put_number(out, text.size());
+  const auto bytes = base::as_bytes(text);
+  out.insert(out.end(), bytes.begin(), bytes.end());
+}
+
+std::uint64_t get_number(std::span<const std::byte> text, std::size_t& at) {
+  if (at < text.size() && std::to_integer<unsigned>(text[at]) < 0x80) return std::to_integer<std::uint64_t>(text[at++]);
+  std::uint64_t value = 0;
+  for (unsigned shift = 0; shift < 64 && at < text.size(); shift += 7) {
+    const auto byte = std::to_integer<std::uint64_t>(text[at++]);
+    value |= (byte & 0x7f) << shift;
+    if (byte < 0x80) return value;
+  }
+  throw broken();
+}
+
+std::string_view get_text(std::span<const std::byte> text, std::size_t& at) {
+  const std::uint64_t size = get_number(text, at);
+  if (size > text.size() - at) throw broken();
+  const std::string_view out(reinterpret_cast<const char*>(text.data()) + at, size);
+  at += size;
+  return out;
+}
+
+}  // namespace
+
+void CatalogPacker::add(const CatalogTensor& tensor) {
+  const bool restart = entries_ % kRestart == 0 || tensor.section != before_.section;
+  const bool same = !restart && tensor.dtype == before_.dtype && tensor.shape == before_.shape;
+  if (restart) {
+    put_number(offsets_, text_.size() - last_restart_);
+    put_number(offsets_, entries_);
+    last_restart_ = text_.size();
+    ++restarts_;
+  }
+  put_number(text_, (restart ? kIsRestart : 0) | (same ? kSameType : 0) | (tensor.coding.empty() ? 0 : kHasCoding));
+  if (restart) {
+    put_text(text_, tensor.section);
+    put_text(text_, tensor.name);
+  } else {
+    const auto differs =
+        std::mismatch(tensor.name.begin(), tensor.name.end(), before_.name.begin(), before_.name.end());
+    const auto stays = static_cast<std::size_t>(differs.first - tensor.name.begin());
+    put_number(text_, stays);
+    put_text(text_, std::string_view(tensor.name).substr(stays));
+  }
+  if (!same) {
+    put_number(text_, static_cast<std::uint64_t>(tensor.dtype));
+    put_number(text_, tensor.shape.size());
+    for (const std::uint64_t size : tensor.shape) put_number(text_, size);
+  }
+  if (!tensor.coding.empty()) put_text(text_, tensor.coding);
+  before_ = tensor;
+  ++entries_;
+}
+
+base::Bytes CatalogPacker::take() {
+  base::Bytes out;
+  if (entries_ == 0) return out;
+  put_number(out, entries_);
+  put_number(out, restarts_);
+  out.insert(out.end(), offsets_.begin(), offsets_.end());
+  out.insert(out.end(), text_.begin(), text_.end());
+  *this = {};
+  return out;
+}
+
+PackedCatalog::PackedCatalog(std::span<const base::Bytes> runs) {
+  std::size_t bytes = 0;
+  for (const base::Bytes& run : runs) bytes += run.size();
+  text_.reserve(bytes);
+  for (const base::Bytes& run : runs) append(run);
+  for (std::size_t i = 1; i < restarts_.size(); ++i) {
+    const Key a = key_at(restarts_[i - 1]);
+    const Key b = key_at(restarts_[i]);
+    if (!in_catalog_order(a.section, a.name, b.section, b.name)) throw broken();
+  }
+}
+
+PackedCatalog::PackedCatalog(const Catalog& catalog) {
+  CatalogPacker packer;
+  for (const CatalogTensor& tensor : catalog.tensors) packer.add(tensor);
+  append(packer.take());
+}
+
+void PackedCatalog::append(std::span<const std::byte> run) {
+  if (run.empty()) return;
+  std::size_t at = 0;
+  const std::uint64_t entries = get_number(run, at);
+  const std::uint64_t restarts = get_number(run, at);
+  std::size_t place = text_.size();
+  for (std::uint64_t i = 0; i < restarts; ++i) {
+    place += get_number(run, at);
+    const std::uint64_t entry = get_number(run, at);
+    restarts_.push_back({base::narrow<std::uint32_t>(size_ + entry, "number of tensors"), place});
+  }
+  if (restarts == 0 || place - text_.size() >= run.size() - at) throw broken();
+  const auto entries_text = run.subspan(at);
+  text_.insert(text_.end(), entries_text.begin(), entries_text.end());
+  size_ = base::narrow<std::uint32_t>(size_ + entries, "number of tensors");
+}
+
+PackedCatalog::Key PackedCatalog::key_at(const Restart& restart) const {
+  std::size_t at = restart.at;
+  if ((get_number(text_, at) & kIsRestart) == 0) throw broken();
+  Key key;
+  key.section = get_text(text_, at);
+  key.name = get_text(text_, at);
+  return key;
+}
+
+const PackedCatalog::Restart& PackedCatalog::restart_before(std::uint32_t number) const {
+  const auto after = std::upper_bound(restarts_.begin(), restarts_.end(), number,
+                                      [](std::uint32_t n, const Restart& restart) { return n < restart.number; });
+  if (after == restarts_.begin()) throw broken();
+  return *std::prev(after);
+}
+
+std::optional<std::uint32_t> PackedCatalog::find(std::string_view section, std::string_view name) const {
+  const auto after = std::partition_point(restarts_.begin(), restarts_.end(), [&](const Restart& restart) {
+    const Key key = key_at(restart);
+    return !in_catalog_order(section, name, key.section, key.name);
+  });
+  if (after == restarts_.begin()) return std::nullopt;
+  const std::uint32_t end = after == restarts_.end() ? size_ : after->number;
+  Cursor cursor(*this, std::prev(after)->number);
+  while (cursor.next() && cursor.number() < end) {
+    if (cursor.name() == name && cursor.section() == section) return cursor.number();
+  }
+  return std::nullopt;
+}
+
+CatalogTensor PackedCatalog::at(std::uint32_t number) const {
+  Cursor cursor(*this, number);
+  if (!cursor.next()) throw broken();
+  return cursor.tensor();
+}
+
+Catalog PackedCatalog::unpacked() const {
+  Catalog catalog;
+  catalog.tensors.reserve(size_);
+  for (Cursor cursor(*this, 0); cursor.next();) catalog.tensors.push_back(cursor.tensor());
+  return catalog;
+}
+
+PackedCatalog::Cursor::Cursor(const PackedCatalog& catalog, std::uint32_t number) : catalog_(catalog) {
+  if (number >= catalog.size_) {
+    next_ = catalog.size_;
+    return;
+  }
+  const Restart& restart = catalog.restart_before(number);
+  at_ = restart.at;
+  next_ = restart.number;
+  while (next_ < number) next();
+}
+
+bool PackedCatalog::Cursor::next() {
+  if (next_ == catalog_.size_) return false;
+  const std::uint64_t flags = get_number(catalog_.text_, at_);
+  read_name((flags & kIsRestart) != 0);
+  same_type_ = (flags & kSameType) != 0;
+  if (!same_type_) read_type();
+  coding_ = (flags & kHasCoding) != 0 ? get_text(catalog_.text_, at_) : std::string_view();
+  ++next_;
+  return true;
+}
+
+void PackedCatalog::Cursor::read_name(bool is_restart) {
+  if (is_restart) {
+    section_ = get_text(catalog_.text_, at_);
+    name_ = get_text(catalog_.text_, at_);
+    return;
+  }
+  const std::uint64_t stays = get_number(catalog_.text_, at_);
+  if (stays > name_.size()) throw broken();
+  const std::string_view rest = get_text(catalog_.text_, at_);
+  name_.resize(stays);
+  name_ += rest;
+}
+
+void PackedCatalog::Cursor::read_type() {
+  const std::uint64_t dtype = get_number(catalog_.text_, at_);
+  const std::uint64_t dimensions = get_number(catalog_.text_, at_);
+  if (dtype >= kDTypeCount || dimensions > catalog_.text_.size() - at_) throw broken();
+  dtype_ = static_cast<DType>(dtype);
+  shape_.resize(dimensions);
+  for (std::uint64_t& size : shape_) size = get_number(catalog_.text_, at_);
+}
+
+CatalogTensor PackedCatalog::Cursor::tensor() const {
+  return {std::string(section_), name_, dtype_, {shape_.begin(), shape_.end()}, std::string(coding_)};
 }
 
 }  // namespace cairn::plan

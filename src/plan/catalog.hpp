@@ -6,13 +6,17 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "cairn/dtype.hpp"
 
 namespace cairn::plan {
@@ -53,5 +57,103 @@ NumbersByName numbers_by_name(const Tensors& tensors) {
 
 /// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
 Catalog make_catalog(std::vector<CatalogTensor> tensors);
+
+// The catalog in the form that every rank can hold: one text of all tensors in catalog order, in which a name is stored as
+// what differs from the name before it.
+//
+// The training state of a mixture of experts has 200,000 tensors whose names are alike; as strings they are 50 MB on
+// every rank, so 5 MB. Every kRestart-th entry stands in full, so that any tensor is found without reading from the
+// start. Runs of the text are made by different ranks and laid end to end. Format (numbers are LEB128):
+//
+//   run:    entries, restarts; of each restart the bytes from the one before, and its entry; the entries
+//   entry:  flags (1 restart, 2 dtype and shape as before, 4 a coding); section and name, each with its length, of a restart,
+//           else how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size; the
+//           coding with its length
+
+/// Makes a run. Tensors are added in catalog order.
+class CatalogPacker {
+ public:
+  void add(const CatalogTensor& tensor);
+  /// No bytes when nothing was added.
+  base::Bytes take();
+
+ private:
+  std::uint64_t entries_ = 0;
+  std::uint64_t last_restart_ = 0;
+  base::Bytes offsets_;
+  std::uint64_t restarts_ = 0;
+  base::Bytes text_;
+  CatalogTensor before_;
+};
+
+class PackedCatalog {
+ public:
+  PackedCatalog() = default;
+  /// `runs` follow each other in catalog order; empty ones count as nothing. Throws Error(kInternal) for a broken run, and
+  /// when one does not begin behind the last restart of the one before.
+  explicit PackedCatalog(std::span<const base::Bytes> runs);
+  explicit PackedCatalog(const Catalog& catalog);
+
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  [[nodiscard]] std::size_t packed_bytes() const { return text_.size(); }
+
+  /// Number of the tensor, or nothing. Costs a binary search and at most kRestart entries.
+  [[nodiscard]] std::optional<std::uint32_t> find(std::string_view section, std::string_view name) const;
+  /// Tensor by number. Requires: number < size().
+  [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
+  /// All tensors, for who needs all of them as they are.
+  [[nodiscard]] Catalog unpacked() const;
+
+  /// Walks the tensors; the catalog must outlive it. The views are good until the next call.
+  class Cursor {
+   public:
+    /// Stands before tensor `number`.
+    Cursor(const PackedCatalog& catalog, std::uint32_t number);
+    /// Moves to the next tensor; false at the end.
+    bool next();
+    [[nodiscard]] std::uint32_t number() const { return next_ - 1; }
+    [[nodiscard]] std::string_view section() const { return section_; }
+    [[nodiscard]] std::string_view name() const { return name_; }
+    [[nodiscard]] DType dtype() const { return dtype_; }
+    [[nodiscard]] std::span<const std::uint64_t> shape() const { return shape_; }
+    [[nodiscard]] std::string_view coding() const { return coding_; }
+    /// True when dtype and shape are those of the tensor before, so that its size is, too.
+    [[nodiscard]] bool same_type() const { return same_type_; }
+    [[nodiscard]] CatalogTensor tensor() const;
+
+   private:
+    void read_name(bool is_restart);
+    void read_type();
+
+    const PackedCatalog& catalog_;
+    std::size_t at_ = 0;
+    std::uint32_t next_ = 0;
+    std::string_view section_;
+    std::string name_;
+    DType dtype_ = DType::kF32;
+    std::vector<std::uint64_t> shape_;
+    std::string_view coding_;
+    bool same_type_ = false;
+  };
+
+ private:
+  friend class Cursor;
+  struct Restart {
+    std::uint32_t number = 0;
+    std::size_t at = 0;  ///< in text_
+  };
+  struct Key {
+    std::string_view section;
+    std::string_view name;
+  };
+  void append(std::span<const std::byte> run);
+  [[nodiscard]] Key key_at(const Restart& restart) const;
+  /// The last restart at or before tensor `number`.
+  [[nodiscard]] const Restart& restart_before(std::uint32_t number) const;
+
+  std::uint32_t size_ = 0;
+  std::vector<Restart> restarts_;
+  base::Bytes text_;
+};
 
 }  // namespace cairn::plan

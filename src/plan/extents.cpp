@@ -5,9 +5,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "base/checked.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::plan {
 namespace {
@@ -251,6 +253,118 @@ std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<c
     }
   }
   return merged;
+}
+
+// Windows: a worker's extents in pieces that fit its buffer, cut on block boundaries so that no block is in two
+// windows, and placed in the buffer on page boundaries.
+
+namespace {
+
+constexpr std::uint64_t kPageBytes = 4096;
+
+/// Where to cut an extent that begins at `begin` when `room` bytes are left: a grain multiple, or `begin` when none
+/// fits.
+std::uint64_t cut_point(std::uint64_t begin, std::uint64_t room, std::uint64_t grain) {
+  const std::uint64_t over = (begin % grain + room % grain) % grain;
+  return room < over ? begin : begin + (room - over);
+}
+
+}  // namespace
+
+void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes,
+                          const VisitWindowPart& visit) {
+  if (grain_bytes == 0 || window_bytes < grain_bytes) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("a window of {} bytes cannot hold a checksum block of {} bytes; give it more "
+                            "memory or make the block smaller",
+                            window_bytes, grain_bytes));
+  }
+  const std::uint64_t alignment = grain_bytes % kPageBytes == 0 ? kPageBytes : 1;
+  std::size_t window = 0;
+  std::uint64_t buffer_bytes = 0;  // of the open window, which has none as long as it has no part
+  const auto close = [&] {
+    if (buffer_bytes != 0) ++window;
+    buffer_bytes = 0;
+  };
+  for (const Extent& extent : extents) {
+    std::uint64_t begin = extent.begin;
+    while (begin < extent.end) {
+      const std::uint64_t at = base::round_up(buffer_bytes, alignment) + begin % alignment;
+      const std::uint64_t room = window_bytes - std::min(at, window_bytes);
+      std::uint64_t end = extent.end;
+      if (end - begin > room) end = cut_point(begin, room, grain_bytes);
+      if (end == begin) {
+        close();
+        continue;
+      }
+      visit(window, {extent.file, begin, end, extent.rank}, at);
+      buffer_bytes = at + end - begin;
+      begin = end;
+      if (begin < extent.end) close();
+    }
+  }
+}
+
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes,
+                                std::uint64_t grain_bytes) {
+  std::vector<Window> windows;
+  for_each_window_part(extents, window_bytes, grain_bytes,
+                       [&](std::size_t window, const Extent& part, std::uint64_t offset) {
+                         if (window == windows.size()) windows.emplace_back();
+                         Window& open = windows[window];
+                         open.parts.push_back(part);
+                         open.offsets.push_back(offset);
+                         open.bytes += part.end - part.begin;
+                         open.buffer_bytes = offset + part.end - part.begin;
+                       });
+  return windows;
+}
+
+CellGrid::CellGrid(std::vector<std::uint64_t> file_sizes, std::uint64_t grain_bytes)
+    : file_sizes_(std::move(file_sizes)), grain_bytes_(grain_bytes) {
+  std::uint64_t cells = 0;
+  for (const std::uint64_t size : file_sizes_) {
+    first_.push_back(cells);
+    cells = base::add(cells, base::ceil_div(size, grain_bytes), "number of grid cells");
+  }
+  first_.push_back(cells);
+}
+
+FileRange CellGrid::range_of(std::uint32_t file, std::size_t cell) const {
+  const std::uint64_t begin = (cell - first_[file]) * grain_bytes_;
+  return {file, begin, std::min(begin + grain_bytes_, file_sizes_[file])};
+}
+
+void CellSet::insert(const FileRange& range) {
+  if (range.begin >= range.end) return;
+  const std::size_t last = grid_->cell_of(range.file, range.end - 1);
+  for (std::size_t cell = grid_->cell_of(range.file, range.begin); cell <= last; ++cell) insert(cell);
+}
+
+std::size_t CellSet::count() const {
+  std::size_t cells = 0;
+  for (const std::uint64_t word : words_) cells += static_cast<std::size_t>(std::popcount(word));
+  return cells;
+}
+
+void CellSet::remove(const CellSet& others) {
+  for (std::size_t w = 0; w < words_.size(); ++w) words_[w] &= ~others.words_[w];
+}
+
+std::vector<FileRange> CellSet::ranges() const {
+  std::vector<FileRange> ranges;
+  for (std::uint32_t file = 0; file < grid_->files(); ++file) {
+    for (std::size_t cell = grid_->cell_of(file, 0); cell < grid_->end_of(file); ++cell) {
+      if (!contains(cell)) continue;
+      const FileRange range = grid_->range_of(file, cell);
+      if (!ranges.empty() && ranges.back().file == file && ranges.back().end == range.begin) {
+        ranges.back().end = range.end;
+      } else {
+        ranges.push_back(range);
+      }
+    }
+  }
+  return ranges;
 }
 
 }  // namespace cairn::plan

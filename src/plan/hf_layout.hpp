@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "format/safetensors.hpp"
+#include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
-#include "plan/packed_catalog.hpp"
 
 namespace cairn::plan {
 

@@ -13,7 +13,7 @@
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
 #include "comm/mail.hpp"
-#include "plan/packed_catalog.hpp"
+#include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {
 

@@ -1,5 +1,5 @@
 // Grid cells of files, and sets of them, against a plain list of all cells.
-#include "plan/cells.hpp"
+#include "plan/extents.hpp"
 
 #include <gtest/gtest.h>
 

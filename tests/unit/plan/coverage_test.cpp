@@ -12,7 +12,6 @@
 #include "cairn/error.hpp"
 #include "layouts.hpp"
 #include "plan/runs.hpp"
-#include "plan/tiling.hpp"
 #include "seeded.hpp"
 #include "shard/box_math.hpp"
 #include "stopwatch.hpp"

@@ -1,5 +1,5 @@
 // The packed catalog against the catalog that it was made of; broken runs; and files made in part against the whole.
-#include "plan/packed_catalog.hpp"
+#include "plan/catalog.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,6 @@
 
 #include "cairn/error.hpp"
 #include "layouts.hpp"
-#include "plan/box_index.hpp"
 #include "seeded.hpp"
 #include "shard/box_math.hpp"
 
