@@ -12,7 +12,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/heap_meter.hpp"
-#include "io/exchange_schedule.hpp"
+#include "io/exchange_messages.hpp"
 #include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 

@@ -16,8 +16,8 @@
 #include <string>
 
 #include "io/engine.hpp"
-#include "io/round_worker.hpp"
-#include "io/straight_io.hpp"
+#include "io/rounds.hpp"
+#include "io/straight_runs.hpp"
 #include "os/direct.hpp"
 #include "os/io_queue.hpp"
 #include "plan/extents.hpp"

@@ -8,7 +8,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/exchange_messages.hpp"
-#include "io/exchange_schedule.hpp"
 #include "plan/transfers.hpp"
 
 namespace cairn::io {

@@ -16,7 +16,7 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "io/mpiio_engine.hpp"
-#include "io/round_check.hpp"
+#include "io/rounds.hpp"
 #include "os/fault.hpp"
 #include "os/system_calls.hpp"
 

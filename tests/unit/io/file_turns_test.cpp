@@ -1,5 +1,5 @@
 // Turns: every worker of a file takes part in it, and files of one turn share no rank.
-#include "io/file_turns.hpp"
+#include "io/rounds.hpp"
 
 #include <gtest/gtest.h>
 

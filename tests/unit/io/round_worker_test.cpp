@@ -1,5 +1,5 @@
 // Rounds on a thread: in order, while the caller goes on; what fails is kept, and what comes after it is dropped.
-#include "io/round_worker.hpp"
+#include "io/rounds.hpp"
 
 #include <gtest/gtest.h>
 

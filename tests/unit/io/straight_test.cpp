@@ -15,7 +15,6 @@
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
-#include "io/straight_io.hpp"
 #include "io/straight_runs.hpp"
 #include "os/file.hpp"
 #include "plan/transfers.hpp"

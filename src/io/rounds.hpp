@@ -1,0 +1,111 @@
+// What engines have in common: what they check of a round, in which order a rank goes through its files, and a thread
+// for blocking calls.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "io/engine.hpp"
+#include "plan/extents.hpp"
+
+namespace cairn::io {
+
+// What every engine asks of the operations of a round, checked alike.
+
+/// "'dir/file', bytes 0 to 4096".
+inline std::string describe(const EngineFile& file, std::uint64_t offset, std::uint64_t bytes) {
+  return "'" + base::printable(file.path.string()) + "', bytes " + std::to_string(offset) + " to " +
+         std::to_string(offset + bytes);
+}
+
+/// Throws Error(kInternal) unless `ops` ascend by (file, offset) without overlap, each inside its file.
+template <class Op>
+void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    const Op& op = ops[i];
+    if (op.file >= files.size()) {
+      throw Error(ErrorKind::kInternal,
+                  "I/O round: file number " + std::to_string(op.file) + " of " + std::to_string(files.size()));
+    }
+    const EngineFile& file = files[op.file];
+    if (op.offset > file.size_bytes || op.data.size() > file.size_bytes - op.offset) {
+      throw Error(ErrorKind::kInternal, "I/O round: " + describe(file, op.offset, op.data.size()) +
+                                            ", lies outside its " + std::to_string(file.size_bytes) + " bytes");
+    }
+    if (i == 0 || ops[i - 1].file < op.file) continue;
+    if (ops[i - 1].file > op.file || ops[i - 1].offset + ops[i - 1].data.size() > op.offset) {
+      throw Error(ErrorKind::kInternal, "I/O round: " + describe(file, op.offset, op.data.size()) +
+                                            ", comes after an operation that it should come before");
+    }
+  }
+}
+
+// Which files a rank takes part in, and in which order it goes through them. Pure: a function of the extent map.
+//
+// The workers of a file follow one another, and since shares of files do so too, the files of a group (plan/extents.hpp)
+// that several ranks share form a chain: each has at most one rank in common with the next. Every rank goes through its
+// files by turn, and by number inside a turn:
+//   turn 0: shared files number 0, 2, 4 ... of the chain     turn 1: shared files number 1, 3, 5 ...
+//   turn 2: files of this rank alone
+// No deadlock: (turn, file) is one total order for all ranks. Of the files that any rank waits in, take the first: its
+// members can only wait in files before it, of which there is none, so all of them come. No chain of waiting either:
+// files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In plain ascending order every
+// file would wait for the one before it, from rank 0 to the last.)
+
+struct FileTurn {
+  std::uint32_t file = 0;
+  int first = 0;  ///< ranks first..last open it together
+  int last = 0;
+  int turn = 0;
+};
+
+/// The files in which `rank` is between the first and the last worker, in the order to go through them.
+std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t files, int rank);
+
+/// The one rank that creates the file, and that checks its size: its first worker, or some rank when it has none (a file
+/// without bytes, or of which no byte takes part).
+int keeper_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
+
+// A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange.
+//
+// Nothing here communicates: what a round threw is kept, and thrown where the ranks agree.
+
+class RoundWorker {
+ public:
+  /// Starts the thread; throws std::system_error where there can be no more.
+  RoundWorker();
+  /// Rounds that have not begun are dropped; the one in progress is waited for.
+  ~RoundWorker();
+  RoundWorker(const RoundWorker&) = delete;
+  RoundWorker& operator=(const RoundWorker&) = delete;
+
+  void begin(std::function<void()> round);
+  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure none is: those behind it are dropped.
+  void wait(std::size_t unfinished);
+  /// Throws what the first round that failed threw.
+  void rethrow();
+
+ private:
+  void work();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> rounds_;  ///< not begun
+  std::size_t unfinished_ = 0;                ///< those, and the one in progress
+  bool stopping_ = false;
+  std::exception_ptr failure_;
+  std::thread thread_;  ///< last: it uses the others
+};
+
+}  // namespace cairn::io
