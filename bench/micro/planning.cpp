@@ -10,7 +10,6 @@
 #include "cli/arguments.hpp"
 #include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
-#include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
 

@@ -6,7 +6,6 @@
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "plan/transfers.hpp"
-#include "planning/catalog_exchange.hpp"
 #include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {

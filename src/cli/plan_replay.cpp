@@ -13,7 +13,6 @@
 #include "checkpoint/window_io.hpp"
 #include "cli/heap_meter.hpp"
 #include "io/exchange_messages.hpp"
-#include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 
 namespace cairn::cli {

@@ -11,7 +11,6 @@
 #include "cairn/error.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/window_io.hpp"
-#include "planning/claim_steps.hpp"
 #include "planning/layout_steps.hpp"
 
 namespace cairn::cli {

@@ -4,7 +4,7 @@
 
 #include "base/checked.hpp"
 #include "comm/agree.hpp"
-#include "planning/catalog_exchange.hpp"
+#include "planning/layout_steps.hpp"
 #include "quant/boxes.hpp"
 #include "shard/box_math.hpp"
 

@@ -7,7 +7,7 @@
 #include "comm/agree.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
-#include "planning/catalog_exchange.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -6,7 +6,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mail.hpp"
-#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 #include "quant/boxes.hpp"
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"

@@ -20,8 +20,8 @@
 #include "hdf5/library.hpp"
 #include "io/exchange.hpp"
 #include "plan/transfers.hpp"
-#include "planning/catalog_exchange.hpp"
 #include "planning/describe.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {
 namespace {

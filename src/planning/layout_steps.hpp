@@ -1,7 +1,4 @@
-// The file layout of a save as one rank needs it: the work between two messages (catalog_exchange.hpp carries them).
-//
-// Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
-// rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
+// Files and claims of a save: the work of one rank between two messages, and the messages.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +7,19 @@
 #include <string>
 #include <vector>
 
+#include "comm/communicator.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/pieces.hpp"
 #include "planning/catalog_steps.hpp"
+#include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
+
+// The file layout of a save as one rank needs it: the work between two messages (catalog_exchange.hpp carries them).
+//
+// Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
+// rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
 
 /// The sizes of the headers that this rank measures: files rank, rank + ranks, ...
 base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ranks);
@@ -37,5 +41,43 @@ void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::spa
 /// this list.
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
+
+// Who provides which part of each tensor: the work of one rank between two messages (catalog_exchange.hpp carries them).
+//
+// A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the whole
+// tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and pure.
+
+/// The rank that settles the claims on a tensor.
+int home_of(std::uint32_t tensor, int ranks);
+
+/// 1. The claims of a rank, to the homes. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor.
+comm::Mail claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard, int rank,
+                       int ranks);
+
+/// 2. At a home: what each rank has to provide of its tensors. Throws Error(kState) for holes and overlaps
+/// (plan/coverage.hpp).
+comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& claims, int rank);
+
+/// 3. What homes told this rank: which pieces of its boxes it has to provide, by catalog number.
+std::vector<plan::Piece> collect_pieces(const comm::Mail& provided, int rank);
+
+// The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
+// between messages is in catalog_steps.hpp, claim_steps.hpp and layout_steps.hpp.
+
+/// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give one
+/// tensor different dtypes or shapes.
+plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state);
+
+/// Collective. The size of every file's header, each made by one rank.
+std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicator, const plan::HfLayout& files);
+
+/// Collective. On rank 0 the Hugging Face indexes by file name, each made by one rank; elsewhere nothing.
+std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
+
+/// Collective. The pieces of this rank's boxes that it must provide, by catalog number; those of all ranks together are
+/// every element once. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
+std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
+                                         std::span<const plan::MemoryBox> mine,
+                                         std::span<const std::uint32_t> tensor_of_shard);
 
 }  // namespace cairn::checkpoint
