@@ -13,7 +13,7 @@
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
-#include "directory/read_back_file.hpp"
+#include "directory/written_blocks.hpp"
 #include "io/disk_reader.hpp"
 #include "os/file.hpp"
 

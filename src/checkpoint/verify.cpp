@@ -12,7 +12,6 @@
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
-#include "directory/read_back_file.hpp"
 #include "directory/root.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"

@@ -9,7 +9,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
-#include "directory/links.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

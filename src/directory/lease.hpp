@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "directory/lease_rules.hpp"
+#include "directory/lease_folder.hpp"
 
 namespace cairn::checkpoint {
 

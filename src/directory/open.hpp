@@ -4,19 +4,39 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
-#include "directory/links.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "interop/directory.hpp"
+#include "os/file.hpp"
 
 namespace cairn::checkpoint {
+
+// Which symbolic links of a checkpoint directory are read through.
+//
+// A checkpoint that came from elsewhere may have links to anything that its reader may read: `convert` would copy it. So a
+// link is followed only to where the checkpoint lies: into its own directory, or, from a snapshot of a Hugging Face cache,
+// into the blobs of the same model (models--<name>/snapshots/<revision>/<file> -> ../../blobs/<hash>). The directory itself
+// may be named through links: the user named it.
+
+enum class Links { kInside, kFollow };
+
+inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
+
+/// Rank-local. Throws Error(kFormat), naming link, target and what to do, for the first of `names`, which are relative to
+/// `directory` and exist, that leads out of it. With kFollow nothing is looked at.
+void check_links(const std::filesystem::path& directory, const std::vector<std::string>& names, Links links);
+
+/// The same for the entries of the directory that are links to regular files. Links to directories are never followed.
+void check_links(const std::filesystem::path& directory, const std::vector<os::DirectoryEntry>& entries, Links links);
 
 struct OpenCheckpoint {
   std::filesystem::path directory;
@@ -66,5 +86,20 @@ auto with_open(comm::Communicator& communicator, const std::filesystem::path& pa
 
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
+
+// An open checkpoint as bytes for the other ranks.
+
+/// `manifest` and `blocks` are sent as they stand on disk and parsed again by every rank.
+struct OpenedTexts {
+  std::optional<std::string> manifest;  ///< nothing: there is none; an empty one is a damaged one
+  base::Bytes blocks;
+};
+
+base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts);
+OpenCheckpoint decode_open(std::span<const std::byte> bytes);
+
+/// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the block file is not the one
+/// that the manifest names.
+void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts);
 
 }  // namespace cairn::checkpoint

@@ -1,4 +1,4 @@
-#include "directory/open_wire.hpp"
+#include "directory/open.hpp"
 
 #include <fmt/core.h>
 

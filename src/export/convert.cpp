@@ -18,7 +18,6 @@
 #include "comm/agree.hpp"
 #include "directory/carried.hpp"
 #include "directory/commit.hpp"
-#include "directory/open_stage.hpp"
 #include "directory/root.hpp"
 #include "export/coded_catalog.hpp"
 #include "export/convert_source.hpp"

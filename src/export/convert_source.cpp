@@ -10,7 +10,6 @@
 #include "checkpoint/save.hpp"
 #include "directory/carried.hpp"
 #include "directory/commit.hpp"
-#include "directory/open_stage.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "format/stored_checkpoint.hpp"

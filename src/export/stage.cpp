@@ -11,7 +11,7 @@
 #include "checkpoint/call.hpp"
 #include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
-#include "directory/open_stage.hpp"
+#include "directory/carried.hpp"
 #include "export/convert_source.hpp"
 #include "export/stage_reader.hpp"
 #include "export/stage_writer.hpp"

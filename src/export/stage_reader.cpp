@@ -7,7 +7,7 @@
 #include "checkpoint/load.hpp"
 #include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
-#include "directory/open_stage.hpp"
+#include "directory/carried.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 

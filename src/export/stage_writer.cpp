@@ -13,7 +13,7 @@
 #include "checkpoint/reports.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "directory/open_wire.hpp"
+#include "directory/open.hpp"
 #include "directory/root.hpp"
 #include "format/safetensors.hpp"
 #include "os/file.hpp"

@@ -7,7 +7,6 @@
 #include "directory/carried.hpp"
 #include "directory/lease_folder.hpp"
 #include "directory/root.hpp"
-#include "directory/root_state.hpp"
 #include "format/blocks.hpp"
 #include "simulated_save.hpp"
 
