@@ -9,7 +9,7 @@
 
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_reader.hpp"
-#include "codes/wanted_box.hpp"
+#include "codes/decode_pieces.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
 #include "io/exchange.hpp"

@@ -8,8 +8,8 @@
 
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
-#include "codes/wanted_box.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
 

@@ -6,7 +6,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "codes/wanted_box.hpp"
+#include "codes/decode_pieces.hpp"
 #include "directory/open.hpp"
 #include "format/stored_checkpoint.hpp"
 

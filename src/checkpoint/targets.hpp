@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "codes/decode_pieces.hpp"
 #include "codes/device_memory.hpp"
 #include "codes/view.hpp"
-#include "codes/wanted_box.hpp"
 #include "directory/open.hpp"
 
 namespace cairn::checkpoint {

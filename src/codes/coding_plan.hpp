@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "codes/moment_names.hpp"
 #include "codes/moment_pairs.hpp"
 #include "comm/communicator.hpp"
 #include "format/stored_checkpoint.hpp"

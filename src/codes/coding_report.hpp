@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "codes/coding_errors.hpp"
 #include "codes/coding_plan.hpp"
+#include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::checkpoint {

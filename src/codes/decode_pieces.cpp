@@ -1,12 +1,50 @@
 #include "codes/decode_pieces.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "codes/box_pieces.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
+
+void check_wanted(const plan::MemoryBox& want, const WantedTensor& tensor) {
+  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
+  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.bytes.size()) return;
+  throw Error(ErrorKind::kInternal,
+              fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
+                          base::printable(tensor.name), want.bytes.size()));
+}
+
+namespace {
+
+/// Cuts along `dimension`; the dimensions before it have length 1.
+void cut(Box box, std::size_t dimension, std::uint64_t limit, const std::function<void(const Box&)>& visit) {
+  if (shard::elements_of(box) <= limit) return visit(box);
+  const std::uint64_t length = box.shape[dimension];
+  const std::uint64_t first = box.offset[dimension];
+  const std::uint64_t row_elements = shard::elements_of(box) / length;
+  const std::uint64_t step = std::max<std::uint64_t>(limit / row_elements, 1);
+  for (std::uint64_t at = 0; at < length; at += step) {
+    box.offset[dimension] = first + at;
+    box.shape[dimension] = std::min(step, length - at);
+    if (row_elements <= limit) {
+      visit(box);
+    } else {
+      cut(box, dimension + 1, limit, visit);
+    }
+  }
+}
+
+}  // namespace
+
+void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::function<void(const Box&)>& visit) {
+  if (!shard::is_empty(box)) cut(box, 0, std::max<std::uint64_t>(limit_elements, 1), visit);
+}
+
 namespace {
 
 /// A read of its own costs some microseconds; so long takes decoding 16 blocks of q8.

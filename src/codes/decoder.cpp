@@ -9,7 +9,6 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "codes/box_pieces.hpp"
 #include "codes/cast.hpp"
 #include "codes/decode_pieces.hpp"
 #include "quant/boxes.hpp"

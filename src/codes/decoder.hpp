@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
-#include "codes/wanted_box.hpp"
 
 namespace cairn::checkpoint {
 

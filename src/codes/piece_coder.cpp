@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "codes/box_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 #include "plan/runs.hpp"
 #include "quant/boxes.hpp"
 #include "quant/codec.hpp"

@@ -1,15 +1,48 @@
 // Codes the boxes of moments that lie whole in this rank's memory: on the host, or where they are on a device. Rank-local.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "codes/coding_errors.hpp"
+#include "cairn/box.hpp"
 #include "codes/coding_plan.hpp"
 #include "codes/device_memory.hpp"
+#include "quant/errors.hpp"
 
 namespace cairn::checkpoint {
+
+// Codes or scales in memory, ready to be saved as boxes of a stored tensor.
+
+struct CodedPiece {
+  std::uint32_t tensor = 0;  ///< number in the catalog of first moments
+  std::size_t part = 0;      ///< which of the codec's parts
+  std::vector<Box> boxes;    ///< of the part; they lie end to end in `bytes`
+  base::Bytes bytes;
+};
+
+// Which errors of the codes a save measures, by tensor. Rank-local.
+
+using ErrorsByTensor = std::map<std::uint32_t, quant::TensorErrors>;
+
+enum class Measuring {
+  kSample,  ///< to say which tensors are coded worse than their codec's figures
+  kAll,     ///< to report figures, or to keep to a limit
+};
+
+inline Measuring measuring_of(const Quantisation& options) {
+  return options.report || options.max_update_error > 0 ? Measuring::kAll : Measuring::kSample;
+}
+
+/// Adds a box that has just been coded to the errors of its tensor.
+inline void measure_errors(Measuring measuring, const quant::CodedBox& coded, quant::TensorErrors& errors,
+                           quant::ElementRange range = {}) {
+  if (measuring == Measuring::kAll) return quant::add_errors(coded, range, errors);
+  if (quant::can_be_sampled(coded.codec)) quant::sample_errors(coded, range, errors);
+}
 
 /// The memory boxes that a piece lies in, both on the host or both on a device.
 struct PieceMemory {

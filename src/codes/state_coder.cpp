@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "codes/loose_blocks.hpp"
+#include "codes/coding_exchange.hpp"
 #include "codes/piece_coder.hpp"
-#include "codes/scale_exchange.hpp"
 #include "comm/agree.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "quant/codec.hpp"

@@ -11,10 +11,10 @@
 
 #include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
-#include "codes/coded_piece.hpp"
 #include "codes/coding_plan.hpp"
 #include "codes/coding_report.hpp"
 #include "codes/left_out.hpp"
+#include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::checkpoint {

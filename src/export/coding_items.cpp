@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
-#include "codes/box_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

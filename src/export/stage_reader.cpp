@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "checkpoint/load.hpp"
-#include "codes/box_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "directory/carried.hpp"
 #include "plan/runs.hpp"

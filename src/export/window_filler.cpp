@@ -5,7 +5,7 @@
 
 #include "base/checked.hpp"
 #include "checkpoint/call.hpp"
-#include "codes/box_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "os/fault.hpp"
 #include "quant/boxes.hpp"

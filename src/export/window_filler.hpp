@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/reader.hpp"
-#include "codes/coding_errors.hpp"
+#include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 #include "export/coded_catalog.hpp"
 #include "export/coding_items.hpp"
