@@ -4,10 +4,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
-#include "checkpoint/given_alike.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/load_targets.hpp"
 #include "checkpoint/save.hpp"
+#include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"

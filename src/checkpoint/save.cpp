@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/text.hpp"
@@ -10,7 +11,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/save_plan.hpp"
+#include "checkpoint/window_io.hpp"
 #include "codes/device_memory.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
@@ -21,8 +22,76 @@
 #include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
+#include "plan/transfers.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {
+
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
+  const Options& options = how.options;
+  std::unique_ptr<SavePlan> made;
+  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
+  std::unique_ptr<plan::HfLayout> files;
+  std::vector<std::uint32_t> tensor_of_shard;
+  comm::agree(communicator, "deal the tensors to files", [&] {
+    made = std::make_unique<SavePlan>();
+    tensor_of_shard = number_tensors(catalog, state.sources);
+    files = std::make_unique<plan::HfLayout>(
+        std::move(catalog), plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
+  });
+  const auto header_bytes = exchange_header_sizes(communicator, *files);
+  auto indexes = exchange_indexes(communicator, *files);
+  MemorySplit budget;
+  comm::agree(communicator, "lay out the files", [&] {
+    made->layout = files->without_content(header_bytes);
+    made->layout.index_files = std::move(indexes);
+    budget = split_budget(options.memory_budget_bytes, options.block_bytes);
+    made->tensors = files->catalog().size();
+    made->tensor_bytes = files->tensor_bytes();
+  });
+  auto pieces = exchange_claims(communicator, files->catalog(), boxes, tensor_of_shard);
+  std::vector<std::uint32_t> groups;
+  std::vector<plan::FileRange> ranges;
+  std::optional<plan::CellGrid> grid;
+  format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
+  comm::agree(communicator, "lay out the files", [&] {
+    places = place_pieces(made->layout, *files, pieces);
+    groups = files->section_of_files();
+    ranges = plan::whole_files(file_sizes(made->layout.stored));
+    if (how.choice.straight) grid.emplace(file_sizes(made->layout.stored), options.block_bytes);
+  });
+  if (grid) {
+    comm::agree(communicator, "find long runs",
+                [&] { made->straight = io::StraightRuns(plan::regions_of_memory(pieces, boxes, places)); });
+    const plan::CellSet straight = io::keep_tiled_cells(communicator, *grid, made->straight);
+    comm::agree(communicator, "find long runs", [&] {
+      plan::CellSet cells(*grid);
+      for (const plan::FileRange& range : ranges) cells.insert(range);
+      cells.remove(straight);
+      ranges = cells.ranges();
+    });
+  }
+  plan::ExtentMap extents =
+      deal_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes, how.choice, Access::kWrite);
+  budget = budget.fitted_to(extents);
+  std::vector<plan::Runs> transfers;
+  std::vector<plan::Window> windows;
+  comm::agree(communicator, "plan the exchange", [&] {
+    made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
+    add_headers(made->layout, *files, made->extents->of(communicator.rank()));
+    files.reset();
+    const auto outside = how.choice.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
+    places = {};
+    windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
+  });
+  made->buffers = how.store.get(communicator, largest_buffer(windows));
+  made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *made->buffers,
+                         std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
+  return made;
+}
+
 namespace {
 
 namespace fs = std::filesystem;

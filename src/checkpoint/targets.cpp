@@ -3,15 +3,87 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "codes/device_memory.hpp"
+#include "comm/agree.hpp"
+#include "comm/mpi.hpp"
+#include "format/safetensors.hpp"
+#include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
+namespace {
+
+std::string text_of(const std::map<std::string, std::string>& map) {
+  std::string text;
+  for (const auto& [key, value] : map) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value);
+  return text;
+}
+
+std::string text_of(bool flag) { return flag ? "true" : "false"; }
+
+template <class Number>
+std::string text_of(Number number) {
+  return fmt::format("{}", number);
+}
+
+/// Every field of Options: what is added there is added here.
+std::vector<comm::NamedValue> values_of(const Options& options, const std::filesystem::path& path) {
+  const Quantisation& quantisation = options.quantisation;
+  return {
+      {"path", path.lexically_normal().string()},
+      {"engine", options.engine},
+      {"max_file_bytes", text_of(options.max_file_bytes)},
+      {"align_bytes", text_of(options.align_bytes)},
+      {"block_bytes", text_of(options.block_bytes)},
+      {"memory_budget_bytes", text_of(options.memory_budget_bytes)},
+      {"aggregators_per_node", text_of(options.aggregators_per_node)},
+      {"hints", text_of(options.hints)},
+      {"file_metadata", text_of(options.file_metadata)},
+      {"run_id", options.run_id},
+      {"quantisation.codecs", text_of(quantisation.codecs)},
+      {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},
+      {"quantisation.max_update_error", text_of(quantisation.max_update_error)},
+      {"quantisation.report", text_of(quantisation.report)},
+      {"quantisation.remove_master_weight", text_of(quantisation.remove_master_weight)},
+      {"quantisation.skip_save_model_weight", text_of(quantisation.skip_save_model_weight)},
+      {"quantisation.master_weight_compatible", text_of(quantisation.master_weight_compatible)},
+      {"quantisation.paddle_reciprocals", text_of(quantisation.paddle_reciprocals)},
+      {"overwrite", text_of(options.overwrite)},
+      {"read_back", text_of(static_cast<int>(options.read_back))},
+      {"follow_links", text_of(options.follow_links)},
+      {"lease.seconds", text_of(options.lease.seconds)},
+      {"lease.wait_seconds", options.lease.wait_seconds ? text_of(*options.lease.wait_seconds) : "unset"},
+      {"waiting.limit_s", text_of(options.waiting.limit_s)},
+      {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
+  };
+}
+
+}  // namespace
+
+std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options) {
+  auto communicator = comm::duplicate_mpi(given, options.waiting);
+  comm::agree(*communicator, "name the rank in the log", [&] {
+    os::set_fault_rank(communicator->rank());
+    base::set_log_rank(communicator->rank(), communicator->size());
+  });
+  return communicator;
+}
+
+void agree_on_options(comm::Communicator& communicator, const Options& options, const std::filesystem::path& path) {
+  comm::agree_on_values(communicator, "option",
+                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, path); });
+}
+
 namespace {
 
 bool is_of_type(const ViewTensor& tensor, const Target& target) {
@@ -56,6 +128,65 @@ std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const Vi
   device.stand_in(wanted);
   for (plan::MemoryBox& box : wanted) box.tensor = number_of_target[box.tensor];
   return wanted;
+}
+
+ReadOptions read_options(const Options& options) {
+  return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node,
+          links_of(options.follow_links)};
+}
+
+View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options) {
+  View view;
+  comm::agree(communicator, "describe what to load", [&] { view = decoded_view(opened, view_options(options)); });
+  return view;
+}
+
+Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
+                    const View& view, TensorReader& reader, const PhaseClock& whole) {
+  DeviceMemory device;
+  std::vector<plan::MemoryBox> wanted;
+  comm::agree(communicator, "describe what to load", [&] {
+    check_shards(targets);
+    wanted = wanted_boxes(opened, view, targets, device);
+  });
+  reader.load(wanted);
+  comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
+
+  Report report = report_of_load(communicator, opened, reader.engine(), wanted, targets.size());
+  report.phases = reader.clock().reduce(communicator);
+  report.seconds = whole.slowest_seconds(communicator);
+  return report;
+}
+
+Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine) {
+  Report report;
+  report.engine = engine.name;
+  report.engine_reason = engine.reason;
+  report.engine_hints = engine.hints;
+  report.tensors = written.tensors.size();
+  report.files = written.files.size();
+  for (const auto& tensor : written.tensors) {
+    report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+  }
+  return report;
+}
+
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
+                      std::span<const plan::MemoryBox> wanted, std::size_t targets) {
+  Report report;
+  comm::agree(communicator, "report", [&] {
+    report.directory = opened.directory;
+    report.engine = engine.name;
+    report.engine_reason = engine.reason;
+    report.engine_hints = engine.hints;
+    report.warnings = opened.warnings;
+  });
+  report.files = opened.stored.files.size();
+  report.tensors = communicator.max(targets);
+  std::uint64_t bytes = 0;
+  for (const plan::MemoryBox& box : wanted) bytes += box.bytes.size();
+  report.bytes = communicator.sum(bytes);
+  return report;
 }
 
 }  // namespace cairn::checkpoint

@@ -1,20 +1,60 @@
-// From a caller's targets to boxes of an open checkpoint.
+// What public calls are given, alike on all ranks and turned into boxes, and what they report.
 #pragma once
 
+#include <mpi.h>
+
+#include <filesystem>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
+#include "checkpoint/engine_choice.hpp"
+#include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
 #include "codes/device_memory.hpp"
 #include "codes/view.hpp"
+#include "comm/communicator.hpp"
 #include "directory/open.hpp"
+#include "format/stored_checkpoint.hpp"
 
 namespace cairn::checkpoint {
+
+// The communicator of a public call, and the comparison of what all its ranks must be given alike.
+
+/// Collective over `given`: a duplicate that waits as `options` say; names this rank for faults and log lines.
+std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
+
+/// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
+void agree_on_options(comm::Communicator& communicator, const Options& options, const std::filesystem::path& path);
+
+// From a caller's targets to boxes of an open checkpoint.
 
 /// Rank-local: the targets' boxes as wanted boxes of the view; host memory of `device` stands in for that of devices. Codes
 /// and scales are had by their stored names; where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
 std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
                                           std::span<const Target> targets, DeviceMemory& device);
+
+// What Checkpointer::load and load_from have in common.
+
+/// What a load takes of the options.
+ReadOptions read_options(const Options& options);
+
+/// Collective: the open checkpoint as its targets are named.
+View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options);
+
+/// Collective: reads the targets of an open checkpoint, by a reader of `view`. `whole` began with the call.
+Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
+                    const View& view, TensorReader& reader, const PhaseClock& whole);
+
+// What calls say of themselves when they are done.
+
+/// Rank-local. Of tensors that were written; the times are missing.
+Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
+
+/// Collective. Of what the targets of all ranks got; the times are missing.
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
+                      std::span<const plan::MemoryBox> wanted, std::size_t targets);
 
 }  // namespace cairn::checkpoint

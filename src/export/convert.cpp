@@ -11,7 +11,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/reports.hpp"
+#include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"
 #include "codes/left_out.hpp"

@@ -10,7 +10,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
-#include "checkpoint/reports.hpp"
+#include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "directory/open.hpp"

@@ -4,8 +4,7 @@
 #include <memory>
 
 #include "checkpoint/call.hpp"
-#include "checkpoint/given_alike.hpp"
-#include "checkpoint/load_targets.hpp"
+#include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "directory/open.hpp"
