@@ -1,16 +1,79 @@
-// The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.
+// What a conversion makes of its source: windows as boxes of tensors, the pieces that are coded, and the catalog.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cairn/box.hpp"
 #include "codes/coding_plan.hpp"
+#include "io/exchange.hpp"
 #include "plan/catalog.hpp"
+#include "plan/file_layout.hpp"
 
 namespace cairn::checkpoint {
+
+// A window of a file layout as boxes of tensors: what must be loaded to fill it.
+
+/// A byte range of the window that holds a part of one tensor. `boxes` lie end to end, row-major, from `memory` on. A
+/// sub-byte dtype may be cut inside an element group by the window; then the boxes cover a little more on both sides,
+/// and `skip_bytes` of the loaded bytes come before the window's.
+struct WindowRegion {
+  std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
+  std::vector<Box> boxes;
+  std::span<std::byte> memory;
+  std::uint64_t skip_bytes = 0;
+  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals memory.size() except for cut sub-byte groups
+};
+
+/// Finds regions by file offset. `layout` must outlive it.
+class WindowIndex {
+ public:
+  explicit WindowIndex(const plan::FileLayout& layout);
+  [[nodiscard]] std::vector<WindowRegion> regions(const io::WindowBuffer& window) const;
+
+ private:
+  struct Place {
+    std::uint32_t file = 0;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+    std::uint32_t tensor = 0;
+    std::uint32_t stored = 0;
+  };
+  void add_regions(const plan::Extent& part, std::span<std::byte> memory, std::vector<WindowRegion>& out) const;
+  const plan::FileLayout& layout_;
+  std::vector<Place> places_;  // ascending by (file, begin)
+};
+
+// The pieces in which the codes of a window are made, and the moments that each of them needs. Pure.
+
+/// Bytes of both moments of an element.
+inline constexpr std::uint64_t kPairBytes = 2 * sizeof(float);
+
+/// The stored tensor that is to be filled.
+struct PartOfPair {
+  std::uint32_t pair = 0;
+  std::size_t part = 0;
+};
+
+/// A piece that is coded at once.
+struct CodingItem {
+  PartOfPair part;
+  Box box;                     ///< of the codec's view: what is read and coded
+  std::span<std::byte> out;    ///< where bytes of the part's box go,
+  std::uint64_t out_from = 0;  ///< from this one on
+};
+
+/// Cuts a region of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share scales.
+/// They fill the region's memory. Not for scales of whole tensors.
+void add_items(const CodedTensor& tensor, const PartOfPair& part, const WindowRegion& region, std::uint64_t limit,
+               std::vector<CodingItem>& out);
+
+// The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.
 
 /// Two moments of the source that become codes.
 struct PairToCode {

@@ -3,15 +3,26 @@
 // Compared are the views of them (view.hpp): moments in F32, whether they are stored as they are or as codes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "cairn/dtype.hpp"
 #include "checkpoint/reader.hpp"
 
 namespace cairn::checkpoint {
+
+// Elements as numbers, for comparing; nothing is ever computed from them and stored.
+
+/// True for BOOL, integers, F16, BF16, F32, F64, F8_E4M3 and F8_E5M2.
+bool has_values(DType dtype);
+
+/// Decodes packed little-endian elements. Requires has_values(dtype) and a whole number of elements.
+std::vector<double> decode_values(DType dtype, std::span<const std::byte> data);
 
 enum class TensorVerdict { kEqual, kClose, kDiffers, kOnlyInA, kOnlyInB, kOtherShape, kOtherDtype };
 

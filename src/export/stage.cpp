@@ -3,16 +3,21 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "base/text.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
+#include "cairn/staging.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/targets.hpp"
 #include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
+#include "comm/launcher.hpp"
 #include "directory/carried.hpp"
-#include "export/convert_source.hpp"
+#include "directory/open.hpp"
+#include "export/convert.hpp"
 #include "export/stage_reader.hpp"
 #include "export/stage_writer.hpp"
 #include "export/window_filler.hpp"
@@ -126,3 +131,39 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
 }
 
 }  // namespace cairn::checkpoint
+
+namespace cairn {
+
+// The public functions of cairn/staging.hpp.
+
+Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,
+             const std::map<std::string, std::string>& metadata) {
+  const auto communicator = checkpoint::watched_communicator(given, options);
+  Report report;
+  checkpoint::run_call(*communicator, "stage", [&] {
+    comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
+    checkpoint::agree_on_options(*communicator, options, file);
+    report = checkpoint::stage_state(*communicator, file, state, options, metadata);
+  });
+  return report;
+}
+
+Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
+                 const Options& options) {
+  const checkpoint::PhaseClock whole;
+  const auto communicator = checkpoint::watched_communicator(given, options);
+  Report report;
+  checkpoint::run_call(*communicator, "open", [&] {
+    checkpoint::agree_on_options(*communicator, options, path);
+    report = checkpoint::with_open(
+        *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
+          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+          const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
+          return checkpoint::load_targets(*communicator, opened, targets, view, *reader, whole);
+        });
+    report.directory = path;
+  });
+  return report;
+}
+
+}  // namespace cairn

@@ -13,8 +13,6 @@
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 #include "export/coded_catalog.hpp"
-#include "export/coding_items.hpp"
-#include "export/window_regions.hpp"
 #include "io/exchange.hpp"
 #include "plan/file_layout.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cairn/error.hpp"
-#include "export/values.hpp"
+#include "export/diff.hpp"
 #include "random.hpp"
 
 namespace cairn::checkpoint {

@@ -9,7 +9,6 @@
 #include "directory_names.hpp"
 #include "export/convert.hpp"
 #include "export/diff.hpp"
-#include "export/values.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
