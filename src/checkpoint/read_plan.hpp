@@ -1,4 +1,4 @@
-// The plan of a load: which blocks somebody wants, who reads them, and who gets what. The counterpart of save_plan.hpp.
+// The plan of a load: which blocks somebody wants, who reads them, and who gets what. The counterpart of save.hpp.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 //
 // Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver makes
 // all that it will rename, with its nonce in the name, then looks for a higher epoch, then renames. Who takes over makes the
-// higher epoch first, then renames away all that has another nonce (takeover.hpp). So the one before is stopped by its look,
+// higher epoch first, then renames away all that has another nonce (commit.hpp). So the one before is stopped by its look,
 // or its rename finds nothing.
 //
 // Replacing (overwrite, or a directory that may go): the two names are exchanged in one step. Where the file system

@@ -1,4 +1,4 @@
-// The one saver of a root: takes, renews and releases its lease (lease_rules.hpp says when one may be taken).
+// The one saver of a root: takes, renews and releases its lease (lease_folder.hpp says when one may be taken).
 //
 //   <root>/.cairn/epoch-<n>   made by exclusive creation by who takes the lease for the n-th time, and written by nobody
 //                             else; n is above all epochs there and in the root's manifests
@@ -36,7 +36,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: takes the lease when it is not held, waiting as lease_rules.hpp says, else renews it; a lease that
+  /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease that
   /// ran out and that nobody took is taken anew. Throws kState naming the holder when another saver lives, or took the
   /// lease of this one (then for good), kIo when the lease cannot be written.
   void hold();

@@ -55,7 +55,7 @@ struct OpenCheckpoint {
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not exist
 /// or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial" directory is
 /// refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with a warning. `path` may also be a single safetensors file, or a
-/// staging file (.h5), which StageReader reads. kFormat for a link that leads out of the directory (links.hpp).
+/// staging file (.h5), which StageReader reads. kFormat for a link that leads out of the directory (open.hpp).
 OpenCheckpoint open_here(const std::filesystem::path& path, Links links = Links::kInside);
 
 /// Collective: open_here on rank 0, shared.

@@ -114,7 +114,7 @@ std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 const RootEntry* head_of(const std::vector<RootEntry>& entries);
 
 /// Rank-local. The step to resume from: the head's, unless the file that names the latest was edited to name another complete step
-/// that is not void (root_state.hpp has what Cairn itself wrote there). Writes nothing.
+/// that is not void (root.hpp has what Cairn itself wrote there). Writes nothing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand: list_root(root).
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);

@@ -35,7 +35,7 @@ struct ConvertReport {
 };
 
 /// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks, and
-/// the files of the source that files_to_carry (convert_source.hpp) names. A destination called x.h5 or x.hdf5 is one staging file (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do with the
+/// the files of the source that files_to_carry (convert.hpp) names. A destination called x.h5 or x.hdf5 is one staging file (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do with the
 /// layout's ranks.
 ConvertReport convert(comm::Communicator& communicator, const std::filesystem::path& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);

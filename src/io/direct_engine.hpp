@@ -5,7 +5,7 @@
 // the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never shares a page with
 // the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of it goes through
 // the page cache, which is said once with the reason. With staging memory (EngineOptions) reads go through buffers in huge
-// pages (staged_reads.hpp).
+// pages (direct_engine.hpp).
 #pragma once
 
 #include <cstddef>

@@ -31,7 +31,7 @@ void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> 
                                                   std::to_string(file.size_bytes));
 }
 
-/// Place of a pair in every round: in each step a rank has one partner per direction (exchange_schedule.hpp).
+/// Place of a pair in every round: in each step a rank has one partner per direction (exchange_messages.hpp).
 int step_of(int memory_rank, int file_rank, int ranks) { return (file_rank - memory_rank + ranks) % ranks; }
 
 /// How much of each local memory box the transfers of a rank need.

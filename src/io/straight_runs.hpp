@@ -1,6 +1,6 @@
 // Straight runs: long runs of a rank's memory that go to a file, or come out of it, as they lie, without a window.
 //
-// For file systems in memory (straight_io.hpp). Bytes go straight by whole cells of the checksum grid: a cell does when the
+// For file systems in memory (straight_runs.hpp). Bytes go straight by whole cells of the checksum grid: a cell does when the
 // long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can add
 // the piece's checksum to those of the others, and what is left for the windows are whole cells too.
 #pragma once

@@ -1,7 +1,7 @@
 // The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their way
 // to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight into
 // another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie in huge
-// pages where shared memory may not, one buffer is enough: what is on its way is there (staged_reads.hpp).
+// pages where shared memory may not, one buffer is enough: what is on its way is there (direct_engine.hpp).
 #pragma once
 
 #include <atomic>

@@ -16,7 +16,7 @@
 
 namespace cairn::checkpoint {
 
-// The file layout of a save as one rank needs it: the work between two messages (catalog_exchange.hpp carries them).
+// The file layout of a save as one rank needs it: the work between two messages (layout_steps.hpp carries them).
 //
 // Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
 // rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
@@ -42,7 +42,7 @@ void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::spa
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
 
-// Who provides which part of each tensor: the work of one rank between two messages (catalog_exchange.hpp carries them).
+// Who provides which part of each tensor: the work of one rank between two messages (layout_steps.hpp carries them).
 //
 // A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the whole
 // tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and pure.
@@ -62,7 +62,7 @@ comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& c
 std::vector<plan::Piece> collect_pieces(const comm::Mail& provided, int rank);
 
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
-// between messages is in catalog_steps.hpp, claim_steps.hpp and layout_steps.hpp.
+// between messages is in catalog_steps.hpp, layout_steps.hpp and layout_steps.hpp.
 
 /// Collective. The catalog, the same on every rank. Throws Error(kState), naming tensor and ranks, when ranks give one
 /// tensor different dtypes or shapes.
