@@ -1,5 +1,5 @@
-// A kernel's bytes are those that it must read and write once. The reference is a copy from device memory to device memory
-// that moves as many: it reads half of them and writes half.
+// A kernel's bytes are those that it must read and write once. The reference is a copy from device memory to device
+// memory that moves as many: it reads half of them and writes half.
 #include "kernels.hpp"
 
 #include <cmath>

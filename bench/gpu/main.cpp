@@ -1,4 +1,5 @@
-// How fast the codecs' kernels and the staging pipeline are on a GPU, beside plain copies of the same run; a table, and JSON with
+// How fast the codecs' kernels and the staging pipeline are on a GPU, beside plain copies of the same run; a table, and
+// JSON with
 // --record. Every result is compared with the processor's codec before a figure is printed. Columns: bench/README.md.
 #include <fmt/core.h>
 

@@ -1,9 +1,9 @@
 // One round of the exchange between two ranks that are threads: straight into each other's windows as on one node
 // ("shared"), and by messages as between nodes: cutting, packing, sending, copying out.
 //
-// The tensor lies in one file whose halves the two ranks write. "rows": a rank holds half of the rows, the half that the
-// other one writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each row,
-// so that half of its bytes travel, packed, and the rest are copied.
+// The tensor lies in one file whose halves the two ranks write. "rows": a rank holds half of the rows, the half that
+// the other one writes, in runs that travel without a copy in between. "columns": a rank holds every second run of each
+// row, so that half of its bytes travel, packed, and the rest are copied.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

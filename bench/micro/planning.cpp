@@ -1,5 +1,5 @@
-// What one rank of many does to plan a save, part by part: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048, both
-// with F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
+// What one rank of many does to plan a save, part by part: Llama 3.1 405B on 16,384 ranks and DeepSeek-V3 on 2,048,
+// both with F32 master weights and Adam moments. `cairn plan` measures whole ranks with their messages.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Encoding and decoding of moments: bytes of both moments (8 per value) over time. measure is its own pass over the values.
+// Encoding and decoding of moments: bytes of both moments (8 per value) over time. measure is its own pass over the
+// values.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

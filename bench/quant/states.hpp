@@ -22,12 +22,12 @@ struct State {
   std::vector<Tensor> tensors;
 };
 
-/// One tensor [512, 512]: log(v) Gaussian of that sigma around log(center), m / sqrt(v) Gaussian of 1. The same values in every
-/// run, as of all that is made up here.
+/// One tensor [512, 512]: log(v) Gaussian of that sigma around log(center), m / sqrt(v) Gaussian of 1. The same values
+/// in every run, as of all that is made up here.
 State log_normal(double sigma, double center = 1);
 
-/// Convolutions [128, 64, 3, 3] in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago: since then their m decays
-/// by 0.9 and their v by 0.95 a step, down to where F32 rounds v to itself.
+/// Convolutions [128, 64, 3, 3] in whose inputs 2, 12 and 50 % of the channels died 100 to 3000 steps ago: since then
+/// their m decays by 0.9 and their v by 0.95 a step, down to where F32 rounds v to itself.
 State dead_units();
 
 /// The pairs `optim.<parameter>.exp_avg`, `.exp_avg_sq` of a safetensors file that have at least 2 dimensions and 1024

@@ -3,8 +3,9 @@
 //   cairn_quant_table [--check] STATE.safetensors ...
 //   cairn_quant_table --time                            what a save's sample costs
 //
-// With --check the published figures of q8 and q4 are checked as well, for each tensor: exit code 1 when one is missed. States
-// that are made up to be hard (v around the square of 1e-8, dead units) are shown, and kept to what README.md says of them.
+// With --check the published figures of q8 and q4 are checked as well, for each tensor: exit code 1 when one is missed.
+// States that are made up to be hard (v around the square of 1e-8, dead units) are shown, and kept to what README.md
+// says of them.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -74,8 +74,8 @@ Coding joint(std::string name, unsigned bits, const Joint& joint) {
           }};
 }
 
-/// u in `levels` even steps between -1 and 1 times the largest of 32; log v in even steps between the lowest and highest
-/// of 64; each scale in 2 bytes.
+/// u in `levels` even steps between -1 and 1 times the largest of 32; log v in even steps between the lowest and
+/// highest of 64; each scale in 2 bytes.
 Coding separate(std::string name, unsigned bits) {
   return {std::move(name), bits, false, [bits](const Tensor& tensor) -> std::optional<Decoded> {
             const std::size_t size = tensor.m.size();
@@ -115,8 +115,8 @@ Coding separate(std::string name, unsigned bits) {
           }};
 }
 
-/// The dynamic map of 8-bit optimizers (Dettmers et al., arXiv 2110.02861): decades, each cut evenly into twice as many steps
-/// as the one below it.
+/// The dynamic map of 8-bit optimizers (Dettmers et al., arXiv 2110.02861): decades, each cut evenly into twice as many
+/// steps as the one below it.
 std::vector<double> dynamic_map(bool is_signed, int exponents) {
   std::vector<double> map = {0, 1};
   for (int i = 0; i < exponents; ++i) {
@@ -159,8 +159,8 @@ std::optional<Decoded> code_dynamic8(const Tensor& tensor) {
   return out;
 }
 
-/// Li et al., arXiv 2309.01507: m by the dynamic map in blocks of 128, v evenly without 0 below the smaller of its row's and its
-/// column's largest.
+/// Li et al., arXiv 2309.01507: m by the dynamic map in blocks of 128, v evenly without 0 below the smaller of its
+/// row's and its column's largest.
 std::optional<Decoded> code_li4(const Tensor& tensor) {
   if (tensor.shape.size() != 2) return std::nullopt;
   Decoded out;

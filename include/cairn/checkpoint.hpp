@@ -2,8 +2,8 @@
 //
 // Every rank describes what it holds (or wants) of each global tensor: boxes in elements, and a pointer. Cairn plans,
 // moves and writes the bytes. Calls say whether they are collective over the Checkpointer's communicator; collective
-// calls throw the same cairn::Error (error.hpp) on every rank, and a failed save leaves every committed checkpoint whole.
-// The table of calls is in README.md beside this file.
+// calls throw the same cairn::Error (error.hpp) on every rank, and a failed save leaves every committed checkpoint
+// whole. The table of calls is in README.md beside this file.
 #pragma once
 
 #include <mpi.h>
@@ -41,7 +41,8 @@ struct Source : Shard {
   Memory memory = Memory::kHost;
 };
 
-/// A shard to load into. dtype and shape must be those of the checkpoint: of moments that it holds as codes, F32 and theirs.
+/// A shard to load into. dtype and shape must be those of the checkpoint: of moments that it holds as codes, F32 and
+/// theirs.
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
@@ -65,22 +66,23 @@ struct Quantisation {
 /// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
 struct LeaseOptions {
   double seconds = 60;  ///< a saver that has not renewed its lease for so long may be taken for dead
-  /// How long a first save waits for another saver that lives, before it fails. Unset: not at all, but 1,800 s in a job that
-  /// the batch system has started again, or whose earlier step is that saver.
+  /// How long a first save waits for another saver that lives, before it fails. Unset: not at all, but 1,800 s in a job
+  /// that the batch system has started again, or whose earlier step is that saver.
   std::optional<double> wait_seconds;
 };
 
-/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums that were
-/// made before the writing: for storage that reports bytes as written which it does not keep. A save in which any differ is
-/// refused (kIntegrity, naming file, block and tensors), and the checkpoint before it stays the newest.
+/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums
+/// that were made before the writing: for storage that reports bytes as written which it does not keep. A save in which
+/// any differ is refused (kIntegrity, naming file, block and tensors), and the checkpoint before it stays the newest.
 ///
-/// Read is past the page cache, as `cairn verify` does (a warning in the report says where that is not to be had), through a new
-/// descriptor: data files by all ranks, evenly, each block by a rank of another node than those of the rank that would write it
-/// when bytes are dealt evenly (with ranks placed node by node; on one node by another rank where there is one); carried files,
-/// indexes, cairn.blocks and cairn.json by rank 0. What a storage server remembers is out of reach. The latest file is not read.
-/// kAll costs about the time of a verify. kSample reads the first and the last block of every data file and, of the others, one
-/// in 16, other ones with each step: block b of file f, counted from 0 in the order of cairn.blocks, when a hash of (step, f, b)
-/// is divisible by 16 (src/checkpoint/read_back.hpp); small files are read whole.
+/// Read is past the page cache, as `cairn verify` does (a warning in the report says where that is not to be had),
+/// through a new descriptor: data files by all ranks, evenly, each block by a rank of another node than those of the
+/// rank that would write it when bytes are dealt evenly (with ranks placed node by node; on one node by another rank
+/// where there is one); carried files, indexes, cairn.blocks and cairn.json by rank 0. What a storage server remembers
+/// is out of reach. The latest file is not read. kAll costs about the time of a verify. kSample reads the first and the
+/// last block of every data file and, of the others, one in 16, other ones with each step: block b of file f, counted
+/// from 0 in the order of cairn.blocks, when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp);
+/// small files are read whole.
 enum class ReadBack { kOff, kSample, kAll };
 
 struct Options {
@@ -96,8 +98,8 @@ struct Options {
   Quantisation quantisation;
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
   ReadBack read_back = ReadBack::kOff;
-  /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a snapshot of a
-  /// Hugging Face cache to its blobs never need it.
+  /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a
+  /// snapshot of a Hugging Face cache to its blobs never need it.
   bool follow_links = false;
   LeaseOptions lease;
   Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
@@ -148,45 +150,45 @@ struct Report {
   std::vector<Phase> phases;
   std::vector<std::string> warnings;
   std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
-  /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of `warnings`
-  /// says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
+  /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of
+  /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
   std::vector<CodingError> beyond_figures;
 };
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
 /// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks.
 ///
-/// Every call waits for the other ranks as long as any of them makes progress, and no longer than Options::waiting without.
-/// What it throws then, what stays with MPI, and that the object is dead afterwards, says waiting.hpp. Options, root and
-/// step must be the same on all ranks: else kUsage, naming the one that differs.
+/// Every call waits for the other ranks as long as any of them makes progress, and no longer than Options::waiting
+/// without. What it throws then, what stays with MPI, and that the object is dead afterwards, says waiting.hpp.
+/// Options, root and step must be the same on all ranks: else kUsage, naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. The root is created when missing. Without a limit on `options.waiting` a rank that does not come here is
-  /// waited for for ever; with one it cannot be named.
+  /// Collective. The root is created when missing. Without a limit on `options.waiting` a rank that does not come here
+  /// is waited for for ever; with one it cannot be named.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
-  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage for
-  /// a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails, kIntegrity when what
-  /// was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may wait up to a
-  /// lease time to see whether another saver is alive. Overwriting keeps the old checkpoint loadable until the new one has
-  /// its name.
+  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage
+  /// for a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails, kIntegrity
+  /// when what was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may
+  /// wait up to a lease time to see whether another saver is alive. Overwriting keeps the old checkpoint loadable until
+  /// the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
-  /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people edited
-  /// latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an earlier one are void
-  /// and never the newest (src/format/FORMAT.md).
+  /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people
+  /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an
+  /// earlier one are void and never the newest (src/format/FORMAT.md).
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
-  /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not what
-  /// was written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left out; codes and scales
-  /// come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What this object saves later descends from
-  /// the loaded step: steps beyond it become void with the next save. To look at a checkpoint without resuming from it, load it
-  /// with another Checkpointer.
+  /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not
+  /// what was written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
+  /// out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What
+  /// this object saves later descends from the loaded step: steps beyond it become void with the next save. To look at
+  /// a checkpoint without resuming from it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets);
 
   /// Collective. What travelled with checkpoint-<step>; rank_blobs[r] is the blob of saving rank r, on every rank.

@@ -16,15 +16,15 @@
 
 namespace cairn {
 
-/// Collective. Writes `file`, whose name ends in .h5 or .hdf5, durable when it returns; it appears whole or not at all. Of
-/// the options it takes engine, align_bytes, block_bytes (of the cut between ranks), memory_budget_bytes, hints, run_id and
-/// overwrite. Throws as Checkpointer::save, and kUsage in a build without HDF5.
+/// Collective. Writes `file`, whose name ends in .h5 or .hdf5, durable when it returns; it appears whole or not at all.
+/// Of the options it takes engine, align_bytes, block_bytes (of the cut between ranks), memory_budget_bytes, hints,
+/// run_id and overwrite. Throws as Checkpointer::save, and kUsage in a build without HDF5.
 Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span<const Source> state,
              const Options& options = {}, const std::map<std::string, std::string>& metadata = {});
 
-/// Collective. Reads every target, in any layout, from a staging file, a checkpoint directory of any dialect or a single
-/// safetensors file. Of a staging file each rank reads what it wants, by hyperslabs, in bounded pieces. Throws as
-/// Checkpointer::load; kFormat for a file that is damaged or not Cairn's.
+/// Collective. Reads every target, in any layout, from a staging file, a checkpoint directory of any dialect or a
+/// single safetensors file. Of a staging file each rank reads what it wants, by hyperslabs, in bounded pieces. Throws
+/// as Checkpointer::load; kFormat for a file that is damaged or not Cairn's.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {});
 

@@ -11,10 +11,11 @@ namespace cairn {
 
 /// What follows after Waiting::limit_s seconds without progress on any rank.
 enum class OnSilence {
-  /// The call throws kState on every rank that still can. The message names the missing ranks, the phase and the step. The
-  /// object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until the
-  /// process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be freed
-  /// or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process instead.
+  /// The call throws kState on every rank that still can. The message names the missing ranks, the phase and the step.
+  /// The object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until
+  /// the process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be
+  /// freed or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process
+  /// instead.
   kError,
   /// As kError, after Waiting::callback was called with the message.
   kCallback,
@@ -22,8 +23,9 @@ enum class OnSilence {
   kEndProcess,
 };
 
-/// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio") throws
-/// nothing before that call returns. It says so with one line per limit, calls the callback, or ends the process.
+/// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio")
+/// throws nothing before that call returns. It says so with one line per limit, calls the callback, or ends the
+/// process.
 struct Waiting {
   /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
   double limit_s = 1800;

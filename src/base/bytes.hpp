@@ -97,8 +97,8 @@ using PutBytes = std::function<void(std::span<const std::byte>)>;
 
 struct ByteStream {
   std::uint64_t size_bytes = 0;
-  /// Gives the bytes in order, as often as it is called. May throw in the middle, and at the end when they were not what was
-  /// written once.
+  /// Gives the bytes in order, as often as it is called. May throw in the middle, and at the end when they were not
+  /// what was written once.
   std::function<void(const PutBytes&)> give = [](const PutBytes&) {};
 
   ByteStream() = default;

@@ -1,5 +1,6 @@
-// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and for the GPU, CAIRN_DEVICE one that it compiles
-// for the GPU only; other compilers see plain functions. CAIRN_UNROLL stands before a loop over registers of the GPU.
+// CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and for the GPU, CAIRN_DEVICE one that it
+// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL stands before a loop over registers of
+// the GPU.
 //
 // So a formula is written once. Device code is compiled without fused multiply-adds and with correctly rounded division
 // and square roots (src/quant/CMakeLists.txt), which makes its results the processor's, bit for bit.

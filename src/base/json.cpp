@@ -42,8 +42,8 @@ std::string text_of(const Tree& scalar, const JsonFormat& format) {
   }
 }
 
-/// Writes arrays and objects; nlohmann writes what is in them. A tree of its own needs memory when it is destroyed, and ends
-/// the process where there is none.
+/// Writes arrays and objects; nlohmann writes what is in them. A tree of its own needs memory when it is destroyed, and
+/// ends the process where there is none.
 class JsonWriter {
  public:
   explicit JsonWriter(const JsonFormat& format) : format_(format) {}

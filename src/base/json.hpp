@@ -1,5 +1,5 @@
-// A JSON value, read strictly and written as other programs write it. The library behind it is seen by json.cpp alone: its
-// headers cost every unit that includes them ten seconds.
+// A JSON value, read strictly and written as other programs write it. The library behind it is seen by json.cpp alone:
+// its headers cost every unit that includes them ten seconds.
 //
 // Strict: the text is UTF-8 without byte order mark or NUL, no object has a key twice (two readers would see two
 // documents), numbers fit, nesting is at most kMaxJsonDepth. Objects keep the order in which their keys came.

@@ -47,7 +47,8 @@ inline std::string counted(std::uint64_t number, std::string_view one, std::stri
   return text;
 }
 
-// Numbers or texts one after another. What {fmt} has for it is in a header that costs each unit many seconds to compile.
+// Numbers or texts one after another. What {fmt} has for it is in a header that costs each unit many seconds to
+// compile.
 
 /// "2, 3, 4".
 template <class Range>

@@ -58,8 +58,8 @@ class RawStorage {
 Rate memcpy_ceiling(comm::Communicator& group);
 /// Collective. Each rank takes CRC-32C of its own memory.
 Rate crc_ceiling(comm::Communicator& group);
-/// Collective. All ranks send and receive large messages at the same time, to one partner after the other (at most eight,
-/// spread over the ranks); the bytes are those that were sent. Zero on one rank.
+/// Collective. All ranks send and receive large messages at the same time, to one partner after the other (at most
+/// eight, spread over the ranks); the bytes are those that were sent. Zero on one rank.
 Rate exchange_ceiling(comm::Communicator& group);
 
 }  // namespace cairn::bench

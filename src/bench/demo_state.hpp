@@ -26,8 +26,9 @@ namespace cairn::bench {
 //
 // Element i of a tensor depends on (section, name, i) alone, so that any rank can check any part of a checkpoint in any
 // layout without the original. Counter-based: 64 bits per word j from SplitMix64's finalizer over seed + j * golden
-// ratio (Steele, Lea, Flood 2014), a word holding 64 / bits elements, little-endian. A mask and an addition on the whole
-// word turn BF16, F16, F32 and F64 lanes into finite numbers with magnitude in [2^-8, 1); other dtypes keep raw bits.
+// ratio (Steele, Lea, Flood 2014), a word holding 64 / bits elements, little-endian. A mask and an addition on the
+// whole word turn BF16, F16, F32 and F64 lanes into finite numbers with magnitude in [2^-8, 1); other dtypes keep raw
+// bits.
 
 class DemoValues {
  public:
@@ -88,8 +89,8 @@ class HeldState {
 
   void fill();
 
-  /// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory is
-  /// no part of a load.
+  /// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory
+  /// is no part of a load.
   void overwrite();
 
   struct Difference {

@@ -50,8 +50,8 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
 /// The mount that holds the absolute path, by the text of /proc/self/mountinfo. Pure.
 Mount mount_of(const std::string& mountinfo, const std::filesystem::path& path);
 
-// How much of a host's processors was taken, by everything that ran: the kernel's own work for storage, and other guests of
-// a virtual machine's host, are in no process's account.
+// How much of a host's processors was taken, by everything that ran: the kernel's own work for storage, and other
+// guests of a virtual machine's host, are in no process's account.
 
 /// Processor time since the start of the system, in ticks; both 0 where the system does not tell.
 struct ProcessorTicks {

@@ -16,15 +16,15 @@ namespace cairn::bench {
 
 // The memory of one rank for states and raw data, kept for a whole run.
 //
-// Memory that a process was just given is no measure of storage. On a virtual machine the first use after the kernel cleared it
-// is slow still, and giving it back to the host slows all memory for a while: copies ran at a half, at worst at a sixth, of
-// their speed (bench/results/loads-2026-11-21.txt). So what is timed works in memory that has been in use, and in between
-// nothing is given back.
+// Memory that a process was just given is no measure of storage. On a virtual machine the first use after the kernel
+// cleared it is slow still, and giving it back to the host slows all memory for a while: copies ran at a half, at worst
+// at a sixth, of their speed (bench/results/loads-2026-11-21.txt). So what is timed works in memory that has been in
+// use, and in between nothing is given back.
 
 class RankMemory {
  public:
-  /// The first `bytes` of one area, for whatever lies in it next; what lay there may be gone. Written before it is handed
-  /// out for the first time; anew, and larger, when it is too small. Throws std::bad_alloc.
+  /// The first `bytes` of one area, for whatever lies in it next; what lay there may be gone. Written before it is
+  /// handed out for the first time; anew, and larger, when it is too small. Throws std::bad_alloc.
   std::span<std::byte> take(std::uint64_t bytes);
   /// `count` buffers of `bytes` each, beside the area; kept, and taken again, in the same way.
   std::span<base::AlignedBuffer> buffers(std::size_t count, std::uint64_t bytes);
@@ -36,8 +36,8 @@ class RankMemory {
 
 // Work for the first few ranks while the others wait asleep.
 //
-// A rank that waits in an MPI call spins, and takes the cores of those that are being measured. Here it sleeps, and looks
-// for a message a few hundred times a second.
+// A rank that waits in an MPI call spins, and takes the cores of those that are being measured. Here it sleeps, and
+// looks for a message a few hundred times a second.
 
 class RankGroups {
  public:
@@ -46,8 +46,9 @@ class RankGroups {
 
   [[nodiscard]] comm::Communicator& world() { return world_; }
 
-  /// Collective over the world. The first `ranks` ranks run `work` on a communicator of their own (kept for the next call),
-  /// the others sleep until it is done. An Error that all ranks of the group throw is thrown by every rank of the world.
+  /// Collective over the world. The first `ranks` ranks run `work` on a communicator of their own (kept for the next
+  /// call), the others sleep until it is done. An Error that all ranks of the group throw is thrown by every rank of
+  /// the world.
   void run(int ranks, const std::function<void(comm::Communicator&)>& work);
 
  private:

@@ -16,10 +16,11 @@
 
 namespace cairn::bench {
 
-// Where the bytes of a raw ceiling lie: one file per writing rank, seen as one row of bytes by any number of readers. Pure.
+// Where the bytes of a raw ceiling lie: one file per writing rank, seen as one row of bytes by any number of readers.
+// Pure.
 //
-// A file per writer, because some file systems take writes to one file in turn, and a ceiling must not. Shares are cut at
-// pages of 4 KiB, which O_DIRECT asks for; only the end of the last file need not be whole.
+// A file per writer, because some file systems take writes to one file in turn, and a ceiling must not. Shares are cut
+// at pages of 4 KiB, which O_DIRECT asks for; only the end of the last file need not be whole.
 
 inline constexpr std::uint64_t kRawPageBytes = 4096;
 
@@ -54,9 +55,9 @@ class RawLayout {
 
 // The content of raw files: random bytes that no storage compresses, and that tell where they belong.
 //
-// A page is a page of one block of random bytes, repeated with the period of a request, so that a request's buffer is made
-// once and before the clock; its first eight bytes are a hash of seed, file and offset, so that no two pages are alike, and a
-// page of another place or of an earlier run is found.
+// A page is a page of one block of random bytes, repeated with the period of a request, so that a request's buffer is
+// made once and before the clock; its first eight bytes are a hash of seed, file and offset, so that no two pages are
+// alike, and a page of another place or of an earlier run is found.
 
 class RawPattern {
  public:
@@ -89,8 +90,8 @@ struct RawOptions {
   unsigned in_flight = 8;                    ///< requests of a rank
 };
 
-/// Where the bytes come from or go to: the memory of the requests, or other memory, by one copy. A checkpoint cannot do with
-/// less than the copy: shards do not lie as files do.
+/// Where the bytes come from or go to: the memory of the requests, or other memory, by one copy. A checkpoint cannot do
+/// with less than the copy: shards do not lie as files do.
 enum class RawWay { kPlain, kCopied };
 
 /// File `file` of a set in the directory.
@@ -112,7 +113,8 @@ class RawDescriptor {
   int descriptor_;
 };
 
-/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` is the object's while it lives.
+/// Rank-local. `pattern` must outlive the object and have the period of a request; `memory` is the object's while it
+/// lives.
 class RawWriter {
  public:
   /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it. In memory
@@ -134,8 +136,8 @@ class RawWriter {
   std::unique_ptr<RawTransfer> transfer_;
 };
 
-/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` is the object's
-/// while it lives.
+/// Rank-local. Holds all that it reads, so that each byte can be checked when the clock has stopped; `memory` is the
+/// object's while it lives.
 class RawReader {
  public:
   RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,

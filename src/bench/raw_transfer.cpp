@@ -190,8 +190,8 @@ int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
                                           direct != 0 ? " with O_DIRECT" : "", text_of(errno)));
 }
 
-// Which way of raw I/O works in a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first write,
-// or not at all, and io_uring may be switched off for the user, the container or the node.
+// Which way of raw I/O works in a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first
+// write, or not at all, and io_uring may be switched off for the user, the container or the node.
 
 namespace {
 

@@ -32,8 +32,8 @@ struct RawRequest {
   std::uint64_t needed_bytes = 0;  ///< enough: less than size_bytes where a read meets the end of the file
 };
 
-/// The next request that a slot carries, or nothing when there is no more. A slot has one request in flight, so that its
-/// memory is free whenever it is asked. Called by one thread at a time.
+/// The next request that a slot carries, or nothing when there is no more. A slot has one request in flight, so that
+/// its memory is free whenever it is asked. Called by one thread at a time.
 using NextRequest = std::function<std::optional<RawRequest>(unsigned slot)>;
 
 class RawTransfer {
@@ -47,11 +47,12 @@ class RawTransfer {
 /// Rank-local. Throws Error(kIo) when io_uring is refused.
 std::unique_ptr<RawTransfer> make_raw_transfer(RawMethod method, unsigned slots);
 
-/// Rank-local. The best method that works in the directory: a page is written there and read back by each in turn. Throws
-/// Error(kIo) when not even the last works.
+/// Rank-local. The best method that works in the directory: a page is written there and read back by each in turn.
+/// Throws Error(kIo) when not even the last works.
 RawMethod find_raw_method(const std::filesystem::path& directory);
 
-/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory. The caller closes.
+/// Rank-local. Opens with the flags of open(2), and O_DIRECT unless the method is kBuffered or kMemory. The caller
+/// closes.
 int open_raw(const std::filesystem::path& path, int flags, RawMethod method);
 
 }  // namespace cairn::bench

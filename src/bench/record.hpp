@@ -1,7 +1,7 @@
 // A benchmark's results as values: what was measured, from which every table, plot and document is made.
 //
-// Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula. The formulas
-// stand in bench/README.md as well.
+// Raw measurements are kept (one Sample per repeat); everything derived is a function here, with its formula. The
+// formulas stand in bench/README.md as well.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +97,8 @@ std::string engine_text(const Operation& operation);
 // Derived from an operation; each has one value per repeat.
 Summary seconds_of(const Operation& operation);
 
-/// What a save or load costs whatever its size, by the medians of its phases: planning, making and opening files, the commit.
+/// What a save or load costs whatever its size, by the medians of its phases: planning, making and opening files, the
+/// commit.
 struct FixedCosts {
   double seconds = 0;
   double share = 0;  ///< of the time of all phases

@@ -1,11 +1,14 @@
 // Measures a workload: saves and loads through the public Checkpointer, between raw ceilings, and compares every byte.
 //
 // One repeat, in this order; only what stands in [ ] is timed:
-//   [raw write, copied] - [raw write] - make the state - [save] - [raw write] - then for every load: [raw read, copied] -
-//   [raw read] - drop the page cache, count what is left - [load] - compare - [raw read] - and at last the checkpoint is
+//   [raw write, copied] - [raw write] - make the state - [save] - [raw write] - then for every load: [raw read, copied]
+// -
+//   [raw read] - drop the page cache, count what is left - [load] - compare - [raw read] - and at last the checkpoint
+// is
 //   removed.
-// Warm-up repeats leave the ceilings out and are not counted. The state's memory is given back before the loads, so that a
-// run needs the memory of one state, not of two. A difference anywhere is Error(kIntegrity): there is no figure then.
+// Warm-up repeats leave the ceilings out and are not counted. The state's memory is given back before the loads, so
+// that a run needs the memory of one state, not of two. A difference anywhere is Error(kIntegrity): there is no figure
+// then.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +45,8 @@ struct RunOptions {
   std::function<void(const std::string&)> tell;  ///< called on rank 0 with a line about what was done
 };
 
-/// Collective over the world. Throws Error(kUsage) when layout, memory or disk do not fit, Error(kIntegrity) when anything
-/// was not read as it was written, and what save and load throw.
+/// Collective over the world. Throws Error(kUsage) when layout, memory or disk do not fit, Error(kIntegrity) when
+/// anything was not read as it was written, and what save and load throw.
 Run run_workload(RankGroups& groups, const Machine& machine, const Workload& workload, const RunOptions& options);
 
 /// Collective over the world: the ceilings of memory, by the first `ranks` ranks, `repeats` times each.

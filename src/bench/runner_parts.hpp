@@ -41,8 +41,8 @@ void load_once(Bench& bench, std::uint64_t step, std::size_t load, Counted count
 std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Communicator& group,
                                                 std::unique_ptr<Checkpointer>& place);
 
-/// Collective: before anything timed by these ranks. Where files lie in memory each finds as much free memory touched as
-/// its share of them; with RunOptions::scattered_memory, as its budget for buffers.
+/// Collective: before anything timed by these ranks. Where files lie in memory each finds as much free memory touched
+/// as its share of them; with RunOptions::scattered_memory, as its budget for buffers.
 void prepare_memory(const Bench& bench, comm::Communicator& group);
 
 /// What save and load say alike of themselves.

@@ -46,7 +46,8 @@ void keep_sections(DemoState& state, const std::vector<std::string>& sections);
 Workload scaled_workload(std::string name, const ModelShape& shape, std::uint64_t bytes,
                          const std::vector<std::string>& sections);
 
-/// scaled_workload() of the smallest of the Llama 3 shapes that is large enough. Throws Error(kUsage) above the largest.
+/// scaled_workload() of the smallest of the Llama 3 shapes that is large enough. Throws Error(kUsage) above the
+/// largest.
 Workload sized_workload(std::uint64_t bytes, const std::vector<std::string>& sections);
 
 /// As many layers (at least one) of a model by name as come nearest to `bytes`.
@@ -55,19 +56,19 @@ Workload layered_workload(const std::string& model, std::uint64_t bytes, const s
 // The checkpointing workloads of MLPerf Storage v2.0 (mlcommons/storage: checkpointing/README, configs/dlio/workload):
 // Llama 3 of four sizes, 14 bytes a parameter, a number of processes for each.
 //
-// Scaled to the ranks at hand: as many bytes a rank as the closed division has, unless a size is given. MLPerf writes ten
-// checkpoints and then reads ten; Cairn's benchmark reads each after it was written.
+// Scaled to the ranks at hand: as many bytes a rank as the closed division has, unless a size is given. MLPerf writes
+// ten checkpoints and then reads ten; Cairn's benchmark reads each after it was written.
 
 /// "8b", "70b", "405b", "1t".
 std::vector<std::string> mlperf_names();
 
-/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank). Throws Error(kUsage) for a name
-/// that is none.
+/// For `ranks` ranks, of `bytes` altogether (default: the closed division's bytes a rank). Throws Error(kUsage) for a
+/// name that is none.
 Workload mlperf_workload(const std::string& name, int ranks, std::optional<std::uint64_t> bytes,
                          const std::vector<std::string>& sections);
 
-/// The workload's parallelism on `ranks` ranks: its tensor parallelism (less where the ranks do not divide), and the rest
-/// as FSDP (8B, 70B: ZeRO-3) or as pipeline stages (405B, 1T).
+/// The workload's parallelism on `ranks` ranks: its tensor parallelism (less where the ranks do not divide), and the
+/// rest as FSDP (8B, 70B: ZeRO-3) or as pipeline stages (405B, 1T).
 std::string mlperf_layout(const std::string& name, int ranks);
 
 }  // namespace cairn::bench

@@ -1,5 +1,5 @@
-// A call of the library while it runs: its phases, each of which is timed and a sign of life; how far it has come; and what it
-// reports in the end.
+// A call of the library while it runs: its phases, each of which is timed and a sign of life; how far it has come; and
+// what it reports in the end.
 #pragma once
 
 #include <array>
@@ -18,8 +18,8 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local stopwatch with named phases in the order of their first use. Every rank must use the same names in the same
-/// order. Takes no memory but its own: to begin a phase cannot fail.
+/// Rank-local stopwatch with named phases in the order of their first use. Every rank must use the same names in the
+/// same order. Takes no memory but its own: to begin a phase cannot fail.
 class PhaseClock {
  public:
   PhaseClock();
@@ -54,9 +54,9 @@ class PhaseClock {
 
 /// A call that ends when the ranks stop moving: a stopped rank or a dead storage target gives no error by itself.
 ///
-/// While it lives, silence of all ranks counts, and every phase that begins, and every operation on a file that this thread
-/// ends, is progress. How long silence may last, and what happens then, belongs to the communicator. Simulated ranks are not
-/// watched: their waits end by themselves. Calls may be nested.
+/// While it lives, silence of all ranks counts, and every phase that begins, and every operation on a file that this
+/// thread ends, is progress. How long silence may last, and what happens then, belongs to the communicator. Simulated
+/// ranks are not watched: their waits end by themselves. Calls may be nested.
 class Call {
  public:
   explicit Call(comm::Communicator& communicator) : Call(communicator, own_clock_) {}
@@ -85,14 +85,16 @@ class Call {
 };
 
 /// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead. What `work`
-/// throws that is no Error could not be agreed on: then this rank tells the others, and all throw the same Error(kState).
+/// throws that is no Error could not be agreed on: then this rank tells the others, and all throw the same
+/// Error(kState).
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 // How far long work has come: one observer per process, told by the loops of save, load, verify, convert and diff.
 // Rank-local and cheap: without an observer a report is one test of a flag. Reports come from the thread that does the
 // work; set the observer before the work begins.
 
-/// `done` of `total` bytes of the phase, as this rank sees it; total 0 means unknown. A new phase name begins a new count.
+/// `done` of `total` bytes of the phase, as this rank sees it; total 0 means unknown. A new phase name begins a new
+/// count.
 using ProgressObserver = std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)>;
 
 /// Replaces the observer; an empty one ends the reports.

@@ -32,7 +32,8 @@ struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
       : root(std::move(root_path)), options(std::move(given_options)), saver(ours, options, windows) {}
 
-  /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place meanwhile.
+  /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place
+  /// meanwhile.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
     return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
@@ -47,7 +48,8 @@ struct Checkpointer::State {
                                        [this] { return checkpoint::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
-  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new lease.
+  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new
+  /// lease.
   void resume_from(const format::Manifest& opened) {
     const bool has_saved = life.saves != 0;
     life = {life.lease, opened.lineage, 0};

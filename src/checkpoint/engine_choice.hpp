@@ -39,8 +39,8 @@ struct StorageFacts {
 /// The rule of "auto"; pure. Figures behind it: bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
 
-/// The rule of staging for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces of
-/// memory a request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
+/// The rule of staging for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces
+/// of memory a request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
 Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
 
 /// What the user asked for.
@@ -49,27 +49,27 @@ struct EngineWish {
   std::uint64_t aggregators_per_node = 0;  ///< 0: as many as the rule says
 };
 
-/// Collective. Decided by rank 0's view of `path` (or of the nearest parent that exists). A name other than "auto" is taken
-/// as it is; make_engine throws Error(kUsage) for one that does not exist.
+/// Collective. Decided by rank 0's view of `path` (or of the nearest parent that exists). A name other than "auto" is
+/// taken as it is; make_engine throws Error(kUsage) for one that does not exist.
 EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish, const std::filesystem::path& path);
 
 enum class Access { kRead, kWrite };
 
-/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says which
-/// (plan::Deal). For writing, whole files where the choice says so.
+/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says
+/// which (plan::Deal). For writing, whole files where the choice says so.
 plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                              std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
                              Access access);
 
-/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with staging memory),
-/// staging memory, and buffers of the exchange.
+/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with staging
+/// memory), staging memory, and buffers of the exchange.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
   std::uint64_t staging_bytes = 0;
 
-  /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs more
-  /// than a copy, which should stay small beside the whole.
+  /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs
+  /// more than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
 /// A block for each window and one for buffers; staging memory takes the place of all windows but one.

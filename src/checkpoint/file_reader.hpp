@@ -1,4 +1,5 @@
-// Reads the windows of a load, several rounds ahead of the one that is checked and scattered: the mirror of file_writer.hpp.
+// Reads the windows of a load, several rounds ahead of the one that is checked and scattered: the mirror of
+// file_writer.hpp.
 #pragma once
 
 #include <cstdint>
@@ -45,15 +46,16 @@ class FileReader {
   /// Collective. Each rank opens the files that it has extents of, once.
   void open(const std::string& engine, const io::Hints& hints);
 
-  /// Collective. Reads the cells that long runs tile straight into `memory`, the memory boxes of the runs, and checks them;
-  /// phases "read" and "verify". Throws Error(kIntegrity).
+  /// Collective. Reads the cells that long runs tile straight into `memory`, the memory boxes of the runs, and checks
+  /// them; phases "read" and "verify". Throws Error(kIntegrity).
   void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, std::span<const plan::MemoryBox> memory,
                    Call& call);
 
   /// Collective, before the first round: begins to read the windows of the first ones.
   void read_ahead();
-  /// Collective, with the rounds in order; tells how far the work has come. Returns this rank's window of the round, which has
-  /// been read: it may have none. Begins to read another one where the window of the round before was, which must be empty.
+  /// Collective, with the rounds in order; tells how far the work has come. Returns this rank's window of the round,
+  /// which has been read: it may have none. Begins to read another one where the window of the round before was, which
+  /// must be empty.
   io::WindowBuffer wait_for_window(std::uint64_t round);
 
   /// Collective.

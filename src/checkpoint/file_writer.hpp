@@ -1,5 +1,5 @@
-// Writes the data files of a layout window by window, with checksums of what was in memory: what a save, a conversion and a
-// staging file have around their loops. In each round
+// Writes the data files of a layout window by window, with checksums of what was in memory: what a save, a conversion
+// and a staging file have around their loops. In each round
 //
 //   wait_for_window      asleep, until storage has what was in the window's buffer
 //   (the caller)         fills the window, all ranks together
@@ -38,28 +38,28 @@ struct WriteJob {
   bool has_checksums = true;
 };
 
-/// Collective calls throw the same Error on all ranks. What it has open after an Error that is none of an engine's is closed
-/// by close_after_error(), or not at all where ranks have a file open together and one of them unwinds alone.
+/// Collective calls throw the same Error on all ranks. What it has open after an Error that is none of an engine's is
+/// closed by close_after_error(), or not at all where ranks have a file open together and one of them unwinds alone.
 class FileWriter {
  public:
   /// Does nothing yet. What `job` refers to must outlive the object.
   FileWriter(comm::Communicator& communicator, const WriteJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective. Creates the files in `directory`. All that the rounds need is made here: between them nothing may fail on
-  /// one rank alone.
+  /// Collective. Creates the files in `directory`. All that the rounds need is made here: between them nothing may fail
+  /// on one rank alone.
   void open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory);
 
-  /// Collective. Writes what goes to the files without a window; phases "checksum" and "write". `memory`: the memory boxes
-  /// of the runs.
+  /// Collective. Writes what goes to the files without a window; phases "checksum" and "write". `memory`: the memory
+  /// boxes of the runs.
   void write_bypass(const io::StraightRuns& runs, std::span<const plan::MemoryBox> memory, Call& call);
 
-  /// Rank-local; tells how far the work has come. This rank may have no window in the round. Bytes of headers in it are left
-  /// alone.
+  /// Rank-local; tells how far the work has come. This rank may have no window in the round. Bytes of headers in it are
+  /// left alone.
   io::WindowBuffer wait_for_window(std::uint64_t round);
   /// Collective. Nobody waits long where all ranks come from an exchange.
   void finish_older_rounds();
-  /// Rank-local, with the bytes that arrived in the window; returns those of its checksums. What arrived is looked at in every
-  /// round and agreed on once, by write_headers(): a round less of waiting for each other.
+  /// Rank-local, with the bytes that arrived in the window; returns those of its checksums. What arrived is looked at
+  /// in every round and agreed on once, by write_headers(): a round less of waiting for each other.
   std::uint64_t checksum(const io::WindowBuffer& window, std::uint64_t arrived_bytes);
   /// Collective: begins to write the window that was given to checksum(). Returns its bytes.
   std::uint64_t submit();

@@ -1,7 +1,7 @@
 // Reading back what a save wrote (Options::read_back): did storage keep what it reported as written?
 //
-// Nothing here trusts the writer: files are opened anew, past the page cache, and compared with checksums that were made from
-// memory before the writing. A file that differs cannot be mended here, so the save is refused.
+// Nothing here trusts the writer: files are opened anew, past the page cache, and compared with checksums that were
+// made from memory before the writing. A file that differs cannot be mended here, so the save is refused.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,8 @@ namespace cairn::checkpoint {
 // Compares what lies on storage with the checksums that were made when it was written, past the page cache
 // (io/disk_reader.hpp): for verify, and for saves that read back.
 
-/// Memory that a rank reads through when it has none for it: enough for the disk of its node, with that of the others there.
+/// Memory that a rank reads through when it has none for it: enough for the disk of its node, with that of the others
+/// there.
 std::uint64_t disk_reader_bytes(std::uint64_t ranks_of_node);
 
 /// Rank-local. Needs no sound header; the names of tensors are looked up when a block is faulty.
@@ -35,8 +36,8 @@ class BlockChecker {
   BlockChecker(std::filesystem::path directory, const format::BlockTable& table, io::DiskReader& reader,
                PhaseClock& clock);
 
-  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the bytes checked so far, and with all that
-  /// are to be. Throws what reading throws; blocks that differ are in `faults`.
+  /// Extents of whole blocks, or up to the end of a file. `seen`: called with the bytes checked so far, and with all
+  /// that are to be. Throws what reading throws; blocks that differ are in `faults`.
   void check(std::span<const plan::Extent> extents,
              const std::function<void(std::uint64_t bytes, std::uint64_t all)>& seen = {});
 
@@ -71,9 +72,9 @@ struct ReadBackJob {
   std::span<std::byte> memory;  ///< to read through, in place of its own where it is large enough
 };
 
-/// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo when
-/// they cannot be read. Returns a warning when what was read may have come from the page cache, else nothing; the same on
-/// all ranks.
+/// Collective, after the files of the table were synced and closed. Throws Error(kIntegrity) for bytes that differ, kIo
+/// when they cannot be read. Returns a warning when what was read may have come from the page cache, else nothing; the
+/// same on all ranks.
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, Call& call);
 

@@ -13,8 +13,8 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes straight is
-/// found by looking at every block of all files.
+/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes straight
+/// is found by looking at every block of all files.
 constexpr std::size_t kStraightParts = 64;
 
 plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,

@@ -36,7 +36,8 @@ struct ReadPlanOptions {
   io::WindowStore& store;
 };
 
-/// Collective. `wanted` must outlive the plan. Throws kInternal for a box that does not fit its tensor or its memory, kUsage for a budget that is too small.
+/// Collective. `wanted` must outlive the plan. Throws kInternal for a box that does not fit its tensor or its memory,
+/// kUsage for a budget that is too small.
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
                         std::span<const plan::MemoryBox> wanted, const ReadPlanOptions& how);
 

@@ -1,5 +1,5 @@
-// Reads boxes of a view (view.hpp) of an open checkpoint: what is stored as it is goes straight to its place; codes and scales,
-// and weights of another dtype, are read in batches of bounded size, and decoded (decoder.hpp).
+// Reads boxes of a view (view.hpp) of an open checkpoint: what is stored as it is goes straight to its place; codes and
+// scales, and weights of another dtype, are read in batches of bounded size, and decoded (decoder.hpp).
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ class TensorReader {
   TensorReader(const TensorReader&) = delete;
   TensorReader& operator=(const TensorReader&) = delete;
 
-  /// Collective; a rank may want nothing. Any number of times. Boxes are numbered by the view; those of one rank may overlap. Both
-  /// moments of a box are decoded at once when they are wanted in one load. Throws Error(kFormat) naming the tensor for a scale
-  /// that is not finite and a code that is not in use.
+  /// Collective; a rank may want nothing. Any number of times. Boxes are numbered by the view; those of one rank may
+  /// overlap. Both moments of a box are decoded at once when they are wanted in one load. Throws Error(kFormat) naming
+  /// the tensor for a scale that is not finite and a code that is not in use.
   void load(std::span<const plan::MemoryBox> wanted);
 
   /// Phases of all loads so far, the same ones on every rank.
@@ -40,8 +40,8 @@ class TensorReader {
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
 
  protected:
-  /// `view`: null for the checkpoint as it is stored. Where it is another one, half of the memory budget is for decoding.
-  /// References must outlive the object.
+  /// `view`: null for the checkpoint as it is stored. Where it is another one, half of the memory budget is for
+  /// decoding. References must outlive the object.
   TensorReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
                ReadOptions options, EngineChoice engine);
 

@@ -72,8 +72,8 @@ class Saver {
   Saver(comm::Communicator& communicator, Options options, io::WindowStore& store);
   ~Saver();
 
-  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `root` the
-  /// parent is a root: its lease is taken, and its latest file replaced afterwards.
+  /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `root`
+  /// the parent is a root: its lease is taken, and its latest file replaced afterwards.
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 

@@ -31,8 +31,9 @@ void agree_on_options(comm::Communicator& communicator, const Options& options, 
 
 // From a caller's targets to boxes of an open checkpoint.
 
-/// Rank-local: the targets' boxes as wanted boxes of the view; host memory of `device` stands in for that of devices. Codes
-/// and scales are had by their stored names; where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
+/// Rank-local: the targets' boxes as wanted boxes of the view; host memory of `device` stands in for that of devices.
+/// Codes and scales are had by their stored names; where a moment has the same name, by their dtype. Throws kNotFound
+/// or kState where the view has something else.
 std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
                                           std::span<const Target> targets, DeviceMemory& device);
 

@@ -1,5 +1,5 @@
-// Is the checkpoint on disk what was written? Every block of every file, rank-parallel, past the page cache where that can
-// be had (io/disk_reader.hpp), and every fault by name.
+// Is the checkpoint on disk what was written? Every block of every file, rank-parallel, past the page cache where that
+// can be had (io/disk_reader.hpp), and every fault by name.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct VerifyResult {
   std::uint64_t tensors = 0;
   std::uint64_t bytes = 0;  ///< read and checked
   std::uint64_t blocks = 0;
-  /// Of what was read with Cairn's own and carried files, bytes of which it is not known that they came from storage and not
-  /// from this machine's page cache; and why.
+  /// Of what was read with Cairn's own and carried files, bytes of which it is not known that they came from storage
+  /// and not from this machine's page cache; and why.
   std::uint64_t cached_bytes = 0;
   std::string why_cached;
   std::vector<Fault> faults;  ///< all ranks', in file order, the same on every rank

@@ -17,7 +17,8 @@ namespace cairn::cli {
 
 // Values of command line options that need more than a number: key=value pairs, layouts, alignments.
 
-/// {"key": "value"} of "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given twice.
+/// {"key": "value"} of "key=value" words. Throws Error(kUsage) for a word without '=', an empty key or a key given
+/// twice.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
 /// Throws Error(kUsage) when the bytes are no power of two from 8 to 1 GiB.
@@ -40,9 +41,9 @@ struct ResolvedPath {
   std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
 };
 
-/// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is a
-/// root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a root
-/// holds no complete checkpoint (the message says what is wrong with the newest).
+/// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is
+/// a root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a
+/// root holds no complete checkpoint (the message says what is wrong with the newest).
 ResolvedPath resolve_here(const std::filesystem::path& path);
 
 /// Collective: resolve_here on rank 0, shared.

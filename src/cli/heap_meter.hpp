@@ -1,8 +1,8 @@
 // How much memory a piece of work takes: counted at every operator new and delete of this thread.
 //
 // A program that uses this has them replaced (heap_meter.cpp) by malloc and free with a count of usable bytes in
-// between, thread by thread. What is aligned beyond malloc's own alignment, or taken by malloc and mmap directly, is not
-// seen.
+// between, thread by thread. What is aligned beyond malloc's own alignment, or taken by malloc and mmap directly, is
+// not seen.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,8 @@ namespace cairn::cli {
 
 // Standard output and standard error of a program that runs on many ranks: rank 0 speaks, the others are silent.
 //
-// Results go to standard output, errors and progress to standard error. Nothing printed is trusted to have arrived until
-// finish() said so: a full disk behind a redirection is an error of the program.
+// Results go to standard output, errors and progress to standard error. Nothing printed is trusted to have arrived
+// until finish() said so: a full disk behind a redirection is an error of the program.
 
 class Output {
  public:

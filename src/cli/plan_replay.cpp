@@ -1,4 +1,5 @@
-// Runs the steps of checkpoint::make_save_plan and io::Exchange's constructor for one rank, with messages that lie ready.
+// Runs the steps of checkpoint::make_save_plan and io::Exchange's constructor for one rank, with messages that lie
+// ready.
 #include "cli/plan_replay.hpp"
 
 #include <fmt/core.h>

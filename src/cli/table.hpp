@@ -1,6 +1,6 @@
 // Tables of plain text: columns as wide as their widest cell, numbers to the right, two blanks between columns. On a
-// terminal no line is wider than it: long texts are cut in the middle, and what is too wide even then is told in several
-// tables, one below the other, each of which begins with the first column.
+// terminal no line is wider than it: long texts are cut in the middle, and what is too wide even then is told in
+// several tables, one below the other, each of which begins with the first column.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,8 @@ class Table {
   void add(std::vector<std::string> cells);
   [[nodiscard]] std::size_t rows() const { return rows_.size(); }
 
-  /// Lines without a newline at the end. Above `limit` rows the rest is told in a last line "... N more (--all)". `width`: of
-  /// a line, in characters.
+  /// Lines without a newline at the end. Above `limit` rows the rest is told in a last line "... N more (--all)".
+  /// `width`: of a line, in characters.
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:

@@ -12,8 +12,8 @@ namespace cairn::checkpoint {
 bool can_cast(DType from, DType to);
 
 /// Both spans hold the same number of elements, little-endian, at any address, and do not overlap. Widening is exact;
-/// rounding is to nearest, ties to even, to infinity above the largest; NaN stays NaN, with its sign. Throws Error(kInternal) for a pair that
-/// can_cast() denies or spans of other sizes.
+/// rounding is to nearest, ties to even, to infinity above the largest; NaN stays NaN, with its sign. Throws
+/// Error(kInternal) for a pair that can_cast() denies or spans of other sizes.
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out);
 
 }  // namespace cairn::checkpoint

@@ -11,8 +11,8 @@
 
 namespace cairn::checkpoint {
 
-// Scales that several ranks share: each rank measures its pieces, homes of tensors bring the statistics together and give
-// back to each piece what it needs. The homes provide the scales themselves, each tensor's whole.
+// Scales that several ranks share: each rank measures its pieces, homes of tensors bring the statistics together and
+// give back to each piece what it needs. The homes provide the scales themselves, each tensor's whole.
 
 /// What a rank found in one of its pieces.
 struct MeasuredPiece {
@@ -21,15 +21,15 @@ struct MeasuredPiece {
   quant::Statistics statistics;
 };
 
-/// Collective. Replaces the statistics of each piece by those of the whole tensor; returns the scales that this rank is home
-/// of.
+/// Collective. Replaces the statistics of each piece by those of the whole tensor; returns the scales that this rank is
+/// home of.
 std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const CodingPlan& plan,
                                         std::span<MeasuredPiece> pieces);
 
 // Blocks of a codec that no rank holds whole: their elements meet at a home, which codes them.
 //
-// A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks, else
-// 1024 blocks of the flattened tensor. Elements travel as they are, both moments, in rounds of bounded size.
+// A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks,
+// else 1024 blocks of the flattened tensor. Elements travel as they are, both moments, in rounds of bounded size.
 
 /// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`
 /// get what decoding makes of them. Throws Error(kState) for values that the codec refuses.

@@ -26,7 +26,8 @@ bool is_flat_range(const Box& box, const quant::Shape& shape) {
   return true;
 }
 
-/// The whole blocks of a box along the last dimension, and what is left on both sides. The view has the box's dimensions.
+/// The whole blocks of a box along the last dimension, and what is left on both sides. The view has the box's
+/// dimensions.
 void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std::uint64_t step, Pieces& into) {
   const std::uint64_t begin = whole.box.offset.back();
   const std::uint64_t end = begin + whole.box.shape.back();

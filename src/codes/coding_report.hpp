@@ -20,8 +20,8 @@ struct CodingReport {
   std::string warning;  ///< of these; empty when there are none
 };
 
-/// Collective. Throws Error(kState) naming the tensor whose updates are wrong by more than Quantisation::max_update_error.
-/// `mine`: by the numbers of `tensor_of`.
+/// Collective. Throws Error(kState) naming the tensor whose updates are wrong by more than
+/// Quantisation::max_update_error. `mine`: by the numbers of `tensor_of`.
 CodingReport collect_errors(comm::Communicator& communicator,
                             const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,
                             const Quantisation& options);

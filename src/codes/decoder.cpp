@@ -17,8 +17,8 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Of the memory, half is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element, take less than
-/// the other half. A piece's values are meant to stay in the cache.
+/// Of the memory, half is for codes; a piece's codes, scales and decoded values, at most 25 bytes an element, take less
+/// than the other half. A piece's values are meant to stay in the cache.
 constexpr std::uint64_t kBytesPerPieceElement = 64;
 constexpr std::uint64_t kLargestPieceElements = 1 << 18;
 

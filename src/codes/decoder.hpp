@@ -1,7 +1,7 @@
 // What one rank has to read and decode for the boxes that it wants of a view, in batches. Rank-local.
 //
-// What is decoded does not depend on the boxes: it is equal to decoding the whole tensor and slicing. What is stored as it is
-// wanted is passed on.
+// What is decoded does not depend on the boxes: it is equal to decoding the whole tensor and slicing. What is stored as
+// it is wanted is passed on.
 #pragma once
 
 #include <cstddef>
@@ -35,16 +35,16 @@ struct DecodePiece {
 
 class Decoder {
  public:
-  /// `memory_bytes` is for codes and decoded values. `checkpoint` and `view` must outlive the object. Throws Error(kInternal) for
-  /// a box that does not fit its tensor or its memory.
+  /// `memory_bytes` is for codes and decoded values. `checkpoint` and `view` must outlive the object. Throws
+  /// Error(kInternal) for a box that does not fit its tensor or its memory.
   Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
           std::uint64_t memory_bytes);
 
-  /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call. The first
-  /// batch has all boxes that are wanted as they are stored.
+  /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call.
+  /// The first batch has all boxes that are wanted as they are stored.
   std::span<const plan::MemoryBox> next_batch();
-  /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the tensor for
-  /// a scale that is not finite and a code that is not in use.
+  /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the
+  /// tensor for a scale that is not finite and a code that is not in use.
   std::uint64_t finish_batch();
   /// Whether all has been given by next_batch().
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }

@@ -1,8 +1,8 @@
 // Weights that a save or a conversion leaves out because a load makes them from others: remove_master_weight,
 // skip_save_model_weight.
 //
-// A weight is left out when the other section has a tensor of its name and shape, the master weight in F32 and the model's in
-// BF16 or F16. src/format/FORMAT.md, `rebuilt`, is what the manifest says of it.
+// A weight is left out when the other section has a tensor of its name and shape, the master weight in F32 and the
+// model's in BF16 or F16. src/format/FORMAT.md, `rebuilt`, is what the manifest says of it.
 #pragma once
 
 #include <cstdint>

@@ -16,9 +16,9 @@ namespace cairn::checkpoint {
 
 // Which tensors of an optimizer are the two moments of Adam, by their names alone. Pure.
 
-/// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed), "moment1_0"
-/// or "moment2_0" (PaddlePaddle), "moment1" or "moment2", "adam_m" or "adam_v" (MindSpore) as a word of its own, that is
-/// without a letter, digit or '_' beside it. The last such word counts.
+/// The pair that a name belongs to, or nothing: it has "exp_avg" or "exp_avg_sq" (torch, Megatron, DeepSpeed),
+/// "moment1_0" or "moment2_0" (PaddlePaddle), "moment1" or "moment2", "adam_m" or "adam_v" (MindSpore) as a word of its
+/// own, that is without a letter, digit or '_' beside it. The last such word counts.
 std::optional<quant::MomentNames> moments_of(std::string_view name);
 
 /// Two sources that hold the same boxes of the two moments of one parameter.
@@ -36,9 +36,9 @@ struct SortedState {
 /// The codecs by section, without "off". Throws Error(kUsage) for an unknown codec.
 std::map<std::string, const quant::Codec*> codecs_of(const Quantisation& quantisation);
 
-/// Moments of shapes that the codec leaves alone are of the rest. Throws Error(kUsage) for moments that are not F32, and
-/// Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it; both name the
-/// tensor.
+/// Moments of shapes that the codec leaves alone are of the rest. Throws Error(kUsage) for moments that are not F32,
+/// and Error(kState) when a rank holds a moment without the other one, or other boxes or another shape of it; both name
+/// the tensor.
 SortedState sort_state(std::span<const Source> state, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::checkpoint

@@ -1,4 +1,5 @@
-// Codes the boxes of moments that lie whole in this rank's memory: on the host, or where they are on a device. Rank-local.
+// Codes the boxes of moments that lie whole in this rank's memory: on the host, or where they are on a device.
+// Rank-local.
 #pragma once
 
 #include <cstddef>
@@ -51,11 +52,12 @@ struct PieceMemory {
   DeviceMemory& device;  ///< for the latter
 };
 
-/// What the codec finds in the piece. Throws Error(kState) naming the first element that is not finite, or negative in v.
+/// What the codec finds in the piece. Throws Error(kState) naming the first element that is not finite, or negative in
+/// v.
 quant::Statistics measure_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory);
 
-/// The bytes of each part's box; parts of role kScales have none where the codec has statistics, since scales of one column
-/// belong to many pieces. `errors` get what decoding makes of them.
+/// The bytes of each part's box; parts of role kScales have none where the codec has statistics, since scales of one
+/// column belong to many pieces. `errors` get what decoding makes of them.
 std::vector<base::Bytes> encode_piece(const CodedTensor& tensor, const Box& box, const PieceMemory& memory,
                                       const quant::Statistics& statistics, Measuring measuring,
                                       quant::TensorErrors& errors);

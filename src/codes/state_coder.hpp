@@ -33,8 +33,8 @@ class StateCoder {
   /// Whether these options change a state at all.
   static bool is_needed(const Quantisation& options);
 
-  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank. Throws kUsage
-  /// or kState, naming the tensor, for what cannot be coded; nothing has been written then.
+  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank. Throws
+  /// kUsage or kState, naming the tensor, for what cannot be coded; nothing has been written then.
   CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
                   bool is_known);
 

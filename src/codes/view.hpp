@@ -1,5 +1,5 @@
-// What a user sees of an open checkpoint: moments in F32 where codes and scales are stored, and weights that can be made
-// from others. A pure description; reader.hpp reads it.
+// What a user sees of an open checkpoint: moments in F32 where codes and scales are stored, and weights that can be
+// made from others. A pure description; reader.hpp reads it.
 //
 // Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, which are
 // had by their stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored.

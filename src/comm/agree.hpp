@@ -1,7 +1,7 @@
 // The rule that no rank leaves a collective alone.
 //
-// Rank-local work inside a collective step goes through agree(): what it throws on some ranks is collected, and the same
-// Error is thrown on all. What all ranks should have been given alike is compared by agree_on_values().
+// Rank-local work inside a collective step goes through agree(): what it throws on some ranks is collected, and the
+// same Error is thrown on all. What all ranks should have been given alike is compared by agree_on_values().
 #pragma once
 
 #include <concepts>
@@ -22,8 +22,8 @@ class AgreedError : public Error {
   using Error::Error;
 };
 
-/// Refers to what is called inside the call that it is given to. Making one allocates nothing, as a std::function may: what
-/// fails before agree() begins cannot be agreed on.
+/// Refers to what is called inside the call that it is given to. Making one allocates nothing, as a std::function may:
+/// what fails before agree() begins cannot be agreed on.
 class Work {
  public:
   template <class F>
@@ -43,10 +43,10 @@ class Work {
   void (*call_)(const Work& self);
 };
 
-/// Collective. Runs `work` on this rank; when it threw on any rank, throws on all ranks one AgreedError whose kind and text are
-/// those of the lowest failing rank, with " (rank 3)" or " (ranks 3, 5 and 2 more)" appended when the group has more than
-/// one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does not
-/// communicate on `communicator`.
+/// Collective. Runs `work` on this rank; when it threw on any rank, throws on all ranks one AgreedError whose kind and
+/// text are those of the lowest failing rank, with " (rank 3)" or " (ranks 3, 5 and 2 more)" appended when the group
+/// has more than one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does
+/// not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 
 /// Collective. As agree(), where only `root` works; its result is shared by the caller.
@@ -62,9 +62,9 @@ namespace internal {
 void agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& values, Work put);
 }
 
-/// Collective. Throws AgreedError(kUsage) on all ranks when a value is not the same on all: "option 'block_bytes' differs
-/// between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step, and puts the same names in the
-/// same order everywhere into the vector that it is given. One reduction when all is well.
+/// Collective. Throws AgreedError(kUsage) on all ranks when a value is not the same on all: "option 'block_bytes'
+/// differs between the ranks: ...". `what` is "option" or the like. `put` runs in an agreed step, and puts the same
+/// names in the same order everywhere into the vector that it is given. One reduction when all is well.
 template <std::invocable<std::vector<NamedValue>&> Put>
 void agree_on_values(Communicator& communicator, std::string_view what, Put&& put) {
   std::vector<NamedValue> values;

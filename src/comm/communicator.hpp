@@ -27,16 +27,17 @@ namespace cairn::comm {
 
 // Which ranks of a communicator still move, and what happens when none does.
 //
-// A rank that waits long, or works long by itself, sends beats: a table with two counters per rank, how often the rank said
-// that it waits, and how often that it moved. Who receives a table takes the larger of each counter, and passes the result
-// on with its next beat (failure detection by gossip: van Renesse, Minsky, Hayden, 1998). Beats go to the ranks at
-// distances of 1, 2, 4 ...: a table reaches all in log2(ranks) hops, by many ways, so that a rank that hangs cuts nobody
-// off. They begin when a rank has waited (or worked) a 64th of the limit, so that a save without a long phase sends none;
-// each is 8 bytes per rank, to log2(ranks) ranks, 64 times per limit: at 4,096 ranks and 1,800 s a rank sends 14 KiB/s.
+// A rank that waits long, or works long by itself, sends beats: a table with two counters per rank, how often the rank
+// said that it waits, and how often that it moved. Who receives a table takes the larger of each counter, and passes
+// the result on with its next beat (failure detection by gossip: van Renesse, Minsky, Hayden, 1998). Beats go to the
+// ranks at distances of 1, 2, 4 ...: a table reaches all in log2(ranks) hops, by many ways, so that a rank that hangs
+// cuts nobody off. They begin when a rank has waited (or worked) a 64th of the limit, so that a save without a long
+// phase sends none; each is 8 bytes per rank, to log2(ranks) ranks, 64 times per limit: at 4,096 ranks and 1,800 s a
+// rank sends 14 KiB/s.
 //
-// A moved counter that grows is progress, on whatever rank. Without any for the limit, the ranks whose counters stood still
-// for half of it are missing. Everybody else throws, and tells its neighbours, who need not wait as long; the communicator
-// and those derived from it are dead then.
+// A moved counter that grows is progress, on whatever rank. Without any for the limit, the ranks whose counters stood
+// still for half of it are missing. Everybody else throws, and tells its neighbours, who need not wait as long; the
+// communicator and those derived from it are dead then.
 //
 // Sends are synchronous, one at a time to a rank: so what is under way is bounded, and closing knows when nothing is.
 
@@ -52,8 +53,8 @@ class Liveness {
   /// A call begins and ends; between them silence counts.
   virtual void begin_call() = 0;
   virtual void end_call() = 0;
-  /// A wait that is not over at once; only Wait calls these. poll() moves beats, and throws Error(kState) when the limit is
-  /// over, when another rank gave up, or failed alone.
+  /// A wait that is not over at once; only Wait calls these. poll() moves beats, and throws Error(kState) when the
+  /// limit is over, when another rank gave up, or failed alone.
   virtual void begin_wait() = 0;
   virtual void end_wait() = 0;
   virtual void poll(const char* what, std::chrono::steady_clock::duration waited) = 0;
@@ -69,8 +70,8 @@ class Liveness {
   /// Names the step of agree() that is under way.
   virtual void step(std::string_view name) = 0;
 
-  /// This rank fails where the others cannot know it: they throw the text that this returns, instead of waiting. Dead from
-  /// then on.
+  /// This rank fails where the others cannot know it: they throw the text that this returns, instead of waiting. Dead
+  /// from then on.
   virtual std::string fail(const std::string& why) = 0;
   [[nodiscard]] virtual bool is_dead() const = 0;
   /// Throws Error(kState) when dead.
@@ -86,9 +87,9 @@ constexpr int kMaxTag = 32765;
 /// Largest point-to-point message.
 constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
-/// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort): MPI would
-/// go on using the buffer. So it does when the communicator is dead; then the buffer must stay. The communicator must
-/// outlive it.
+/// A pending point-to-point message. Destroying one that is not complete is a bug (Error is logged, then abort): MPI
+/// would go on using the buffer. So it does when the communicator is dead; then the buffer must stay. The communicator
+/// must outlive it.
 class Request {
  public:
   virtual ~Request() = default;

@@ -14,8 +14,8 @@ namespace cairn::comm {
 /// One message for (or from) each rank.
 using Mail = std::vector<base::Bytes>;
 
-/// Takes pieces of messages in any order of receivers; a message is its pieces in the order in which they were added. One
-/// buffer holds them all until the sizes are known.
+/// Takes pieces of messages in any order of receivers; a message is its pieces in the order in which they were added.
+/// One buffer holds them all until the sizes are known.
 class MailWriter {
  public:
   explicit MailWriter(std::size_t ranks) : sizes_(ranks) {}
@@ -49,8 +49,8 @@ class MailWriter {
   std::vector<std::size_t> sizes_;
 };
 
-/// Reads what MailWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is shorter
-/// than it says.
+/// Reads what MailWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is
+/// shorter than it says.
 class MailReader {
  public:
   explicit MailReader(std::span<const std::byte> bytes) : rest_(bytes) {}

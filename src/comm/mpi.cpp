@@ -57,7 +57,8 @@ void abort_job(int exit_code) {
 // Measured on Open MPI 4.1.4 (ROMIO_PRINT_HINTS=1 shows who opened the file): the choice is made at the first
 // MPI_File_open of the process, not in MPI_Init. OMPI_MCA_io in the environment is read
 //   - at the first MPI_File_open: setenv after MPI_Init and before it takes effect;
-//   - or at MPI_T_init_thread, before or after MPI_Init, while a tool holds MPI_T: then setenv has no effect, and writing
+//   - or at MPI_T_init_thread, before or after MPI_Init, while a tool holds MPI_T: then setenv has no effect, and
+// writing
 //     the control variable "io" has;
 //   - never again after the first MPI_File_open: neither setenv nor the control variable changes anything, and the
 //     control variable goes on telling the truth.
@@ -138,8 +139,8 @@ class IoControlVariable {
   std::size_t value_chars_ = 0;
 };
 
-/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T: a
-/// control variable is forgotten with the last holder.
+/// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T:
+/// a control variable is forgotten with the last holder.
 void ask_for(const char* component) {
   static std::once_flag once;
   std::call_once(once, [&] {

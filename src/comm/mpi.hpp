@@ -49,9 +49,9 @@ class MpiSession {
 /// First line of MPI_Get_library_version; may be called before MPI_Init.
 std::string mpi_library();
 
-/// Makes Open MPI's MPI-IO use ROMIO, where the user chose nothing: before MPI_Init by the environment (setenv: no other
-/// threads yet), later by MPI's control variable, which costs 0.2 s once (MPI_T loads all of MPI's components). Takes effect
-/// until the first MPI file is opened in the process; mpi_io_implementation() tells whether it did.
+/// Makes Open MPI's MPI-IO use ROMIO, where the user chose nothing: before MPI_Init by the environment (setenv: no
+/// other threads yet), later by MPI's control variable, which costs 0.2 s once (MPI_T loads all of MPI's components).
+/// Takes effect until the first MPI file is opened in the process; mpi_io_implementation() tells whether it did.
 void prefer_romio();
 
 /// What MPI-IO implementation this process will use, as far as can be told, for warnings and `cairn doctor`. May cost

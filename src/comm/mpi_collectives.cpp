@@ -1,7 +1,7 @@
 // The collectives of the MPI communicator, and how each stays correct beyond MPI's int counts.
 //
-// all_to_all has two ways. Flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise: one
-// message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Ialltoallv would send
+// all_to_all has two ways. Flat: one MPI_Ialltoallv, for small dense patterns, where MPI's algorithms pay. Pairwise:
+// one message (or several chunks) for each pair that has bytes, for large or sparse patterns: MPI_Ialltoallv would send
 // empty messages to everybody. The ranks agree on the way by the reduction that also agrees on memory.
 #include <fmt/core.h>
 
@@ -84,7 +84,8 @@ struct Flat {
 
 }  // namespace
 
-/// What an exchange of parts of any size needs. MPI may use it as long as a wait for it was not completed: then it stays.
+/// What an exchange of parts of any size needs. MPI may use it as long as a wait for it was not completed: then it
+/// stays.
 struct MpiCommunicator::Parts {
   std::vector<base::Bytes> outgoing;
   std::vector<base::Bytes> incoming;

@@ -138,8 +138,8 @@ struct Told {
   }
 };
 
-/// Collective over `created`: makes the object around it on all ranks or on none. Before there is an object there is nothing
-/// to agree with but bare calls.
+/// Collective over `created`: makes the object around it on all ranks or on none. Before there is an object there is
+/// nothing to agree with but bare calls.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
   int rank = 0;
@@ -215,7 +215,8 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Before a call that blocks in MPI: all ranks are on their way into it. Those that gave up before this one came are not.
+/// Before a call that blocks in MPI: all ranks are on their way into it. Those that gave up before this one came are
+/// not.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -267,8 +268,8 @@ std::unique_ptr<Communicator> MpiCommunicator::node() {
 
 namespace {
 
-/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of ours
-/// may travel on it, so nothing tells who is missing.
+/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of
+/// ours may travel on it, so nothing tells who is missing.
 void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   Wait wait(nullptr, "duplicate a communicator");
@@ -288,7 +289,8 @@ void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
   }
 }
 
-/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to end, too.
+/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to
+/// end, too.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   static thread_local int has_memory;  // outlives a wait that is given up
   MPI_Request request = MPI_REQUEST_NULL;

@@ -44,8 +44,8 @@ class MpiCommunicator final : public Communicator {
 
  private:
   struct Parts;
-  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. The largest of each
-  /// of `values` over the ranks is put back.
+  /// Collective: runs `allocate` on this rank; throws on all ranks when it threw std::bad_alloc on any. The largest of
+  /// each of `values` over the ranks is put back.
   template <class Allocate>
   void agree_on_memory(std::span<std::uint64_t> values, Allocate allocate);
   /// Collective: room in scratch_ for the elements of a chunk of `bytes`; the same on all ranks.

@@ -20,8 +20,8 @@ class MpiLiveness final : public Liveness {
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: takes in all beats that are under way. False when the others did not come, or the communicator is dead:
-  /// MPI may then still use it, and nothing of it may be freed.
+  /// Collective: takes in all beats that are under way. False when the others did not come, or the communicator is
+  /// dead: MPI may then still use it, and nothing of it may be freed.
   bool close() noexcept;
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }

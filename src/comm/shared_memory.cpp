@@ -113,7 +113,8 @@ class SharedMemory::Segment {
     if (file_.get() < 0) fail("creation", room_);
     if (::ftruncate(file_.get(), static_cast<off_t>(room_)) != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot do it at once; see make().
+    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot do it at once; see
+    // make().
     ::madvise(data_, room_, MADV_HUGEPAGE);
     try {
       make(made_bytes);
@@ -134,7 +135,8 @@ class SharedMemory::Segment {
   void make(std::uint64_t bytes) {
     const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
     if (end <= made_) return;
-    // Huge pages: fewer to fault, and for O_DIRECT to pin. A unit that two windows share is made with the first of them.
+    // Huge pages: fewer to fault, and for O_DIRECT to pin. A unit that two windows share is made with the first of
+    // them.
     const std::uint64_t units_begin = base::round_up(made_, os::kHugePageBytes);
     const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
     if (units_begin < units_end) {

@@ -1,9 +1,9 @@
 // Memory that the ranks of a node have in common: each gives a part, all address all parts.
 //
-// Between processes an anonymous memory file per rank (memfd), which the others open through /proc: no name is left behind
-// whatever dies, and no limit of /dev/shm applies. Between simulated ranks, which are threads, plain memory. Where it is
-// refused (ranks in containers of their own, /proc hidden) every rank of that node has its own part only, and
-// `problem()` says why: callers then send messages.
+// Between processes an anonymous memory file per rank (memfd), which the others open through /proc: no name is left
+// behind whatever dies, and no limit of /dev/shm applies. Between simulated ranks, which are threads, plain memory.
+// Where it is refused (ranks in containers of their own, /proc hidden) every rank of that node has its own part only,
+// and `problem()` says why: callers then send messages.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ class SharedMemory {
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  /// The part of a rank of `communicator`; empty when it cannot be addressed from here. A rank's own part always can. Who
-  /// reads what another wrote needs a barrier() between.
+  /// The part of a rank of `communicator`; empty when it cannot be addressed from here. A rank's own part always can.
+  /// Who reads what another wrote needs a barrier() between.
   [[nodiscard]] std::span<std::byte> of(int rank) const { return parts_[static_cast<std::size_t>(rank)].bytes; }
   [[nodiscard]] std::size_t ranks() const { return parts_.size(); }
   [[nodiscard]] bool reaches(int rank) const { return parts_[static_cast<std::size_t>(rank)].reachable; }
@@ -42,13 +42,13 @@ class SharedMemory {
   [[nodiscard]] std::byte* notes(int rank) const;
   static constexpr std::uint64_t kNoteBytes = 2048;
 
-  /// Rank-local: gives the first bytes of this rank's part their pages, huge ones where there are any, before anybody uses
-  /// them. Throws Error(kIo) when there is no memory left; without this, a signal would tell.
+  /// Rank-local: gives the first bytes of this rank's part their pages, huge ones where there are any, before anybody
+  /// uses them. Throws Error(kIo) when there is no memory left; without this, a signal would tell.
   void make(std::uint64_t bytes);
 
   /// Collective over the ranks that this one reaches. Processes sleep in it: ranks may outnumber cores, and cores have
-  /// input and output to serve meanwhile. They wake to move messages, for which ranks of other nodes may wait; like every
-  /// wait it ends when no rank makes progress.
+  /// input and output to serve meanwhile. They wake to move messages, for which ranks of other nodes may wait; like
+  /// every wait it ends when no rank makes progress.
   void barrier();
 
   /// Why the other ranks of the node cannot be reached; empty when they can, and on a node of one rank.

@@ -3,10 +3,11 @@
 //   Wait wait(liveness, "all_reduce");
 //   while (!done()) wait.pause();
 //
-// `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the thread
-// of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds; then the
-// core is offered to others between them, as long as a round of a save may take; only then the rank sleeps, 1 ms at a time.
-// Sleeping at once cost a save and a load in memory 8 % each: each rank is late by its sleep, and all wait for the latest.
+// `done` tests something nonblocking and so moves MPI on; nothing ever blocks inside MPI, so the same loop serves the
+// thread of a caller and a thread of our own. First the looks follow each other at once, for what takes microseconds;
+// then the core is offered to others between them, as long as a round of a save may take; only then the rank sleeps, 1
+// ms at a time. Sleeping at once cost a save and a load in memory 8 % each: each rank is late by its sleep, and all
+// wait for the latest.
 #pragma once
 
 #include <chrono>
@@ -17,8 +18,8 @@ class Liveness;
 
 class Wait {
  public:
-  /// `what` is waited for, in messages: "all_reduce". Without `liveness` there is no deadline. Throws Error(kState) at once
-  /// when the communicator is dead.
+  /// `what` is waited for, in messages: "all_reduce". Without `liveness` there is no deadline. Throws Error(kState) at
+  /// once when the communicator is dead.
   Wait(Liveness* liveness, const char* what);
   ~Wait();
   Wait(const Wait&) = delete;

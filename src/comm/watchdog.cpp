@@ -138,7 +138,8 @@ void Watchdog::watch() {
       last = Clock::now();
       continue;
     }
-    // A system-clock wait: GCC 12's thread sanitizer does not know the other kind. Time is measured by the steady clock.
+    // A system-clock wait: GCC 12's thread sanitizer does not know the other kind. Time is measured by the steady
+    // clock.
     wake_.wait_until(lock, std::chrono::system_clock::now() + tick);
     const auto now = Clock::now();
     // A much longer tick means that this process was stopped, and so was its work.

@@ -1,10 +1,11 @@
-// Measures how long nothing has moved: a stopped rank, a dead storage target or a lost node give no error by themselves.
+// Measures how long nothing has moved: a stopped rank, a dead storage target or a lost node give no error by
+// themselves.
 //
-// One object lives as long as a communicator, with a thread that makes no MPI calls. Silence counts while a call is under
-// way or a wait lasts. A rank that waits for others looks at silent_s() itself, because it can leave its wait (Liveness).
-// A rank that is stuck elsewhere, in storage or in MPI-IO, cannot: for it the thread writes a line to stderr per limit,
-// with phase, file and rank, and calls the callback or ends the job, as asked for. Time in which this whole process was
-// stopped (a suspended job) does not count. Zero seconds: nothing is started.
+// One object lives as long as a communicator, with a thread that makes no MPI calls. Silence counts while a call is
+// under way or a wait lasts. A rank that waits for others looks at silent_s() itself, because it can leave its wait
+// (Liveness). A rank that is stuck elsewhere, in storage or in MPI-IO, cannot: for it the thread writes a line to
+// stderr per limit, with phase, file and rank, and calls the callback or ends the job, as asked for. Time in which this
+// whole process was stopped (a suspended job) does not count. Zero seconds: nothing is started.
 #pragma once
 
 #include <atomic>
@@ -26,8 +27,8 @@ void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
  public:
-  /// `rank_text` names this rank in lines ("rank 3 of 8"). Throws std::system_error when there can be no more threads (fault
-  /// hook: step "thread.watchdog").
+  /// `rank_text` names this rank in lines ("rank 3 of 8"). Throws std::system_error when there can be no more threads
+  /// (fault hook: step "thread.watchdog").
   Watchdog(Waiting waiting, std::string rank_text);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;

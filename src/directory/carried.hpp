@@ -10,7 +10,8 @@
 
 namespace cairn::checkpoint {
 
-// A staging file opened as a checkpoint: what it says of itself, and the small files in it. StageReader reads its tensors.
+// A staging file opened as a checkpoint: what it says of itself, and the small files in it. StageReader reads its
+// tensors.
 
 /// "x.h5" or "x.hdf5": the name of a staging file, to be written or read.
 bool is_stage_name(const std::filesystem::path& path);
@@ -36,8 +37,8 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 /// Rank-local: one of checkpoint.carried. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
-/// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is one,
-/// after the last piece. `checkpoint` must outlive it.
+/// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is
+/// one, after the last piece. `checkpoint` must outlive it.
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 }  // namespace cairn::checkpoint

@@ -373,7 +373,8 @@ void Commit::make_visible() const {
   replace_in_steps();
 }
 
-/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know neither.
+/// What was replaced: under the name of the partial directory after an exchange, else moved there. Readers know
+/// neither.
 void Commit::remove_replaced() const noexcept {
   try {
     os::try_rename(replaced_directory(target_.directory, nonce_), partial_);
@@ -385,7 +386,8 @@ void Commit::remove_replaced() const noexcept {
 }
 
 void Commit::name_new_holder(const Error& error) const {
-  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no file.
+  // All ranks have the same text, so all are here or none: an error of MPI itself, which only some may have, names no
+  // file.
   if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
   comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
     const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;

@@ -1,32 +1,34 @@
 // The commit protocol: a checkpoint becomes visible whole or not at all, and only by the one saver of its root.
 //
 //   1 commit.begin     make <dir>.<nonce>.partial, after what this saver's own failed saves left is removed
-//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or a
+//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or
+// a
 //                      sample is read back where Options::read_back asks for it (read_back.hpp)
 //   3 commit.carry     carried files, each fsynced
 //   4 commit.blocks    cairn.blocks, fsynced
 //   5 commit.manifest  cairn.json, fsynced
-//   6 commit.sync      fsync of the partial directory; the pointer's next content, latest….<nonce>.tmp, fsynced (roots only)
+//   6 commit.sync      fsync of the partial directory; the pointer's next content, latest….<nonce>.tmp, fsynced (roots
+// only)
 //   7 commit.rename    look; <dir>.<nonce>.partial becomes <dir>: from here on it is visible
 //   8 commit.publish   fsync of the parent
 //   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically; fsync of the parent (roots only)
 //
-// Each named step is a fault point on every rank; the work of steps 1 and 3-9 is rank 0's. A failure before step 7 leaves
-// the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8 or 9 leaves a whole
-// checkpoint whose durability is not known; the error says so.
+// Each named step is a fault point on every rank; the work of steps 1 and 3-9 is rank 0's. A failure before step 7
+// leaves the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8 or 9
+// leaves a whole checkpoint whose durability is not known; the error says so.
 //
-// Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver makes
-// all that it will rename, with its nonce in the name, then looks for a higher epoch, then renames. Who takes over makes the
-// higher epoch first, then renames away all that has another nonce (commit.hpp). So the one before is stopped by its look,
-// or its rename finds nothing.
+// Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver
+// makes all that it will rename, with its nonce in the name, then looks for a higher epoch, then renames. Who takes
+// over makes the higher epoch first, then renames away all that has another nonce (takeover). So the one before is
+// stopped by its look, or its rename finds nothing.
 //
 // Replacing (overwrite, or a directory that may go): the two names are exchanged in one step. Where the file system
 // cannot (NFS), step 7 is
 //   a  make <dir>.<nonce>.replaced, look
 //   b  rename <dir> into it: readers find it there
 //   c  rename the partial directory to <dir>
-// and b fails like c when another saver has taken over, because the directory to move into is gone. What was replaced is
-// deleted last, when the new one's name is durable.
+// and b fails like c when another saver has taken over, because the directory to move into is gone. What was replaced
+// is deleted last, when the new one's name is durable.
 #pragma once
 
 #include <filesystem>
@@ -48,16 +50,18 @@ namespace cairn::checkpoint {
 
 // What the one saver of a root does with what others left there.
 
-/// Rank-local, by the holder of the lease after it took it, before it saves. Renames away everything unfinished that is not of
-/// its own nonce, so that a saver that was taken for dead and goes on finds nothing that it could rename, then deletes
-/// it:
+/// Rank-local, by the holder of the lease after it took it, before it saves. Renames away everything unfinished that is
+/// not of its own nonce, so that a saver that was taken for dead and goes on finds nothing that it could rename, then
+/// deletes it:
 ///   checkpoint-<step>.<nonce>.partial, the pointer's temporary   away
-///   checkpoint-<step>.<nonce>.replaced                           its old checkpoint gets its name back where nothing has
+///   checkpoint-<step>.<nonce>.replaced                           its old checkpoint gets its name back where nothing
+/// has
 ///                                                                it, else it is deleted once a newer one has it whole
 ///   checkpoint-<step>.partial of Cairn 0.1                       away: its saver had no lease, and so is not alive
-///   checkpoint-<step>.replaced of Cairn 0.1                      gets its name back where nothing has it, else it stays
-/// Nothing of another name is touched. What cannot be deleted is left, with a warning. Throws kState when another saver has
-/// taken the lease, kIo when something cannot be renamed away: then the root is not safe, and no save may go on.
+///   checkpoint-<step>.replaced of Cairn 0.1                      gets its name back where nothing has it, else it
+/// stays Nothing of another name is touched. What cannot be deleted is left, with a warning. Throws kState when another
+/// saver has taken the lease, kIo when something cannot be renamed away: then the root is not safe, and no save may go
+/// on.
 void clear_root(Lease& lease);
 
 /// As clear_root, for what this saver's own failed saves left.
@@ -73,13 +77,13 @@ struct CommitTarget {
   std::function<bool(const std::filesystem::path& existing)> may_replace;
 };
 
-/// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it took it.
-/// `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives.
+/// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it
+/// took it. `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives.
 void hold_root(comm::Communicator& communicator, Lease* lease);
 
-/// What steps 3-9 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is added to
-/// the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up in
-/// `section_of_file`).
+/// What steps 3-9 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is
+/// added to the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up
+/// in `section_of_file`).
 struct CommitContent {
   std::map<std::string, base::ByteStream> carried;
   std::map<std::string, std::string> section_of_file;
@@ -98,8 +102,9 @@ class Commit {
  public:
   /// Step 1, collective. Throws kUsage when the directory exists and may not be replaced.
   Commit(comm::Communicator& communicator, CommitTarget target);
-  /// On rank 0 removes what is unfinished as well as it can: unless step 7 was done, the partial directory with all in it, in
-  /// which no file may be open any more. Of a checkpoint that is visible already what it replaced stays, until the next save.
+  /// On rank 0 removes what is unfinished as well as it can: unless step 7 was done, the partial directory with all in
+  /// it, in which no file may be open any more. Of a checkpoint that is visible already what it replaced stays, until
+  /// the next save.
   ~Commit();
   Commit(const Commit&) = delete;
   Commit& operator=(const Commit&) = delete;
@@ -110,8 +115,8 @@ class Commit {
   /// Steps 3-9, collective, once.
   void finish(CommitContent content);
 
-  /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that because
-  /// another saver has taken over, throws kState naming that one instead.
+  /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that
+  /// because another saver has taken over, throws kState naming that one instead.
   void name_new_holder(const Error& error) const;
 
  private:

@@ -319,7 +319,8 @@ class Lease::Impl {
     is_held_ = false;
   }
 
-  /// The program is ended by Ctrl-C: nothing is renamed any more. The lock is kept, so that nobody writes the record again.
+  /// The program is ended by Ctrl-C: nothing is renamed any more. The lock is kept, so that nobody writes the record
+  /// again.
   void release_at_end() noexcept {
     for (int attempt = 0; attempt < kAttemptsAtEnd; ++attempt) {
       if (std::unique_lock io(io_mutex_, std::try_to_lock); io) {

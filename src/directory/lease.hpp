@@ -1,11 +1,12 @@
 // The one saver of a root: takes, renews and releases its lease (lease_folder.hpp says when one may be taken).
 //
-//   <root>/.cairn/epoch-<n>   made by exclusive creation by who takes the lease for the n-th time, and written by nobody
+//   <root>/.cairn/epoch-<n>   made by exclusive creation by who takes the lease for the n-th time, and written by
+// nobody
 //                             else; n is above all epochs there and in the root's manifests
 //
-// Rank 0 of a Checkpointer has one; no MPI here. Without a lease nothing is written, also not by the observing that begins with
-// the object. One small thread renews a lease that is held, and watches one that somebody else holds; it ends with the
-// object, which releases the lease. One thread at a time may call; the small one is not counted.
+// Rank 0 of a Checkpointer has one; no MPI here. Without a lease nothing is written, also not by the observing that
+// begins with the object. One small thread renews a lease that is held, and watches one that somebody else holds; it
+// ends with the object, which releases the lease. One thread at a time may call; the small one is not counted.
 #pragma once
 
 #include <cstdint>
@@ -29,20 +30,20 @@ class Lease {
     std::function<std::uint64_t()> highest_saved_epoch;
   };
 
-  /// Looks once, and watches from now on when somebody has the lease. A look that fails is left to hold(). Throws kUsage for
-  /// a lease time that is not above 0 and at most an hour.
+  /// Looks once, and watches from now on when somebody has the lease. A look that fails is left to hold(). Throws
+  /// kUsage for a lease time that is not above 0 and at most an hour.
   Lease(std::filesystem::path root, Setup setup);
   ~Lease();
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease that
-  /// ran out and that nobody took is taken anew. Throws kState naming the holder when another saver lives, or took the
-  /// lease of this one (then for good), kIo when the lease cannot be written.
+  /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease
+  /// that ran out and that nobody took is taken anew. Throws kState naming the holder when another saver lives, or took
+  /// the lease of this one (then for good), kIo when the lease cannot be written.
   void hold();
 
-  /// Before every rename in the root, after all that will be renamed is there: throws kState when another saver has taken
-  /// the lease, naming it, or when it has run out by this process's own clock.
+  /// Before every rename in the root, after all that will be renamed is there: throws kState when another saver has
+  /// taken the lease, naming it, or when it has run out by this process's own clock.
   void look();
 
   /// Rank-local, never throws: the error of look() when another saver has taken the lease, or nothing.

@@ -116,15 +116,16 @@ struct LeaseWish {
 };
 inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
-/// A job that the batch system has started again, or a second step of the same job, waits for the one before to end. A process
-/// never waits for itself.
+/// A job that the batch system has started again, or a second step of the same job, waits for the one before to end. A
+/// process never waits for itself.
 LeaseTime wait_for(const LeaseWish& wish, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
 /// `waited` is the time since the lease was first asked for.
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseWish& wish, LeaseTime waited, LeaseTime now);
 
-// The directory `.cairn` of a root as a saver reads it: epochs, what their files say, and what else tells of their holders.
+// The directory `.cairn` of a root as a saver reads it: epochs, what their files say, and what else tells of their
+// holders.
 
 inline constexpr const char* kLeaseDirectory = ".cairn";
 

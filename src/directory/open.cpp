@@ -86,8 +86,8 @@ const format::FileBlocks* blocks_of(const fs::path& path, std::uint64_t size, co
   return row == table.files.end() || row->size_bytes != size ? nullptr : &*row;
 }
 
-/// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is named by
-/// who compares the lists.
+/// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is
+/// named by who compares the lists.
 format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockTable& table) {
   const os::File file(path, os::OpenMode::kRead);
   const std::uint64_t size = file.size_bytes();
@@ -292,8 +292,8 @@ Opened open_once(const fs::path& path, Links links) {
   return opened;
 }
 
-/// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a crash,
-/// is opened where the old one waits.
+/// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a
+/// crash, is opened where the old one waits.
 Opened open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;

@@ -22,17 +22,17 @@ namespace cairn::checkpoint {
 
 // Which symbolic links of a checkpoint directory are read through.
 //
-// A checkpoint that came from elsewhere may have links to anything that its reader may read: `convert` would copy it. So a
-// link is followed only to where the checkpoint lies: into its own directory, or, from a snapshot of a Hugging Face cache,
-// into the blobs of the same model (models--<name>/snapshots/<revision>/<file> -> ../../blobs/<hash>). The directory itself
-// may be named through links: the user named it.
+// A checkpoint that came from elsewhere may have links to anything that its reader may read: `convert` would copy it.
+// So a link is followed only to where the checkpoint lies: into its own directory, or, from a snapshot of a Hugging
+// Face cache, into the blobs of the same model (models--<name>/snapshots/<revision>/<file> -> ../../blobs/<hash>). The
+// directory itself may be named through links: the user named it.
 
 enum class Links { kInside, kFollow };
 
 inline Links links_of(bool follow) { return follow ? Links::kFollow : Links::kInside; }
 
-/// Rank-local. Throws Error(kFormat), naming link, target and what to do, for the first of `names`, which are relative to
-/// `directory` and exist, that leads out of it. With kFollow nothing is looked at.
+/// Rank-local. Throws Error(kFormat), naming link, target and what to do, for the first of `names`, which are relative
+/// to `directory` and exist, that leads out of it. With kFollow nothing is looked at.
 void check_links(const std::filesystem::path& directory, const std::vector<std::string>& names, Links links);
 
 /// The same for the entries of the directory that are links to regular files. Links to directories are never followed.
@@ -52,10 +52,11 @@ struct OpenCheckpoint {
   std::optional<format::BlockTable> blocks;  ///< nothing for a staging file, though it has a manifest
 };
 
-/// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not exist
-/// or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial" directory is
-/// refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with a warning. `path` may also be a single safetensors file, or a
-/// staging file (.h5), which StageReader reads. kFormat for a link that leads out of the directory (open.hpp).
+/// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
+/// exist or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial"
+/// directory is refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with
+/// a warning. `path` may also be a single safetensors file, or a staging file (.h5), which StageReader reads. kFormat
+/// for a link that leads out of the directory.
 OpenCheckpoint open_here(const std::filesystem::path& path, Links links = Links::kInside);
 
 /// Collective: open_here on rank 0, shared.
@@ -66,8 +67,8 @@ OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::file
 bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem::path& directory,
                          std::uint32_t manifest_crc32c);
 
-/// Collective, for an Error that all ranks have alike: whether it may come from another checkpoint having taken the place of
-/// `opened` since. A load then starts over, at most kLoadAttempts times.
+/// Collective, for an Error that all ranks have alike: whether it may come from another checkpoint having taken the
+/// place of `opened` since. A load then starts over, at most kLoadAttempts times.
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error);
 inline constexpr int kLoadAttempts = 5;
 

@@ -168,8 +168,8 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   return entries;
 }
 
-/// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced meanwhile is
-/// looked at again: it is complete under one of the two names at every moment.
+/// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced
+/// meanwhile is looked at again: it is complete under one of the two names at every moment.
 void check_step(RootEntry& entry) {
   const RootEntry unchecked = entry;
   for (int look = 0; look < kLooks; ++look) {

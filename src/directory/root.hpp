@@ -16,7 +16,8 @@ namespace cairn::checkpoint {
 //
 //   latest_written   what Cairn last wrote to the file that names the latest; another value there was written by people
 //
-// Keys of other versions are kept. Losing the file loses no checkpoint: a reader then knows nothing of what it would say.
+// Keys of other versions are kept. Losing the file loses no checkpoint: a reader then knows nothing of what it would
+// say.
 
 inline constexpr const char* kRootStateFile = "state.json";
 
@@ -40,8 +41,8 @@ inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
 
-/// What a saver makes beside `directory`, with its nonce in the name: the directory that it writes, and the one into which
-/// it moves the old checkpoint while the new one gets the name (replaced_directory(d, n) / d.filename()).
+/// What a saver makes beside `directory`, with its nonce in the name: the directory that it writes, and the one into
+/// which it moves the old checkpoint while the new one gets the name (replaced_directory(d, n) / d.filename()).
 std::filesystem::path partial_directory(const std::filesystem::path& directory, const std::string& nonce);
 std::filesystem::path replaced_directory(const std::filesystem::path& directory, const std::string& nonce);
 /// The next content of the file that names the latest.
@@ -57,8 +58,8 @@ struct RootName {
 };
 std::optional<RootName> parse_root_name(std::string_view name);
 
-/// Rank-local. (epoch, save counter) of a complete checkpoint, by which two of one step are compared; nothing when it is not
-/// complete. Both are 0 in manifests that do not have them.
+/// Rank-local. (epoch, save counter) of a complete checkpoint, by which two of one step are compared; nothing when it
+/// is not complete. Both are 0 in manifests that do not have them.
 struct Generation {
   std::uint64_t epoch = 0;
   std::uint64_t counter = 0;
@@ -66,8 +67,8 @@ struct Generation {
 };
 std::optional<Generation> generation_of(const std::filesystem::path& directory);
 
-/// Rank-local. The newest complete checkpoint that waits beside `directory` while another one gets its name, or did when its
-/// saver ended; nothing where there is none.
+/// Rank-local. The newest complete checkpoint that waits beside `directory` while another one gets its name, or did
+/// when its saver ended; nothing where there is none.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
 /// Rank-local. Highest epoch in the manifests of complete checkpoints; 0 without any, and when the root does not exist.
@@ -92,8 +93,8 @@ struct Descent {
   std::uint64_t epoch = 0;
   std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
 };
-/// Why a complete checkpoint of that step and epoch is void to what descends so; nothing when it is not. What was saved before
-/// there were epochs (0) is void only beyond a step at which epoch 0 was left.
+/// Why a complete checkpoint of that step and epoch is void to what descends so; nothing when it is not. What was saved
+/// before there were epochs (0) is void only beyond a step at which epoch 0 was left.
 std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
 
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
@@ -109,12 +110,12 @@ struct Unfinished {
 /// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// The complete checkpoint that was saved last: of the highest generation, and of the highest step where manifests have none.
-/// nullptr without any.
+/// The complete checkpoint that was saved last: of the highest generation, and of the highest step where manifests have
+/// none. nullptr without any.
 const RootEntry* head_of(const std::vector<RootEntry>& entries);
 
-/// Rank-local. The step to resume from: the head's, unless the file that names the latest was edited to name another complete step
-/// that is not void (root.hpp has what Cairn itself wrote there). Writes nothing.
+/// Rank-local. The step to resume from: the head's, unless the file that names the latest was edited to name another
+/// complete step that is not void. Writes nothing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand: list_root(root).
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);

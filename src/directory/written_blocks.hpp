@@ -16,7 +16,8 @@
 
 namespace cairn::checkpoint {
 
-// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and what is said of a bad one.
+// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and what is said of a
+// bad one.
 
 /// The block table of an open checkpoint, which must outlive it.
 class WrittenBlocks {
@@ -28,8 +29,8 @@ class WrittenBlocks {
 
   /// Throws Error(kIntegrity) when another checksum was written for these bytes, which are one block.
   void check(const plan::FileRange& bytes, std::uint32_t found) const;
-  /// The same of all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns its bytes, or
-  /// 0 where nothing is checked.
+  /// The same of all blocks of a window, which begins and ends on block boundaries (or the file's end). Returns its
+  /// bytes, or 0 where nothing is checked.
   std::uint64_t check(const plan::Window& window, std::span<const std::byte> buffer) const;
 
  private:
@@ -52,7 +53,8 @@ struct BlockFault {
 };
 /// "block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written".
 std::string words_of(const BlockFault& fault);
-/// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written: ...".
+/// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written:
+/// ...".
 std::string message_of(const BlockFault& fault);
 
 // Small files read past the page cache (io/disk_reader.hpp): for verify, and for saves that read back what they wrote.

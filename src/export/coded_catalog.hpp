@@ -68,8 +68,8 @@ struct CodingItem {
   std::uint64_t out_from = 0;  ///< from this one on
 };
 
-/// Cuts a region of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share scales.
-/// They fill the region's memory. Not for scales of whole tensors.
+/// Cuts a region of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
+/// scales. They fill the region's memory. Not for scales of whole tensors.
 void add_items(const CodedTensor& tensor, const PartOfPair& part, const WindowRegion& region, std::uint64_t limit,
                std::vector<CodingItem>& out);
 
@@ -98,7 +98,8 @@ struct CodedCatalog {
 /// Every tensor as it is.
 CodedCatalog plain_catalog(const plan::Catalog& source);
 
-/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another shape.
+/// Throws Error(kUsage) for a moment that is not F32, Error(kState) for one whose partner is missing or has another
+/// shape.
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
 
 }  // namespace cairn::checkpoint

@@ -1,5 +1,5 @@
-// Rewrites a checkpoint of any dialect as a Hugging Face file set, as sharded safetensors or as a staging file, streaming: memory is bounded
-// by the budget, never by the checkpoint.
+// Rewrites a checkpoint of any dialect as a Hugging Face file set, as sharded safetensors or as a staging file,
+// streaming: memory is bounded by the budget, never by the checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,19 @@ struct ConvertReport {
   std::vector<std::string> notes;  ///< from the layout ("unknown model: ..."), and warnings of the source
 };
 
-/// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks, and
-/// the files of the source that files_to_carry (convert.hpp) names. A destination called x.h5 or x.hdf5 is one staging file (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do with the
-/// layout's ranks.
+/// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks,
+/// and the files of the source that files_to_carry names. A destination called x.h5 or x.hdf5 is one staging file
+/// (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do
+/// with the layout's ranks.
 ConvertReport convert(comm::Communicator& communicator, const std::filesystem::path& source,
                       const std::filesystem::path& destination, const ConvertOptions& options);
 
 // What a conversion takes from its source besides the tensors' bytes, whatever it is converted to.
 
 /// Rank-local. Codes and scales as they are stored, or moments in F32 and every weight that can be made: what
-/// options.quant says, and always the latter for shards and staging files, which adds to `notes` when it matters. Throws
-/// Error(kUsage) for a `quant` that is unknown, or one of codes for shards and staging files, and as decoded_view().
+/// options.quant says, and always the latter for shards and staging files, which adds to `notes` when it matters.
+/// Throws Error(kUsage) for a `quant` that is unknown, or one of codes for shards and staging files, and as
+/// decoded_view().
 View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
               std::vector<std::string>& notes);
 
@@ -57,11 +59,13 @@ base::Json unknown_keys(const OpenCheckpoint& source);
 /// `notes` gets a line where the files of the source disagree about their `__metadata__`.
 void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes);
 
-/// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not known.
+/// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not
+/// known.
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);
 
 /// Which files a conversion takes along: those that a save was given, or an earlier conversion took, and of the others
-/// those that belong to a model by their names (interop/file_names.hpp). `notes` gets a line that names what is left behind.
+/// those that belong to a model by their names (interop/file_names.hpp). `notes` gets a line that names what is left
+/// behind.
 std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vector<std::string>& notes);
 
 /// Rank-local: file name -> content. `source` must outlive it.

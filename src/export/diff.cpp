@@ -196,8 +196,8 @@ std::vector<Pair> pair_up(const View& a, const View& b, DiffResult& result) {
   return pairs;
 }
 
-/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups stay
-/// whole).
+/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups
+/// stay whole).
 std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
                             std::uint64_t piece_elements) {
   const auto ranks = static_cast<std::uint64_t>(communicator.size());

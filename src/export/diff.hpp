@@ -45,8 +45,9 @@ struct DiffResult {
   [[nodiscard]] bool close() const;  ///< equal, or no pair of values is outside of the tolerance
 };
 
-/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN; a value
-/// without numbers to compare (F4, F6 ...) when its bits are the same. Both 0: no tolerance, equal is equal by bits.
+/// Values a and b are close when |a - b| <= absolute + relative * |b|, when they are equal, or when both are NaN; a
+/// value without numbers to compare (F4, F6 ...) when its bits are the same. Both 0: no tolerance, equal is equal by
+/// bits.
 struct Tolerance {
   double relative = 0;
   double absolute = 0;
@@ -59,8 +60,8 @@ struct DiffOptions {
   bool paddle_reciprocals = false;  ///< as in Quantisation
 };
 
-/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype is
-/// never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
+/// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype
+/// is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
 DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& a, const std::filesystem::path& b,
                 const DiffOptions& options);
 

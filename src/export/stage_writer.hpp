@@ -2,7 +2,8 @@
 //
 //   1 commit.begin     make the directory <file>.<nonce>.partial
 //   2 stage.skeleton   rank 0 alone writes the metadata by HDF5 into a sparse skeleton in it; all learn the offsets
-//   3 (data)           every rank writes its extents of the new file by an engine of io: tensors as they come, everything
+//   3 (data)           every rank writes its extents of the new file by an engine of io: tensors as they come,
+// everything
 //                      between them from the skeleton, the file's first bytes last; fsync
 //   4 stage.rename     the file gets its name: from here on it is visible
 //   5 stage.publish    fsync of its directory
@@ -31,7 +32,8 @@
 
 namespace cairn::checkpoint {
 
-/// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put there.
+/// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put
+/// there.
 using FillWindow = std::function<std::uint64_t(std::uint64_t round, io::WindowBuffer window)>;
 
 class StageWriter {

@@ -59,8 +59,8 @@ HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   return index;
 }
 
-// The index as Python writes it, straight to text: rank 0 makes it of 200,000 names, for which a tree of JSON values and
-// a comparison sort of whole names take a third of a second.
+// The index as Python writes it, straight to text: rank 0 makes it of 200,000 names, for which a tree of JSON values
+// and a comparison sort of whole names take a third of a second.
 
 namespace {
 
@@ -173,8 +173,8 @@ std::string encode_hf_index(const std::map<std::string, std::string>& weight_map
   return encode_hf_index(entries, files, {total_size, total_parameters});
 }
 
-// The rule of huggingface_hub, step for step and quirks included: what is too large takes the next number at once, before
-// the file that is still open, and tied tensors come last in the file that holds the first of them.
+// The rule of huggingface_hub, step for step and quirks included: what is too large takes the next number at once,
+// before the file that is still open, and tied tensors come last in the file that holds the first of them.
 
 namespace {
 

@@ -19,7 +19,8 @@
 
 namespace cairn::format {
 
-// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known ones.
+// The manifest as text. Optional keys that are empty are left out; unknown keys come first and may not shadow known
+// ones.
 
 namespace {
 

@@ -57,15 +57,16 @@ struct Manifest {
   base::Json extra = base::Json::object();         ///< keys of other versions, kept on rewrite
 };
 
-/// Deterministic text (keys sorted, indent 2, newline at the end) of version kManifestVersion, whatever version was read,
-/// with its own checksum. No time stamps and no rank-dependent order.
+/// Deterministic text (keys sorted, indent 2, newline at the end) of version kManifestVersion, whatever version was
+/// read, with its own checksum. No time stamps and no rank-dependent order.
 std::string encode_manifest(const Manifest& manifest);
 
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, a newer version than this
 /// build reads (says so), an unsafe file name; Error(kIntegrity) when the text does not have its own checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
-// The manifest's key "rebuilt": sections of which tensors were left out because another section has them in another dtype.
+// The manifest's key "rebuilt": sections of which tensors were left out because another section has them in another
+// dtype.
 //
 // A reader makes each tensor of `from` that `section` lacks, under the same name, in `dtype`. FORMAT.md has the fields.
 
@@ -82,8 +83,8 @@ struct Rebuilt {
   friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
 };
 
-/// Of a manifest's unknown keys; nothing where "rebuilt" is not among them. Throws Error(kFormat) naming `path` for anything
-/// but those rules.
+/// Of a manifest's unknown keys; nothing where "rebuilt" is not among them. Throws Error(kFormat) naming `path` for
+/// anything but those rules.
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

@@ -54,9 +54,9 @@ namespace cairn::format {
 
 // Where a manifest holds the checksum of itself. Only its writer and its reader include this.
 //
-// The checksum is of all bytes of the text, with eight zeros in the place of its own digits. Its key stands in a line of
-// its own at the outermost level, which the writer's form makes unique: inside strings a quote is escaped, and deeper keys
-// are indented more.
+// The checksum is of all bytes of the text, with eight zeros in the place of its own digits. Its key stands in a line
+// of its own at the outermost level, which the writer's form makes unique: inside strings a quote is escaped, and
+// deeper keys are indented more.
 
 inline constexpr std::size_t kChecksumDigits = 8;
 

@@ -40,8 +40,8 @@ struct StoredCheckpoint {
 
 // How a data file says that tensors of it are codes of others: an entry of its `__metadata__` for each pair of moments.
 //
-// Key: "cairn.coding/" and the name of the pair's first stored tensor; value: a JSON object. FORMAT.md has the fields, and
-// src/quant/README.md what the stored tensors hold.
+// Key: "cairn.coding/" and the name of the pair's first stored tensor; value: a JSON object. FORMAT.md has the fields,
+// and src/quant/README.md what the stored tensors hold.
 
 inline constexpr std::string_view kCodingKey = "cairn.coding/";
 
@@ -58,7 +58,8 @@ struct Coding {
 /// The value of the entry: compact JSON, keys sorted.
 std::string encode_coding(const Coding& coding);
 
-/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, a field that is missing, mistyped or unknown.
+/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, a field that is missing, mistyped or
+/// unknown.
 Coding parse_coding(std::string_view text, std::string_view context);
 
 }  // namespace cairn::format

@@ -1,8 +1,8 @@
 // Pieces between a device and the host: while one piece is computed and copied, the caller works on the one before.
 //
-// Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. What belongs to a piece - the
-// kernel, the copy - goes to its slot's stream one after the other; the slots' streams go side by side, and a slot is used
-// again only when the caller is done with its piece. All memory is taken once, within the budget.
+// Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. What belongs to a piece
+// - the kernel, the copy - goes to its slot's stream one after the other; the slots' streams go side by side, and a
+// slot is used again only when the caller is done with its piece. All memory is taken once, within the budget.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ struct PipelineOptions {
   bool has_scratch = true;                   ///< false: nothing is computed, only copied; no device memory is taken
 };
 
-/// On the device that is current when it is made; use it with that device current. Rank-local; for one thread at a time.
+/// On the device that is current when it is made; use it with that device current. Rank-local; for one thread at a
+/// time.
 class Pipeline {
  public:
-  /// Throws Error(kUsage) when there is no device or the budget is below 4 KiB a slot, Error(kIo) when memory is refused.
+  /// Throws Error(kUsage) when there is no device or the budget is below 4 KiB a slot, Error(kIo) when memory is
+  /// refused.
   explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;

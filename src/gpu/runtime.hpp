@@ -1,12 +1,12 @@
 // The few calls of a GPU's runtime that Cairn makes, as plain functions on handles.
 //
-// One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it (and the
-// tests have a third, which keeps "device" memory in host memory). Everything else of this layer is written on top. CUDA is
-// linked statically and opens the driver at the first call: a program starts and runs where there is neither driver nor
-// GPU, and availability() says so.
+// One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it
+// (and the tests have a third, which keeps "device" memory in host memory). Everything else of this layer is written on
+// top. CUDA is linked statically and opens the driver at the first call: a program starts and runs where there is
+// neither driver nor GPU, and availability() says so.
 //
-// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA at all. They
-// act on the calling thread's current device. Thread-safe, as CUDA's are.
+// Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA at all.
+// They act on the calling thread's current device. Thread-safe, as CUDA's are.
 #pragma once
 
 #include <cstddef>

@@ -71,11 +71,11 @@ class PinnedBuffer : public Owned<runtime::allocate_pinned, runtime::free_pinned
   [[nodiscard]] std::span<std::byte> span() const { return {data_, size_}; }
 };
 
-// Streams, events, and what is put on a stream: copies and fills. A device's work is asynchronous: a stream does what is put
-// on it one after the other, streams go side by side, and synchronise() waits.
+// Streams, events, and what is put on a stream: copies and fills. A device's work is asynchronous: a stream does what
+// is put on it one after the other, streams go side by side, and synchronise() waits.
 //
-// Streams do not wait for the default stream: whoever filled device memory on another stream has it finished before, or gives
-// an event to wait for.
+// Streams do not wait for the default stream: whoever filled device memory on another stream has it finished before, or
+// gives an event to wait for.
 
 class Stream;
 

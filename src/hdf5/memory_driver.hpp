@@ -2,8 +2,8 @@
 // Includes hdf5.h: for this folder only.
 //
 // Why: HDF5 1.10 cannot live with a disk that fails. When the close of a file fails (no space left), the file stays in
-// HDF5's tables, and the end of the program crashes on it. Its own memory driver takes the memory of the whole file, holes
-// too. So HDF5 writes here, where nothing can fail, and Cairn writes the bytes to disk.
+// HDF5's tables, and the end of the program crashes on it. Its own memory driver takes the memory of the whole file,
+// holes too. So HDF5 writes here, where nothing can fail, and Cairn writes the bytes to disk.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,8 @@ class SparseImage {
   std::uint64_t size_bytes_ = 0;
 };
 
-/// Makes files of this access list live in `image`, which must outlive them. One file per image. Throws the checker's error.
+/// Makes files of this access list live in `image`, which must outlive them. One file per image. Throws the checker's
+/// error.
 void use_image(hid_t access, SparseImage& image, const Checker& check);
 
 }  // namespace cairn::hdf5

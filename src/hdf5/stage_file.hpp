@@ -41,8 +41,9 @@ class StageFile {
   StageFile(const StageFile&) = delete;
   StageFile& operator=(const StageFile&) = delete;
 
-  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires: `memory` has the
-  /// box's bytes, and the dtype is no sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that tensor.
+  /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires: `memory` has
+  /// the box's bytes, and the dtype is no sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that
+  /// tensor.
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
   /// The same for a sub-byte tensor: some of its packed bytes.
   void read_packed(const format::StoredTensor& tensor, std::uint64_t offset_bytes, std::span<std::byte> memory);

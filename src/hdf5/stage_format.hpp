@@ -1,7 +1,8 @@
 // Names of sections and tensors as names of HDF5 links. Pure.
 //
-// HDF5 takes any text but '/', which separates groups, a lone ".", which is the group itself, and NUL. Those characters,
-// the end of a line (the index has a name per line) and '%' become %XX; the true name stands in the attribute `name`.
+// HDF5 takes any text but '/', which separates groups, a lone ".", which is the group itself, and NUL. Those
+// characters, the end of a line (the index has a name per line) and '%' become %XX; the true name stands in the
+// attribute `name`.
 #pragma once
 
 #include <string>

@@ -29,8 +29,8 @@ std::optional<std::string> get_text(hid_t object, const char* name, const Checke
 std::optional<std::uint64_t> get_number(hid_t object, const char* name, const Checker& check);
 std::optional<std::vector<std::uint64_t>> get_numbers(hid_t object, const char* name, const Checker& check);
 
-/// A scalar text, and a row of bytes that are to be written later, as datasets with the CRC-32C of their bytes in the attribute `crc32c`. `creation` is
-/// a dataset creation list.
+/// A scalar text, and a row of bytes that are to be written later, as datasets with the CRC-32C of their bytes in the
+/// attribute `crc32c`. `creation` is a dataset creation list.
 Handle put_text_dataset(hid_t group, const char* name, const std::string& value, hid_t creation, const Checker& check);
 struct BytesToCome {
   std::uint64_t size_bytes = 0;
@@ -38,8 +38,8 @@ struct BytesToCome {
 };
 Handle make_bytes_dataset(hid_t group, const char* name, const BytesToCome& bytes, hid_t creation,
                           const Checker& check);
-/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error when it claims more than the file
-/// has, Error(kIntegrity) when the bytes are not those that were written.
+/// The raw bytes of such a dataset; `name` is for messages. Throws the checker's error when it claims more than the
+/// file has, Error(kIntegrity) when the bytes are not those that were written.
 base::Bytes get_bytes(hid_t dataset, const std::string& name, const Checker& check);
 /// The same in pieces; the checksum is compared after the last one.
 void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& put, const Checker& check);
@@ -58,14 +58,14 @@ Handle stage_type(DType dtype, const Checker& check);
 /// Dimensions of the dataset: the tensor's, or its number of bytes when it is packed.
 std::vector<hsize_t> stage_dimensions(const format::StoredTensor& tensor);
 
-// Opening a staging file and the datasets in it, with the checks that both of its readers make. Includes hdf5.h: for this
-// folder only.
+// Opening a staging file and the datasets in it, with the checks that both of its readers make. Includes hdf5.h: for
+// this folder only.
 
 /// Read-only, without locks, with a large sieve buffer for small pieces.
 Handle open_stage(const Checker& check);
 
-/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error unless all of them are hard links,
-/// and Error(kFormat) unless the dataset's bytes lie contiguously in this very file.
+/// Opens the dataset at "group/link" or "group/group/link". Throws the checker's error unless all of them are hard
+/// links, and Error(kFormat) unless the dataset's bytes lie contiguously in this very file.
 Handle open_plain_dataset(hid_t file, const std::string& path, const Checker& check);
 
 /// Throws the checker's error unless the dataset has the type and the shape of that tensor, and all of its bytes.

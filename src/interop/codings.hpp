@@ -14,9 +14,9 @@ namespace cairn::interop {
 /// Whether the metadata has an entry about coded moments.
 bool has_codings(const format::SafetensorsHeader& header);
 
-/// Adds to `quantised` the moments that the files of the directory say are coded, and sorts it. Throws Error(kFormat) naming
-/// file and tensor: an entry that cannot be read, an unknown codec, a part that is missing or of another dtype or shape
-/// than the codec stores, a moment that is stored as well or coded twice.
+/// Adds to `quantised` the moments that the files of the directory say are coded, and sorts it. Throws Error(kFormat)
+/// naming file and tensor: an entry that cannot be read, an unknown codec, a part that is missing or of another dtype
+/// or shape than the codec stores, a moment that is stored as well or coded twice.
 void add_codings(Recognised& recognised, const Reading& reading);
 
 // Which stored tensors of a Paddle optimizer are codes and scales of which moments.
@@ -24,8 +24,8 @@ void add_codings(Recognised& recognised, const Reading& reading);
 // The index names the stage (ckpt_quant_stage); the parts follow from the codec of that stage (src/quant). A parameter
 // whose moments are F32 and that has no scales is not coded, whatever its shape.
 
-/// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part that is
-/// missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is no part.
+/// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part that
+/// is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is no part.
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::StoredTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading);
 

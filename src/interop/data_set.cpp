@@ -120,8 +120,8 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   return out;
 }
 
-/// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share bytes
-/// with the second moment's.
+/// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share
+/// bytes with the second moment's.
 std::unordered_set<std::string> moments_in_shared_codes(const Matched& matched) {
   std::unordered_set<std::string> moments;
   for (const Copy& copy : matched.unlisted) {

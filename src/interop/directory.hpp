@@ -45,8 +45,9 @@ struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
   format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
   std::vector<QuantisedMoments> quantised;  ///< by name; their parts are tensors of `stored`, of right dtype and shape
-  /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes, dialect). Where
-  /// they disagree about a key, the first file by name that has it decides, and the key is in `disputed_metadata`.
+  /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes,
+  /// dialect). Where they disagree about a key, the first file by name that has it decides, and the key is in
+  /// `disputed_metadata`.
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
@@ -57,8 +58,8 @@ struct Recognised {
 /// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
 /// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
 /// contradicting dtypes. A directory without any safetensors file is Error(kNotFound).
-/// What is wrong with the parts of quantised moments is an error as well: an unknown codec, a part that is missing, of the
-/// wrong dtype or shape, or too many.
+/// What is wrong with the parts of quantised moments is an error as well: an unknown codec, a part that is missing, of
+/// the wrong dtype or shape, or too many.
 Recognised recognise(const Directory& directory);
 
 // What the readers of all dialects share while one directory is being recognised: numbers of files, warnings, and the

@@ -43,8 +43,8 @@ bool is_unmerged_paddle_name(std::string_view file);
 /// MindSpore Transformers' "model-0000000-0000004.safetensors": rank 0 of 4, parts of tensors.
 bool is_mindspore_part_name(std::string_view file);
 
-/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not pickles,
-/// weights of other formats and their indexes, nor what only a training has. README.md has the list.
+/// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not
+/// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
 /// Files that Cairn itself keeps in a checkpoint: no data, and not to be carried along.

@@ -1,7 +1,7 @@
 // The innermost loop of the exchange: equal pieces from one stride to another.
 //
-// Rows of a few KiB are memcpy's business. Runs of one to sixteen bytes (a column of a tensor) get loops with a constant
-// size, because a memcpy call of unknown length costs more than such a run.
+// Rows of a few KiB are memcpy's business. Runs of one to sixteen bytes (a column of a tensor) get loops with a
+// constant size, because a memcpy call of unknown length costs more than such a run.
 #pragma once
 
 #include <cstddef>

@@ -134,8 +134,8 @@ std::size_t DirectEngine::place_of(std::uint32_t file) const {
   return static_cast<std::size_t>(at - mine_.begin());
 }
 
-/// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while the
-/// others wait: there the free space is compared.
+/// All files lie in one directory. In memory, reserving would be half of the work of writing, done by one rank while
+/// the others wait: there the free space is compared.
 void DirectEngine::look_at_storage() {
   if (files_.empty()) return;
   const auto folder = files_.front().path.parent_path();

@@ -1,11 +1,11 @@
 // Engines `direct` and `posix`: each rank's own extents by POSIX calls, without MPI-IO. Errors keep their errno.
 //
 // `direct` is O_DIRECT through io_uring: extents go from the window to storage past the page cache, several requests in
-// flight, while the caller fills the next window. What O_DIRECT cannot address - the head and the tail of an operation off
-// the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never shares a page with
-// the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of it goes through
-// the page cache, which is said once with the reason. With staging memory (EngineOptions) reads go through buffers in huge
-// pages (direct_engine.hpp).
+// flight, while the caller fills the next window. What O_DIRECT cannot address - the head and the tail of an operation
+// off the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never shares a
+// page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of
+// it goes through the page cache, which is said once with the reason. With staging memory (EngineOptions) reads go
+// through buffers in huge pages.
 #pragma once
 
 #include <cstddef>
@@ -29,15 +29,15 @@ namespace cairn::io {
 
 // Reads by O_DIRECT that go through buffers in huge pages, because the memory of the caller lies in small ones.
 //
-// A read is queued as soon as a buffer is free, whatever the caller does meanwhile, and copied when its round is waited for:
-// so reads run ahead of the windows, as far as there are buffers. They end in the order in which they came. The buffer that
-// became free last is used first, and there are few to begin with: memory is touched for the first time, which may cost
-// more than reading into it, while the disk is busy already.
+// A read is queued as soon as a buffer is free, whatever the caller does meanwhile, and copied when its round is waited
+// for: so reads run ahead of the windows, as far as there are buffers. They end in the order in which they came. The
+// buffer that became free last is used first, and there are few to begin with: memory is touched for the first time,
+// which may cost more than reading into it, while the disk is busy already.
 
 class StagedReads {
  public:
-  /// `memory` is cut into buffers of `buffer_bytes`, one at least; it and `queue`, which nobody else uses, must outlive the
-  /// object. Without a queue there are only reads through the page cache.
+  /// `memory` is cut into buffers of `buffer_bytes`, one at least; it and `queue`, which nobody else uses, must outlive
+  /// the object. Without a queue there are only reads through the page cache.
   StagedReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
 
   /// At most `buffer_bytes` of data, of an ascending round. Failures are kept for finish().

@@ -1,10 +1,11 @@
 // Reads ranges of files past the page cache, in order, while the caller works on what has arrived: what is seen is what
 // storage holds, not what this machine remembers.
 //
-// O_DIRECT, several requests in flight through io_uring, or one at a time by a thread where io_uring is refused. The end of a
-// file is read by O_DIRECT too. Where O_DIRECT is refused, or does not keep the file system from using the page cache, the
-// cached pages are dropped first, and those that are left are counted: see cached_bytes(). What a storage server, a host or a
-// disk remembers is out of reach. Rank-local; engines, which are collective, read for loads.
+// O_DIRECT, several requests in flight through io_uring, or one at a time by a thread where io_uring is refused. The
+// end of a file is read by O_DIRECT too. Where O_DIRECT is refused, or does not keep the file system from using the
+// page cache, the cached pages are dropped first, and those that are left are counted: see cached_bytes(). What a
+// storage server, a host or a disk remembers is out of reach. Rank-local; engines, which are collective, read for
+// loads.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +34,8 @@ class DiskReader {
   /// `memory`: kLeastBytes at least, on a page boundary; it must outlive the object.
   explicit DiskReader(std::span<std::byte> memory);
 
-  /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) when reading
-  /// fails, also behind the end of a file, and what `seen` throws; the object can be used again.
+  /// Calls `seen` with the bytes of each range in order, in pieces of at most kRequestBytes. Throws Error(kIo) when
+  /// reading fails, also behind the end of a file, and what `seen` throws; the object can be used again.
   void read(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen);
 
   /// Of the bytes read so far, those of which it is not known that they came from storage.

@@ -2,10 +2,11 @@
 //
 // Life of a write: open_for_write (files are created and pre-sized), rounds of writes, sync, close. Of a read:
 // open_for_read, rounds of reads, close. A round is one call (write_round), or begins with begin_write and ends with
-// finish_rounds, so that the caller can fill the next window meanwhile. Calls marked collective are made by all ranks of the communicator in
-// the same order; each ends in an agreement, so that either all ranks go on or all throw the same Error. After an Error
-// the engine has closed its files and can only be destroyed; what it wrote stays and is worthless. Who gives up for
-// another reason calls close() on all ranks: a destructor cannot close files that ranks have open together.
+// finish_rounds, so that the caller can fill the next window meanwhile. Calls marked collective are made by all ranks
+// of the communicator in the same order; each ends in an agreement, so that either all ranks go on or all throw the
+// same Error. After an Error the engine has closed its files and can only be destroyed; what it wrote stays and is
+// worthless. Who gives up for another reason calls close() on all ranks: a destructor cannot close files that ranks
+// have open together.
 #pragma once
 
 #include <cstddef>
@@ -61,14 +62,15 @@ class Engine {
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
-  /// As write_round and read_round, but may return while the bytes are on their way: data must live, and not be touched,
-  /// until finish_rounds says so or the engine is destroyed. An engine that cannot do that does the round here.
+  /// As write_round and read_round, but may return while the bytes are on their way: data must live, and not be
+  /// touched, until finish_rounds says so or the engine is destroyed. An engine that cannot do that does the round
+  /// here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
   /// Rank-local: waits, asleep, for what finish_rounds would wait for here; failures are kept for it.
   virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
-  /// Collective: returns when at most `unfinished` of the rounds that began last are unfinished, or throws what an earlier
-  /// one met.
+  /// Collective: returns when at most `unfinished` of the rounds that began last are unfinished, or throws what an
+  /// earlier one met.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
 
   /// Collective: everything written is on storage when it returns, and every file has its size (read back).
@@ -76,13 +78,13 @@ class Engine {
   /// Collective.
   virtual void close() = 0;
 
-  /// Rank-local, after files were opened, the same on all ranks: the hints that MPI-IO took and that matter here. Empty for
-  /// engines without MPI-IO.
+  /// Rank-local, after files were opened, the same on all ranks: the hints that MPI-IO took and that matter here. Empty
+  /// for engines without MPI-IO.
   [[nodiscard]] virtual Hints hints() const { return {}; }
 };
 
-/// What a request to the kernel moves. So little that the kernel holds more of them than a disk takes at once: the disk then
-/// has its next one whatever the ranks are doing.
+/// What a request to the kernel moves. So little that the kernel holds more of them than a disk takes at once: the disk
+/// then has its next one whatever the ranks are doing.
 constexpr std::uint64_t kRequestBytes = 1ULL << 20;
 
 struct EngineOptions {
@@ -101,8 +103,8 @@ std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& c
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,
                                            EngineOptions options);
 
-/// Collective, after an Error that all ranks threw (comm::AgreedError), whoever met it: closes the files, and swallows what
-/// goes wrong then. `engine` may be null, on all ranks alike, and may have closed them before.
+/// Collective, after an Error that all ranks threw (comm::AgreedError), whoever met it: closes the files, and swallows
+/// what goes wrong then. `engine` may be null, on all ranks alike, and may have closed them before.
 void close_after_error(Engine* engine) noexcept;
 
 }  // namespace cairn::io

@@ -54,8 +54,8 @@ struct Exchange::State {
   Schedule local;                          // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
-  // Windows of all ranks in the round under way; the room is made in the first one, so that no later one can fail on one
-  // rank alone.
+  // Windows of all ranks in the round under way; the room is made in the first one, so that no later one can fail on
+  // one rank alone.
   std::vector<std::byte*> buffers;
 
   void schedule_own(std::span<const plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,

@@ -1,9 +1,10 @@
 // The exchange: bytes between ranks' memory and the windows of the ranks that own the extents, in bounded rounds.
 //
-// Both directions use the same transfers: runs of bytes (plan/runs.hpp), made by the rank that has the memory. In round r every extent owner has window r of its extents
-// in a buffer of the pool; save gathers into the windows, load scatters out of them. Within a node the rank that has (or
-// wants) the bytes copies them itself; between nodes they are messages. Memory beyond the windows is bounded by
-// `buffer_bytes` per rank, whatever the state. How messages are cut and why nothing deadlocks: src/io/README.md.
+// Both directions use the same transfers: runs of bytes (plan/runs.hpp), made by the rank that has the memory. In round
+// r every extent owner has window r of its extents in a buffer of the pool; save gathers into the windows, load
+// scatters out of them. Within a node the rank that has (or wants) the bytes copies them itself; between nodes they are
+// messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, whatever the state. How messages are cut
+// and why nothing deadlocks: src/io/README.md.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +27,11 @@ struct ExchangeOptions {
 
 class Exchange {
  public:
-  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. They are sent to their
-  /// extent owners, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all ranks; of
-  /// `buffer_bytes` the smallest counts. Throws Error(kInternal) on all ranks for a transfer that cannot be: broken runs,
-  /// bytes behind the end of their file, none in the extents of its owner. `pool` has the buffers of the windows and must
-  /// outlive the object.
+  /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. They are sent to
+  /// their extent owners, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
+  /// ranks; of `buffer_bytes` the smallest counts. Throws Error(kInternal) on all ranks for a transfer that cannot be:
+  /// broken runs, bytes behind the end of their file, none in the extents of its owner. `pool` has the buffers of the
+  /// windows and must outlive the object.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, const plan::ExtentMap& extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<plan::Runs> mine, ExchangeOptions options);
   ~Exchange();
@@ -42,13 +43,14 @@ class Exchange {
   /// This rank's window of a round.
   [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_.of(windows_, round); }
 
-  /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes, by Runs::local,
-  /// all on the host. Returns the bytes that arrived (the caller knows how many it expects). Requires: nobody uses this
-  /// rank's buffer. Round 0 checks, on all ranks alike, that the memory boxes have room for the transfers.
+  /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes, by
+  /// Runs::local, all on the host. Returns the bytes that arrived (the caller knows how many it expects). Requires:
+  /// nobody uses this rank's buffer. Round 0 checks, on all ranks alike, that the memory boxes have room for the
+  /// transfers.
   std::uint64_t gather(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
-  /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the bytes
-  /// that arrived here. The window may be written again afterwards.
+  /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the
+  /// bytes that arrived here. The window may be written again afterwards.
   std::uint64_t scatter(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
  private:

@@ -48,8 +48,8 @@ void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
 }
 
 void Schedule::finish() {
-  // Transfers come in ascending order of step; those of a peer lie together. A stable sort by (round, peer's place, packed)
-  // therefore keeps the order of transfers inside a pair.
+  // Transfers come in ascending order of step; those of a peer lie together. A stable sort by (round, peer's place,
+  // packed) therefore keeps the order of transfers inside a pair.
   std::vector<std::uint32_t> place(runs_.size(), 0);
   for (std::size_t r = 1; r < runs_.size(); ++r) {
     place[r] = place[r - 1] + (peer_of(runs_[r], own_) != peer_of(runs_[r - 1], own_) ? 1 : 0);
@@ -91,8 +91,8 @@ namespace {
 
 constexpr int kExchangeTag = 1971;
 constexpr std::size_t kInFlightPerLane = 64;
-/// Packed bytes on their way per lane: enough for any network's delay, little enough to stay in the cache between packing
-/// and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
+/// Packed bytes on their way per lane: enough for any network's delay, little enough to stay in the cache between
+/// packing and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
 constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;

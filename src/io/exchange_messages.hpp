@@ -2,8 +2,9 @@
 //
 // Rules. (1) Sender and receiver cut a pair's items into the same messages (MessageCutter). (2) Messages are posted in
 // the order of the schedule, packed ones while a slot of the arena is free, and slots come back in any order. The
-// earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always moves;
-// it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows with the state.
+// earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always
+// moves; it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows
+// with the state.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,8 @@
 
 namespace cairn::io {
 
-// What travels in which round, worked out once from transfers and windows: for each round a list of items, peer by peer.
+// What travels in which round, worked out once from transfers and windows: for each round a list of items, peer by
+// peer.
 //
 // Both ends of a pair hold the same transfers in the same order and derive the same items, hence the same messages;
 // nothing but data is sent. Pairs are visited in the order of their step, (extent rank - memory rank) modulo the number
@@ -72,8 +74,8 @@ class Schedule {
   Schedule() = default;
   Schedule(End own, std::uint64_t rounds) : own_(own), round_begin_(rounds + 1, 0) {}
 
-  /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after the
-  /// last. Throws Error(kInternal) when none of its bytes lies in a window.
+  /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
+  /// the last. Throws Error(kInternal) when none of its bytes lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
   void finish();
 
@@ -185,8 +187,8 @@ class LocalCopy {
  public:
   enum class Direction { kToWindows, kToMemory };
 
-  /// `windows[r]` is the window of rank r in this round (of those that items go to); `memory[l]` a local memory box, not
-  /// written to when the direction is kToWindows. All must outlive the object.
+  /// `windows[r]` is the window of rank r in this round (of those that items go to); `memory[l]` a local memory box,
+  /// not written to when the direction is kToWindows. All must outlive the object.
   LocalCopy(Direction direction, const Schedule& schedule, std::span<const Item> items,
             std::span<const plan::MemoryBox> memory, std::span<std::byte* const> windows)
       : direction_(direction), schedule_(schedule), items_(items), memory_(memory), windows_(windows) {}

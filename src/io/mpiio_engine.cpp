@@ -128,8 +128,8 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   }
 }
 
-/// Collective: type of the file system, as rank 0 sees it, so that all ranks of a file pass the same hints. Where it cannot,
-/// the step after says why.
+/// Collective: type of the file system, as rank 0 sees it, so that all ranks of a file pass the same hints. Where it
+/// cannot, the step after says why.
 std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
   std::string file_system;
   comm::agree(communicator_, "open data files", [&] {
@@ -146,8 +146,8 @@ std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, const plan:
   return file_system;
 }
 
-/// Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's own: there
-/// rounds are done where they begin.
+/// Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's own:
+/// there rounds are done where they begin.
 bool MpiioEngine::can_read_by_thread() const {
   int level = MPI_THREAD_SINGLE;
   if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;

@@ -3,7 +3,8 @@
 // each rank's own, independent calls of a thread that works while the rank is in the exchange.
 //
 // The rules and what they defend against stand in src/io/README.md. The one that shapes the code: between an agreement
-// and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after.
+// and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on
+// after.
 #pragma once
 
 #include <mpi.h>
@@ -61,8 +62,8 @@ class FileHandle {
   void give_up() { file_ = MPI_FILE_NULL; }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
-  /// Rank-local: what MPI_File_get_info says of the open file; nothing where it says nothing. ROMIO of MPICH tells what is
-  /// in force, Open MPI 4 what it was given.
+  /// Rank-local: what MPI_File_get_info says of the open file; nothing where it says nothing. ROMIO of MPICH tells what
+  /// is in force, Open MPI 4 what it was given.
   [[nodiscard]] Hints hints() const;
 
  private:

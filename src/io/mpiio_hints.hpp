@@ -1,7 +1,7 @@
 // Which hints engine `mpiio` passes to MPI-IO, by file system: pure functions.
 //
-// Only hints that change what this engine does: contiguous transfers at explicit offsets, by collective calls. What they
-// change in which of ROMIO's drivers stands in src/io/README.md. A hint of the user's always wins.
+// Only hints that change what this engine does: contiguous transfers at explicit offsets, by collective calls. What
+// they change in which of ROMIO's drivers stands in src/io/README.md. A hint of the user's always wins.
 #pragma once
 
 #include <string_view>

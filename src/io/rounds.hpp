@@ -53,15 +53,15 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
 
 // Which files a rank takes part in, and in which order it goes through them. Pure: a function of the extent map.
 //
-// The workers of a file follow one another, and since shares of files do so too, the files of a group (plan/extents.hpp)
-// that several ranks share form a chain: each has at most one rank in common with the next. Every rank goes through its
-// files by turn, and by number inside a turn:
+// The workers of a file follow one another, and since shares of files do so too, the files of a group
+// (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next. Every
+// rank goes through its files by turn, and by number inside a turn:
 //   turn 0: shared files number 0, 2, 4 ... of the chain     turn 1: shared files number 1, 3, 5 ...
 //   turn 2: files of this rank alone
 // No deadlock: (turn, file) is one total order for all ranks. Of the files that any rank waits in, take the first: its
 // members can only wait in files before it, of which there is none, so all of them come. No chain of waiting either:
-// files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In plain ascending order every
-// file would wait for the one before it, from rank 0 to the last.)
+// files of one turn and group have no rank in common, so a rank waits for at most one other file of the group. (In
+// plain ascending order every file would wait for the one before it, from rank 0 to the last.)
 
 struct FileTurn {
   std::uint32_t file = 0;
@@ -73,8 +73,8 @@ struct FileTurn {
 /// The files in which `rank` is between the first and the last worker, in the order to go through them.
 std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t files, int rank);
 
-/// The one rank that creates the file, and that checks its size: its first worker, or some rank when it has none (a file
-/// without bytes, or of which no byte takes part).
+/// The one rank that creates the file, and that checks its size: its first worker, or some rank when it has none (a
+/// file without bytes, or of which no byte takes part).
 int keeper_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
 
 // A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange.
@@ -91,7 +91,8 @@ class RoundWorker {
   RoundWorker& operator=(const RoundWorker&) = delete;
 
   void begin(std::function<void()> round);
-  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure none is: those behind it are dropped.
+  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure none is: those behind it are
+  /// dropped.
   void wait(std::size_t unfinished);
   /// Throws what the first round that failed threw.
   void rethrow();

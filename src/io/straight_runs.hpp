@@ -1,8 +1,8 @@
 // Straight runs: long runs of a rank's memory that go to a file, or come out of it, as they lie, without a window.
 //
-// For file systems in memory (straight_runs.hpp). Bytes go straight by whole cells of the checksum grid: a cell does when the
-// long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can add
-// the piece's checksum to those of the others, and what is left for the windows are whole cells too.
+// For file systems in memory. Bytes go straight by whole cells of the checksum grid: a cell does when the
+// long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can
+// add the piece's checksum to those of the others, and what is left for the windows are whole cells too.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ class StraightRuns {
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
 
   StraightRuns() = default;
-  /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in does
-  /// not matter.
+  /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in
+  /// does not matter.
   explicit StraightRuns(std::span<const plan::Runs> regions);
 
   /// Of each cell the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets that
@@ -73,15 +73,17 @@ plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::Cel
 
 // Straight runs (straight_runs.hpp) to and from files in memory: one copy, made by the rank whose memory it is.
 //
-// Through a window a byte is copied twice, and one rank makes the kernel's copies of a whole file. Here the kernel copies
-// out of the rank's memory, or into it. It lets one writer at a time into a file of tmpfs, and others that wait spin; so
-// ranks take turns with a lock of the file (flock), go on with another file while one is taken, and sleep when all are.
+// Through a window a byte is copied twice, and one rank makes the kernel's copies of a whole file. Here the kernel
+// copies out of the rank's memory, or into it. It lets one writer at a time into a file of tmpfs, and others that wait
+// spin; so ranks take turns with a lock of the file (flock), go on with another file while one is taken, and sleep when
+// all are.
 
 /// A piece of a file that was read, or is about to be written, while it is in the cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
 /// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `memory`: this
-/// rank's boxes, by Runs::local, on the host. `seen` is called once with each piece. Throws the same Error on all ranks.
+/// rank's boxes, by Runs::local, on the host. `seen` is called once with each piece. Throws the same Error on all
+/// ranks.
 void write_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
                     std::span<const plan::MemoryBox> memory, const PieceSeen& seen);
 

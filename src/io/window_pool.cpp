@@ -71,8 +71,8 @@ std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, s
 }
 
 std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) const {
-  // Zeroed memory holds counters of zero. They lie apart from the buffers, which begin where a huge page does: a request of
-  // 4 MiB is then two pieces of memory, and not three.
+  // Zeroed memory holds counters of zero. They lie apart from the buffers, which begin where a huge page does: a
+  // request of 4 MiB is then two pieces of memory, and not three.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.notes(rank));
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
   static_assert((kAhead + 1) * 64 <= comm::SharedMemory::kNoteBytes);

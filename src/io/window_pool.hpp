@@ -1,7 +1,7 @@
-// The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their way
-// to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight into
-// another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie in huge
-// pages where shared memory may not, one buffer is enough: what is on its way is there (direct_engine.hpp).
+// The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their
+// way to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight
+// into another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie
+// in huge pages where shared memory may not, one buffer is enough: what is on its way is there (direct_engine.hpp).
 #pragma once
 
 #include <atomic>
@@ -27,22 +27,23 @@ struct WindowBuffer {
 
 class WindowPool {
  public:
-  /// Rounds that may be on their way besides the one that the caller works on. With few, storage idles: a rank is late, or
-  /// the disk is done with all of them at once. bench/README.md has the figures.
+  /// Rounds that may be on their way besides the one that the caller works on. With few, storage idles: a rank is late,
+  /// or the disk is done with all of them at once. bench/README.md has the figures.
   static constexpr std::size_t kAhead = 5;
 
   /// When the buffers get their pages: each with make_window(), while storage works on those before it, or all at once.
   enum class Pages { kByWindow, kAtOnce };
 
-  /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory is
-  /// short. A node whose ranks cannot share memory says so once, as a warning. `staging_bytes`: none or some on all ranks
-  /// alike.
+  /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory
+  /// is short. A node whose ranks cannot share memory says so once, as a warning. `staging_bytes`: none or some on all
+  /// ranks alike.
   WindowPool(comm::Communicator& communicator, std::uint64_t bytes,
              comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t staging_bytes = 0,
              Pages pages = Pages::kAtOnce);
 
-  /// Collective, with the rounds in order, before anybody uses the buffers of this one: gives them their pages, the first
-  /// time. Throws Error(kIo) on all ranks when memory is short; it may be tried again. Fault hook: step "windows.make".
+  /// Collective, with the rounds in order, before anybody uses the buffers of this one: gives them their pages, the
+  /// first time. Throws Error(kIo) on all ranks when memory is short; it may be tried again. Fault hook: step
+  /// "windows.make".
   void make_window(comm::Communicator& communicator, std::uint64_t round);
 
   /// Room of each buffer; the same on all ranks.
@@ -64,7 +65,8 @@ class WindowPool {
   /// Collective over the ranks that reach each other.
   void barrier() { memory_.barrier(); }
 
-  /// Bytes that ranks have put into this rank's window of the round since the last reset, as they said with add_arrived.
+  /// Bytes that ranks have put into this rank's window of the round since the last reset, as they said with
+  /// add_arrived.
   void reset_arrived(std::uint64_t round) { counter(rank_, round).store(0, std::memory_order_relaxed); }
   void add_arrived(int rank, std::uint64_t round, std::uint64_t bytes) {
     counter(rank, round).fetch_add(bytes, std::memory_order_relaxed);
@@ -90,9 +92,9 @@ class WindowPool {
 struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
-  /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one, which
-  /// is kept instead. A pool lives as long as somebody holds it. One that was made without staging memory serves who asks
-  /// for some, too: a save that keeps its pool and a load beside it stay within one budget.
+  /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one,
+  /// which is kept instead. A pool lives as long as somebody holds it. One that was made without staging memory serves
+  /// who asks for some, too: a save that keeps its pool and a load beside it stay within one budget.
   std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
                                   std::uint64_t staging_bytes = 0);
 };

@@ -1,8 +1,8 @@
 // O_DIRECT: a second descriptor of a file that goes past the page cache, and what it asks of offsets and memory.
 //
-// File systems may refuse it (tmpfs before Linux 6.6, some FUSE and overlay mounts); the reason is an answer here, not an
-// error, because the caller has another way. On a file system in memory there is nothing to go past, so it is not taken
-// there even where the kernel would accept it.
+// File systems may refuse it (tmpfs before Linux 6.6, some FUSE and overlay mounts); the reason is an answer here, not
+// an error, because the caller has another way. On a file system in memory there is nothing to go past, so it is not
+// taken there even where the kernel would accept it.
 #pragma once
 
 #include <cstddef>

@@ -49,8 +49,8 @@ int flags_of(OpenMode mode) {
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
-/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0 and
-/// the bytes moved (fewer where `move` returned 0), or errno and the bytes before.
+/// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0
+/// and the bytes moved (fewer where `move` returned 0), or errno and the bytes before.
 template <class Move>
 std::pair<int, std::uint64_t> transfer(std::string_view operation, const std::filesystem::path& path,
                                        std::uint64_t bytes, Move move) {

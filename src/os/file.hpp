@@ -54,8 +54,9 @@ class File {
   /// Reads exactly data.size() bytes; a file that ends before is Error(kIo) "… ends at byte …".
   void read_at(std::span<std::byte> data, std::uint64_t offset) const;
   void write_at(std::span<const std::byte> data, std::uint64_t offset);
-  /// Tries until no other open File of the same file, in any process, has the lock, as long as `go_on`, called in between
-  /// (to sleep, or to throw), says so. None where files have no locks: for taking turns, not for keeping data whole.
+  /// Tries until no other open File of the same file, in any process, has the lock, as long as `go_on`, called in
+  /// between (to sleep, or to throw), says so. None where files have no locks: for taking turns, not for keeping data
+  /// whole.
   FileLock lock(const std::function<bool()>& go_on);
   /// None while another has it, and where files have no locks.
   FileLock try_lock();
@@ -63,13 +64,13 @@ class File {
   void set_size(std::uint64_t bytes);
   /// fallocate(2) of [0, bytes). False where the file system does not support it; ENOSPC and the like throw.
   bool reserve(std::uint64_t bytes);
-  /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which alone
-  /// tells whether they arrived.
+  /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which
+  /// alone tells whether they arrived.
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
   /// fsync. An error is final: the file must be written anew elsewhere.
   void sync();
-  /// What was written becomes visible to other nodes that open the file after this: a network file system's client sends
-  /// it when a descriptor is closed. Not durable, and nothing on a local file system.
+  /// What was written becomes visible to other nodes that open the file after this: a network file system's client
+  /// sends it when a descriptor is closed. Not durable, and nothing on a local file system.
   void flush();
   void close();
 
@@ -84,8 +85,8 @@ class File {
 /// Whole file. Throws Error(kFormat) when it is larger than `limit_bytes`.
 std::string read_text(const std::filesystem::path& path, std::uint64_t limit_bytes);
 
-/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never half.
-/// The temporary file is removed on failure (not by a kill).
+/// Writes path + ".tmp-<pid>-<random>", fsync, rename onto `path`, fsync of the directory: `path` is old or new, never
+/// half. The temporary file is removed on failure (not by a kill).
 void replace_file(const std::filesystem::path& path, std::span<const std::byte> content);
 
 /// Creates a new file with the content and fsyncs it; no temporary name (for files in a directory that is itself
@@ -103,15 +104,15 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// the target's place that has entries is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Gives a file a name that nothing else has, and never takes the name from anything: false when it has come into being.
-/// Where the file system can neither rename so nor make hard links, the name is an empty file for a moment.
+/// Gives a file a name that nothing else has, and never takes the name from anything: false when it has come into
+/// being. Where the file system can neither rename so nor make hard links, the name is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 /// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
 void sync_directory(const std::filesystem::path& path);
-/// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache for
-/// a minute: `name`, which nobody else uses, is created in it and removed.
+/// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache
+/// for a minute: `name`, which nobody else uses, is created in it and removed.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
 void remove_file(const std::filesystem::path& path);         ///< a link itself, not its target; missing is an error
 void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine

@@ -120,7 +120,8 @@ void end_on_signals() {
 
 void set_speaks_at_end(bool speaks) { ending().speaks = speaks; }
 
-// Where nothing waits for signals no lock is taken: in a library a rename that hangs must not stop another Checkpointer.
+// Where nothing waits for signals no lock is taken: in a library a rename that hangs must not stop another
+// Checkpointer.
 void remove_at_end(const std::filesystem::path& path) {
   if (!ending().is_asked_for) return;
   const std::lock_guard lock(ending().mutex);

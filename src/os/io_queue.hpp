@@ -17,15 +17,16 @@ namespace cairn::os {
 class IoQueue {
  public:
   /// At most `depth` requests are with the kernel at a time; more wait here. Throws Error(kIo), with the reason, where
-  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: step "os.io_uring".
+  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: step
+  /// "os.io_uring".
   explicit IoQueue(unsigned depth);
   ~IoQueue();
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
 
   /// Where a request goes: `direct` is used first; what is left of a short transfer at a place that `direct` cannot
-  /// address goes through `plain`. May be the same descriptor, without O_DIRECT: then a thread of the kernel copies. Both,
-  /// and the data, must live until the group is finished.
+  /// address goes through `plain`. May be the same descriptor, without O_DIRECT: then a thread of the kernel copies.
+  /// Both, and the data, must live until the group is finished.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
@@ -35,8 +36,8 @@ class IoQueue {
   /// Rank-local; never block and never throw for what the file does: that is told by finish().
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
-  /// As read(), of the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads no less than whole
-  /// units of its alignment.
+  /// As read(), of the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads no less than
+  /// whole units of its alignment.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 

@@ -10,22 +10,22 @@
 
 namespace cairn::os {
 
-// What this machine remembers of files: their pages in its page cache. A read that must show what storage holds asks for
-// them to be forgotten, and counts what is left: what was asked for is no proof.
+// What this machine remembers of files: their pages in its page cache. A read that must show what storage holds asks
+// for them to be forgotten, and counts what is left: what was asked for is no proof.
 
-/// Writes back what is dirty of a file, and asks the kernel to forget its pages in [offset, offset + bytes). Returns how many of
-/// these bytes are in the page cache all the same; all of them where the kernel does not tell: it tells owners of a file, and
-/// who may write it.
+/// Writes back what is dirty of a file, and asks the kernel to forget its pages in [offset, offset + bytes). Returns
+/// how many of these bytes are in the page cache all the same; all of them where the kernel does not tell: it tells
+/// owners of a file, and who may write it.
 std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
 /// Asks the kernel to read these bytes into the page cache, and does not wait. No promise.
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed), and
-// memory files that lie in them whatever is set.
+// Which memory of a process may lie in huge pages, by what the kernel's settings say (they are read, never changed),
+// and memory files that lie in them whatever is set.
 //
-// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a disk
-// takes only so many pieces a request.
+// O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages are up to 512, and a
+// disk takes only so many pieces a request.
 
 struct HugePages {
   bool private_memory = false;  ///< anonymous memory with MADV_HUGEPAGE gets them
@@ -42,10 +42,10 @@ inline constexpr std::uint64_t kHugePageBytes = 2ULL << 20;
 /// Maps a memory file (memfd), shared, on an address where a huge page may begin. Null, with errno, when it is refused.
 std::byte* map_memory_file(int descriptor, std::uint64_t bytes);
 
-/// Gives huge pages to the whole units of 2 MiB of `memory`, in which map_memory_file() mapped the file from `offset` on, a
-/// multiple of a unit; what it holds stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny" refuses).
-/// Returns the bytes that have them: 0 on older kernels, less than all when free memory lies in too small pieces. Other pages
-/// are given when they are used.
+/// Gives huge pages to the whole units of 2 MiB of `memory`, in which map_memory_file() mapped the file from `offset`
+/// on, a multiple of a unit; what it holds stays. The settings are not asked (MADV_COLLAPSE, Linux 6.1; only "deny"
+/// refuses). Returns the bytes that have them: 0 on older kernels, less than all when free memory lies in too small
+/// pieces. Other pages are given when they are used.
 std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<std::byte> memory);
 
 /// Whether make_pages_huge() can do it here: tried once in a process.

@@ -25,8 +25,8 @@ ProcessName this_process();
 enum class Life { kAlive, kDead, kUnknown };
 Life life_of(std::uint64_t pid, std::uint64_t start_time);
 
-/// No signal reaches this thread, nor those that it starts, while the object lives: signals of a program are for its own
-/// threads.
+/// No signal reaches this thread, nor those that it starts, while the object lives: signals of a program are for its
+/// own threads.
 class BlockedSignals {
  public:
   BlockedSignals();

@@ -17,14 +17,15 @@ namespace cairn::os {
 
 // What was done to files, by whom and when: for tests of the order in which a save becomes durable.
 //
-// Every operation that a fault rule can name (fault.hpp) and that succeeded is recorded where its hook is, with the same
-// name and path; engines record what MPI-IO and io_uring moved for them. Off, it costs one relaxed atomic load.
+// Every operation that a fault rule can name (fault.hpp) and that succeeded is recorded where its hook is, with the
+// same name and path; engines record what MPI-IO and io_uring moved for them. Off, it costs one relaxed atomic load.
 
 struct Operation {
   std::string name;
   std::filesystem::path path;  ///< of a rename or an exchange: the target
   int rank = 0;                ///< as for fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. Of a write by io_uring both are the time when it was complete.
+  /// CLOCK_MONOTONIC, which all processes of a machine share. Of a write by io_uring both are the time when it was
+  /// complete.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };
@@ -64,8 +65,8 @@ namespace internal {
 inline thread_local const std::function<void()>* work_observer = nullptr;
 }
 
-/// On this thread: called after every operation on a file that succeeded. Must not throw, and must outlive its use; null
-/// ends that. Returns the one before.
+/// On this thread: called after every operation on a file that succeeded. Must not throw, and must outlive its use;
+/// null ends that. Returns the one before.
 inline const std::function<void()>* set_work_observer(const std::function<void()>* observer) {
   const auto* const before = internal::work_observer;
   internal::work_observer = observer;

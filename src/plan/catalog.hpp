@@ -58,16 +58,18 @@ NumbersByName numbers_by_name(const Tensors& tensors) {
 /// Sorts into catalog order. Throws Error(kState) when a (section, name) appears twice.
 Catalog make_catalog(std::vector<CatalogTensor> tensors);
 
-// The catalog in the form that every rank can hold: one text of all tensors in catalog order, in which a name is stored as
-// what differs from the name before it.
+// The catalog in the form that every rank can hold: one text of all tensors in catalog order, in which a name is stored
+// as what differs from the name before it.
 //
 // The training state of a mixture of experts has 200,000 tensors whose names are alike; as strings they are 50 MB on
 // every rank, so 5 MB. Every kRestart-th entry stands in full, so that any tensor is found without reading from the
 // start. Runs of the text are made by different ranks and laid end to end. Format (numbers are LEB128):
 //
 //   run:    entries, restarts; of each restart the bytes from the one before, and its entry; the entries
-//   entry:  flags (1 restart, 2 dtype and shape as before, 4 a coding); section and name, each with its length, of a restart,
-//           else how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size; the
+//   entry:  flags (1 restart, 2 dtype and shape as before, 4 a coding); section and name, each with its length, of a
+// restart,
+//           else how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size;
+// the
 //           coding with its length
 
 /// Makes a run. Tensors are added in catalog order.
@@ -89,8 +91,8 @@ class CatalogPacker {
 class PackedCatalog {
  public:
   PackedCatalog() = default;
-  /// `runs` follow each other in catalog order; empty ones count as nothing. Throws Error(kInternal) for a broken run, and
-  /// when one does not begin behind the last restart of the one before.
+  /// `runs` follow each other in catalog order; empty ones count as nothing. Throws Error(kInternal) for a broken run,
+  /// and when one does not begin behind the last restart of the one before.
   explicit PackedCatalog(std::span<const base::Bytes> runs);
   explicit PackedCatalog(const Catalog& catalog);
 

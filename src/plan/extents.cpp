@@ -1,5 +1,5 @@
-// The extent map: in each group, shares are equal numbers of grain cells, so a worker of a cell and the cells of a worker
-// are one division each; the only memory is one position per range.
+// The extent map: in each group, shares are equal numbers of grain cells, so a worker of a cell and the cells of a
+// worker are one division each; the only memory is one position per range.
 #include "plan/extents.hpp"
 
 #include <fmt/core.h>

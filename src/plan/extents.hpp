@@ -105,9 +105,9 @@ std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<c
 /// Splits a worker's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie next
 /// to each other in its list (it may span files). Cuts inside an extent fall on multiples of the grain.
 ///
-/// A part begins in the window's buffer at `offsets[p]`. With a grain of whole pages that is at the same place of a page
-/// as in the file, as O_DIRECT wants it; the few bytes between the end of a file and the next part belong to nobody. With
-/// another grain the parts lie end to end.
+/// A part begins in the window's buffer at `offsets[p]`. With a grain of whole pages that is at the same place of a
+/// page as in the file, as O_DIRECT wants it; the few bytes between the end of a file and the next part belong to
+/// nobody. With another grain the parts lie end to end.
 struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;

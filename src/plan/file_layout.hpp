@@ -20,8 +20,8 @@ struct LayoutOptions {
                                                                      ///< of its tensors are added
 };
 
-/// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes no
-/// part of it, hf_layout.hpp); tensors follow it end to end.
+/// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes
+/// no part of it, hf_layout.hpp); tensors follow it end to end.
 struct DataFile {
   std::string name;
   std::string section;
@@ -29,8 +29,8 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
 };
 
-/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. Of a tensor that this
-/// rank has no use for it has no name and no boxes, and it may end behind the last one that it has use for.
+/// `stored.files[i]` and `files[i]` are the same file; `stored.tensors[i]` is `catalog.tensors[i]`. Of a tensor that
+/// this rank has no use for it has no name and no boxes, and it may end behind the last one that it has use for.
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;
@@ -42,13 +42,13 @@ struct FileLayout {
 /// a section that cannot name a file, and what format::encode_header throws.
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 
-/// torch DCP's sharded safetensors, from what each of `ranks` virtual ranks holds: rank r's boxes in `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box
-/// per tensor and file (the k-th box of a tensor goes to file k, max_file_bytes has no say); a box held by several
-/// ranks is written once, to the holder with the fewest bytes so far. A rank that stores nothing has no file. Tensors
-/// of other sections are stored under the name "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an
-/// empty box is not stored, but a tensor without elements that somebody holds is, once and whole. All files have
-/// section "model". Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole,
-/// Error(kUsage) when two tensors would get one name.
+/// torch DCP's sharded safetensors, from what each of `ranks` virtual ranks holds: rank r's boxes in
+/// `shard-{r+1:05d}-model-{k:05d}-of-{n:05d}.safetensors`, one box per tensor and file (the k-th box of a tensor goes
+/// to file k, max_file_bytes has no say); a box held by several ranks is written once, to the holder with the fewest
+/// bytes so far. A rank that stores nothing has no file. Tensors of other sections are stored under the name
+/// "<section>.<name>" (`__metadata__` "cairn.sections" takes it apart); an empty box is not stored, but a tensor
+/// without elements that somebody holds is, once and whole. All files have section "model". Throws Error(kState) as
+/// provide() does when the boxes are not disjoint or leave a hole, Error(kUsage) when two tensors would get one name.
 FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options);
 
 }  // namespace cairn::plan

@@ -20,8 +20,8 @@ namespace cairn::plan {
 
 class HfLayout {
  public:
-  /// Deals the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would have
-  /// one name, SafetensorsError for a tensor of 2^64 bytes and more.
+  /// Deals the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would
+  /// have one name, SafetensorsError for a tensor of 2^64 bytes and more.
   HfLayout(PackedCatalog catalog, LayoutOptions options);
 
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
@@ -38,8 +38,8 @@ class HfLayout {
   /// Makes the header of a file. Throws what format::encode_header throws.
   [[nodiscard]] format::EncodedHeader header_of(std::uint32_t file) const;
 
-  /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes are
-  /// empty.
+  /// Names and sizes of all files, `header_bytes[f]` being the size of file f's header; tensors, headers and indexes
+  /// are empty.
   [[nodiscard]] FileLayout without_content(std::span<const std::uint64_t> header_bytes) const;
   /// Adds the header of a file.
   void add_header(FileLayout& layout, std::uint32_t file, format::EncodedHeader header) const;

@@ -1,4 +1,5 @@
-// What ranks have in memory and want from files, in elements: the logical description. plan/runs.hpp is the physical one.
+// What ranks have in memory and want from files, in elements: the logical description. plan/runs.hpp is the physical
+// one.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +15,8 @@ namespace cairn::plan {
 /// Dimensions of a box that travels between ranks, at most.
 inline constexpr std::size_t kMaxDimensions = 8;
 
-/// A box of a tensor in this rank's memory, row-major, exactly its bytes. Memory boxes are numbered by their place in a list.
+/// A box of a tensor in this rank's memory, row-major, exactly its bytes. Memory boxes are numbered by their place in a
+/// list.
 struct MemoryBox {
   std::uint32_t tensor = 0;  ///< number in the list that whoever made the box goes by
   Box box;

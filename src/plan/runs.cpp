@@ -237,8 +237,8 @@ void RunCursor::advance(std::uint64_t runs) {
   }
 }
 
-// Runs on the wire: file, local, memory rank and depth as 32-bit numbers; file_begin, memory_begin, run_bytes and bytes as
-// 64-bit ones; then count, file stride and memory stride of each level. Little-endian, as all ranks of a job are.
+// Runs on the wire: file, local, memory rank and depth as 32-bit numbers; file_begin, memory_begin, run_bytes and bytes
+// as 64-bit ones; then count, file stride and memory stride of each level. Little-endian, as all ranks of a job are.
 
 namespace {
 
@@ -252,7 +252,8 @@ void require(bool condition, const Runs& runs, const char* what) {
   if (!condition) throw Error(ErrorKind::kInternal, fmt::format("transfer of {}: {}", to_string(runs), what));
 }
 
-/// From a begin to past the last byte of a side; nothing when that does not fit, or when a level lies in the one inside it.
+/// From a begin to past the last byte of a side; nothing when that does not fit, or when a level lies in the one inside
+/// it.
 std::optional<std::uint64_t> checked_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level::*stride) {
   std::optional<std::uint64_t> span = runs.run_bytes;
   for (std::size_t l = runs.depth; l-- > 0 && span;) {

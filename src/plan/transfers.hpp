@@ -1,8 +1,8 @@
 // Transfers: which runs travel between whose memory and whose extents.
 //
-// They serve a save (memory to extents) and a load (extents to memory). A transfer is Runs with both ranks, made by the rank
-// that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order, so data messages carry no
-// descriptions.
+// They serve a save (memory to extents) and a load (extents to memory). A transfer is Runs with both ranks, made by the
+// rank that has the memory. Both ends enumerate its bytes, clipped to a window, in the same order, so data messages
+// carry no descriptions.
 #pragma once
 
 #include <cstddef>
@@ -42,10 +42,10 @@ class BoxIndex {
   std::vector<std::uint64_t> largest_end_;  ///< of the boxes up to and with this place of order_
 };
 
-/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by extent owner (a region
-/// that meets the extents of k ranks gives k equal runs; windows clip them). Piece::tensor is an index into `stored`,
-/// Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). Cost: proportional to the
-/// output. Bytes in no extent are Error(kInternal), or do not travel.
+/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by extent owner (a
+/// region that meets the extents of k ranks gives k equal runs; windows clip them). Piece::tensor is an index into
+/// `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). Cost:
+/// proportional to the output. Bytes in no extent are Error(kInternal), or do not travel.
 enum class OutsideExtents { kIsError, kStays };
 std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
@@ -55,15 +55,15 @@ std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<c
 std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                     const format::StoredCheckpoint& stored);
 
-/// Throws Error(kInternal) for what runs_of() never makes: no bytes, levels that do not add up, runs that lie in each other,
-/// offsets that do not fit 64 bits. What passes can be clipped to windows without a look beside them.
+/// Throws Error(kInternal) for what runs_of() never makes: no bytes, levels that do not add up, runs that lie in each
+/// other, offsets that do not fit 64 bits. What passes can be clipped to windows without a look beside them.
 void check_runs(const Runs& runs);
 
 /// "8192 bytes from memory of rank 1 to extents of rank 0".
 std::string to_string(const Runs& runs);
 
-/// Runs on the wire: kWireBytes and kWireLevelBytes for each level. `file_rank` is whom they are sent to; what arrives has
-/// passed check_runs().
+/// Runs on the wire: kWireBytes and kWireLevelBytes for each level. `file_rank` is whom they are sent to; what arrives
+/// has passed check_runs().
 inline constexpr std::size_t kWireBytes = 48;
 inline constexpr std::size_t kWireLevelBytes = 24;
 void append_runs(base::Bytes& out, const Runs& runs);

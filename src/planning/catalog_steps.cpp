@@ -17,8 +17,8 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples on
-/// every rank costs a millisecond.
+/// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples
+/// on every rank costs a millisecond.
 constexpr std::uint64_t kSamples = 1024;
 
 /// Section and name; the views lead into descriptions that outlive them.

@@ -2,8 +2,8 @@
 //
 // Numbered as they follow each other; layout_steps.hpp carries the messages. Nobody sorts the whole catalog: a tensor
 // goes to a home by a hash of its name, which merges what ranks say of it; homes send their tensors on to ranks that
-// each have a stretch of the catalog, whose borders a sample decides; these sort and pack, and the packed stretches laid
-// end to end are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+// each have a stretch of the catalog, whose borders a sample decides; these sort and pack, and the packed stretches
+// laid end to end are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
 #pragma once
 
 #include <cstdint>

@@ -37,15 +37,16 @@ std::map<std::string, std::string> join_indexes(comm::Mail shares);
 /// Adds to a layout without content the headers that the rank writes a part of.
 void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents);
 
-/// Where the tensors lie that the rank provides pieces of: they alone, in catalog order. Piece::tensor becomes the number in
-/// this list.
+/// Where the tensors lie that the rank provides pieces of: they alone, in catalog order. Piece::tensor becomes the
+/// number in this list.
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
 
 // Who provides which part of each tensor: the work of one rank between two messages (layout_steps.hpp carries them).
 //
-// A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the whole
-// tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and pure.
+// A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the
+// whole tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and
+// pure.
 
 /// The rank that settles the claims on a tensor.
 int home_of(std::uint32_t tensor, int ranks);
@@ -75,7 +76,8 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
 std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
 
 /// Collective. The pieces of this rank's boxes that it must provide, by catalog number; those of all ranks together are
-/// every element once. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and overlaps (plan/coverage.hpp).
+/// every element once. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and
+/// overlaps (plan/coverage.hpp).
 std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
                                          std::span<const plan::MemoryBox> mine,
                                          std::span<const std::uint32_t> tensor_of_shard);

@@ -1,8 +1,8 @@
 // The interface of the codecs for optimizer state.
 //
-// A codec is joint over the two Adam moments of one parameter, m (moment1, exp_avg) and v (moment2, exp_avg_sq), both F32
-// and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so that a
-// sharded tensor is coded where it lies:
+// A codec is joint over the two Adam moments of one parameter, m (moment1, exp_avg) and v (moment2, exp_avg_sq), both
+// F32 and of one shape. It turns them into stored tensors, its parts: codes and scales. Everything works on boxes, so
+// that a sharded tensor is coded where it lies:
 //
 //   1. measure() every box into statistics, merge() those of all boxes and ranks. Only for codecs whose
 //      boxes may be cut anywhere; the others code each block for itself.
@@ -10,8 +10,8 @@
 //      same bytes, whichever rank encodes it.
 //   3. decode() any box from the same box of each part.
 //
-// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end are the three steps
-// in one for a whole tensor; boxes.hpp has what a reader and a writer refuse.
+// A box is in the coordinates of view(shape): the tensor itself, or the flattened tensor [n]. At the end are the three
+// steps in one for a whole tensor; boxes.hpp has what a reader and a writer refuse.
 #pragma once
 
 #include <cstddef>
@@ -66,7 +66,8 @@ enum class Cut {
                  ///< one, or at the end; each is coded from its own values alone, and statistics are not used
 };
 
-/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and of the relative error of sqrt(v).
+/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and of the relative error of
+/// sqrt(v).
 struct Figures {
   double update_rms = 0;  ///< 0: none are published
   double root_rms = 0;
@@ -145,8 +146,8 @@ class Codec {
   virtual void encode(const Source& source, const Box& box, const ConstMoments& moments, const Statistics& statistics,
                       PartBytes out) const = 0;
 
-  /// The scales of a box from its statistics alone: `out` has no bytes for parts of role kCodes. With kWholeBlocks: does
-  /// nothing, because scales are stored among the codes.
+  /// The scales of a box from its statistics alone: `out` has no bytes for parts of role kCodes. With kWholeBlocks:
+  /// does nothing, because scales are stored among the codes.
   virtual void store_scales(const Source& source, const Box& box, const Statistics& statistics,
                             PartBytes out) const = 0;
 
@@ -162,10 +163,10 @@ class Codec {
 
 // Statistics of a tensor put together from those of its boxes, in any order and any cut.
 //
-// A save on many ranks: each rank measures its boxes into statistics of the whole tensor (or of what its boxes touch); the
-// arrays are then reduced over the ranks, element by element with each array's reduction. NaN wins over every number in
-// both reductions, so that the result does not depend on the order. Reductions of libraries do not promise that for
-// floating point: reduction_keys() turns all of it into one reduction of integers.
+// A save on many ranks: each rank measures its boxes into statistics of the whole tensor (or of what its boxes touch);
+// the arrays are then reduced over the ranks, element by element with each array's reduction. NaN wins over every
+// number in both reductions, so that the result does not depend on the order. Reductions of libraries do not promise
+// that for floating point: reduction_keys() turns all of it into one reduction of integers.
 
 /// NaN when either is NaN.
 inline float reduced(Reduction reduction, float a, float b) {
@@ -176,7 +177,8 @@ inline float reduced(Reduction reduction, float a, float b) {
 /// into[i] = reduced(into[i], from[i]). Requires equal lengths.
 void merge(Reduction reduction, std::span<float> into, std::span<const float> from);
 
-/// Takes `from` into `into` where their boxes meet. Throws Error(kInternal) when they are of different codecs or tensors.
+/// Takes `from` into `into` where their boxes meet. Throws Error(kInternal) when they are of different codecs or
+/// tensors.
 void merge(Statistics& into, const Statistics& from);
 
 /// All values of all arrays as integers below 2^32, of which the largest is the reduced one, whatever the array: the
@@ -186,8 +188,8 @@ void merge(Statistics& into, const Statistics& from);
 /// Replaces all values by those of the keys. Throws Error(kInternal) when there are more or fewer of them.
 void take_reduction_keys(std::span<const std::uint64_t> keys, Statistics& statistics);
 
-/// The index in an array of the statistic at `position` of the scales. Throws Error(kInternal) when a box of `length` along
-/// the last dimension from there on is not covered.
+/// The index in an array of the statistic at `position` of the scales. Throws Error(kInternal) when a box of `length`
+/// along the last dimension from there on is not covered.
 [[nodiscard]] std::size_t index_in(const Statistics& statistics, const std::vector<std::uint64_t>& position,
                                    std::uint64_t length);
 

@@ -150,8 +150,8 @@ const DeviceCodec& own_q4_on_device() {
   return codec;
 }
 
-// O1 and O2: the statistics are reduced by one kernel, as keys, and merged on the host; the scales that follow from them go
-// to the device as the parts that they are, where the other kernels read them.
+// O1 and O2: the statistics are reduced by one kernel, as keys, and merged on the host; the scales that follow from
+// them go to the device as the parts that they are, where the other kernels read them.
 
 namespace {
 

@@ -12,12 +12,12 @@ namespace cairn::quant {
 
 // A codec whose moments and parts lie in device memory: Codec's steps as kernels, with the same results to the bit.
 //
-// The shapes, boxes, parts and statistics are Codec's. What is put on a stream runs later: refusals are known when the stream
-// has been synchronised, and raise() throws them then, with the text that Codec throws for the same values.
+// The shapes, boxes, parts and statistics are Codec's. What is put on a stream runs later: refusals are known when the
+// stream has been synchronised, and raise() throws them then, with the text that Codec throws for the same values.
 //
-// Device memory given here must be ready (nothing is writing it) and stay until the stream is synchronised. Moments may begin
-// at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a multiple of 8,
-// scales at one of 4.
+// Device memory given here must be ready (nothing is writing it) and stay until the stream is synchronised. Moments may
+// begin at any float; at a multiple of 16 bytes they are read and written fastest. Parts of q8 and q4 begin at a
+// multiple of 8, scales at one of 4.
 
 /// A box of both moments in device memory, row-major without gaps.
 struct ConstDeviceMoments {
@@ -32,8 +32,8 @@ struct DeviceMoments {
 using DeviceParts = std::span<const gpu::DeviceSpan>;            ///< one per part, exactly its box's bytes
 using ConstDeviceParts = std::span<const gpu::ConstDeviceSpan>;  ///< one per part, exactly its box's bytes
 
-/// What a kernel refused: the number of the first element or block. Belongs to one call at a time, whose stream has to be
-/// synchronised before it goes or is used again.
+/// What a kernel refused: the number of the first element or block. Belongs to one call at a time, whose stream has to
+/// be synchronised before it goes or is used again.
 class Verdict {
  public:
   Verdict();
@@ -55,8 +55,8 @@ class Verdict {
   gpu::PinnedBuffer room_;
 };
 
-/// Thread-safe and without state, as Codec. Throws as Codec does for wrong calls; Error(kUsage) without CUDA, Error(kIo) when
-/// the device refuses.
+/// Thread-safe and without state, as Codec. Throws as Codec does for wrong calls; Error(kUsage) without CUDA,
+/// Error(kIo) when the device refuses.
 class DeviceCodec {
  public:
   DeviceCodec() = default;
@@ -66,8 +66,8 @@ class DeviceCodec {
 
   [[nodiscard]] virtual const Codec& codec() const = 0;
 
-  /// Takes the values of a box into statistics that cover it, and waits for it. Throws what refuse_unusual_moments() throws.
-  /// With kWholeBlocks: does nothing.
+  /// Takes the values of a box into statistics that cover it, and waits for it. Throws what refuse_unusual_moments()
+  /// throws. With kWholeBlocks: does nothing.
   virtual void measure(const Source& source, const Box& box, const ConstDeviceMoments& moments, Statistics& into,
                        const gpu::Stream& stream) const = 0;
 
@@ -91,8 +91,8 @@ class DeviceCodec {
 
 // What both device codecs check and fetch: spans against boxes, alignment, and the values behind a refusal.
 
-/// Throws Error(kInternal) unless there is one span for each part, each of exactly its box's bytes and, where the codec asks
-/// for it, aligned. part_box() of the codec checks the box itself.
+/// Throws Error(kInternal) unless there is one span for each part, each of exactly its box's bytes and, where the codec
+/// asks for it, aligned. part_box() of the codec checks the box itself.
 void require_parts(const Codec& codec, const Source& source, const Box& box, ConstDeviceParts parts,
                    std::uint64_t alignment);
 

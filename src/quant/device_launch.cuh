@@ -1,7 +1,7 @@
 // What both kernel files share: how many threads a kernel is started with, and the memory accesses of a lane.
 //
-// Values are read and written once and not needed again soon: loads and stores are marked as streaming, so that they leave the
-// caches to others. Vector accesses need 16-byte alignment; kAligned false takes four single ones.
+// Values are read and written once and not needed again soon: loads and stores are marked as streaming, so that they
+// leave the caches to others. Vector accesses need 16-byte alignment; kAligned false takes four single ones.
 #pragma once
 
 #include <cuda_runtime_api.h>

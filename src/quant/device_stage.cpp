@@ -47,7 +47,8 @@ std::uint64_t staged_bytes(const Codec& codec, const Shape& shape, const Box& bo
   return piece_of(codec, shape, box).bytes;
 }
 
-/// How much of a box along dimension `d` fits from its beginning on, ending at a multiple of `unit` where one is reached.
+/// How much of a box along dimension `d` fits from its beginning on, ending at a multiple of `unit` where one is
+/// reached.
 std::uint64_t fitting(const Codec& codec, const Shape& shape, Box box, std::size_t d, std::uint64_t unit,
                       std::uint64_t most_bytes) {
   const std::uint64_t begin = box.offset[d];

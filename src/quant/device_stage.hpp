@@ -1,5 +1,5 @@
-// A box of moments in device memory, coded there and brought to the host in pieces, and the way back: kernel, copy and the
-// caller's work overlap (gpu/pipeline.hpp), and what is not coded never leaves the device.
+// A box of moments in device memory, coded there and brought to the host in pieces, and the way back: kernel, copy and
+// the caller's work overlap (gpu/pipeline.hpp), and what is not coded never leaves the device.
 //
 // The device memory is ready: nothing is writing it. Rank-local.
 #pragma once

@@ -48,9 +48,10 @@ class ErrorSums {
 
 // How far a coded tensor is from what was given: all of it, or an estimate from few of its blocks.
 //
-// Decoding every block and comparing takes longer than coding does. So a save that is not asked for figures looks at a sample
-// of the blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then one in 191. Each
-// kind stands for as many values as it has in the tensor, so that a few bad blocks are neither missed nor taken for all.
+// Decoding every block and comparing takes longer than coding does. So a save that is not asked for figures looks at a
+// sample of the blocks of q8 and q4: of each kind (BlockKind) the first four that a rank codes of a tensor, and then
+// one in 191. Each kind stands for as many values as it has in the tensor, so that a few bad blocks are neither missed
+// nor taken for all.
 
 /// kHard: v spans more octaves than the published figures are for, or is so small that its error shows in the update.
 enum class BlockKind { kUsual, kHard };
@@ -115,7 +116,8 @@ void add_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors)
 /// The same of a sample. Requires can_be_sampled().
 void sample_errors(const CodedBox& coded, ElementRange range, TensorErrors& errors);
 
-/// A sample that the caller took: all blocks of `given`, which begins at element `begin` of the box and is not all of it.
+/// A sample that the caller took: all blocks of `given`, which begins at element `begin` of the box and is not all of
+/// it.
 void add_run(const CodedBox& coded, std::uint64_t begin, TensorErrors& errors);
 
 }  // namespace cairn::quant

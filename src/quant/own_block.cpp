@@ -8,11 +8,11 @@ namespace cairn::quant::own {
 
 // From 128 pairs to a scale word and codes.
 //
-// Values so far out that F32 cannot hold a level's value exactly enough (denormal v, v near the largest float) leave the
-// pairs that chose the scales no margin (Held): the lowest v, rounded to the digits that F32 has there, may choose another
-// scale. Such a block is coded until what was decoded is coded as it was, with its lowest v moved to where F32 holds it
-// when need be (Try). What settles is always made of the values that were given, with scales of theirs: rounds that went
-// from one choice of scales to the next would widen the range each time, and raise the largest v.
+// Values so far out that F32 cannot hold a level's value exactly enough (denormal v, v near the largest float) leave
+// the pairs that chose the scales no margin (Held): the lowest v, rounded to the digits that F32 has there, may choose
+// another scale. Such a block is coded until what was decoded is coded as it was, with its lowest v moved to where F32
+// holds it when need be (Try). What settles is always made of the values that were given, with scales of theirs: rounds
+// that went from one choice of scales to the next would widen the range each time, and raise the largest v.
 
 namespace {
 
@@ -54,7 +54,8 @@ bool encode_once(const Format& format, const Values& values, Block& block, Extre
   return true;
 }
 
-/// Codes what was decoded until nothing changes. False when the scales change: then what was coded is not what it was made of.
+/// Codes what was decoded until nothing changes. False when the scales change: then what was coded is not what it was
+/// made of.
 bool settle_levels(const Format& format, Block& block) {
   for (int round = 0; round < kSettlingRounds; ++round) {
     Values decoded;

@@ -4,8 +4,8 @@
 //   decode_block()   and back
 //   pack(), unpack() word and codes <-> the bytes that are stored
 //
-// Both codecs compute alike; they differ in how many codes a pair has, and so in the packing. A short last block is filled
-// up by its caller with copies of its first pair, which change no scale.
+// Both codecs compute alike; they differ in how many codes a pair has, and so in the packing. A short last block is
+// filled up by its caller with copies of its first pair, which change no scale.
 #pragma once
 
 #include <array>

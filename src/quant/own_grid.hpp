@@ -1,9 +1,9 @@
 // What a scale word means, and how it is chosen: the few numbers that all pairs of a block share.
 //
-// Grid follows from the word alone; Extremes are what a block's pairs are reduced to, and choose_scales() makes the word of
-// them. Encoding what was decoded gives the same word and codes: for that the pair that chose a scale must, once decoded,
-// choose the same scale again, so its level is held inside the step of the scale (Held). One source for processors and
-// GPUs. Only sources of this layer may include this header.
+// Grid follows from the word alone; Extremes are what a block's pairs are reduced to, and choose_scales() makes the
+// word of them. Encoding what was decoded gives the same word and codes: for that the pair that chose a scale must,
+// once decoded, choose the same scale again, so its level is held inside the step of the scale (Held). One source for
+// processors and GPUs. Only sources of this layer may include this header.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ namespace cairn::quant::own {
 
 // The scale word of a block of q8 and q4, and the levels that follow from it.
 //
-// A word says: the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is set
-// aside for v = 0. Every one of the 2^32 words means something finite. How many of a pair's codes go to v and how many to u
-// depends on the range of v alone (levels_of), so it need not be stored.
+// A word says: the largest |u| of the block, the lowest log v, the length of the range of log v, and whether a level is
+// set aside for v = 0. Every one of the 2^32 words means something finite. How many of a pair's codes go to v and how
+// many to u depends on the range of v alone (levels_of), so it need not be stored.
 
 inline constexpr std::uint32_t kUScaleCodes = 1U << 11;
 inline constexpr std::uint32_t kLowCodes = 1U << 11;
@@ -67,8 +67,8 @@ constexpr std::uint64_t integer_sqrt(std::uint64_t n) {
   return root;
 }
 
-/// Shares `codes` so that the errors of u and of log v, each relative to what is asked of it, are about equal for Gaussian
-/// u: v's levels grow with the root of its range (in octaves) times codes * 0.054.
+/// Shares `codes` so that the errors of u and of log v, each relative to what is asked of it, are about equal for
+/// Gaussian u: v's levels grow with the root of its range (in octaves) times codes * 0.054.
 constexpr Levels levels_of(std::uint32_t codes, std::uint32_t range) {
   const std::uint64_t wanted =
       std::uint64_t{codes} * 54 * static_cast<std::uint64_t>(range_of(range)) / (1000ULL << 20);
@@ -199,9 +199,9 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
   return held;
 }
 
-/// How the v of an extreme block are changed before they are coded, one way after the other, until what was decoded is coded as it
-/// was (own_block.cpp). Every try begins with the v that were given, so that errors do not add up, and none raises the
-/// largest one.
+/// How the v of an extreme block are changed before they are coded, one way after the other, until what was decoded is
+/// coded as it was (own_block.cpp). Every try begins with the v that were given, so that errors do not add up, and none
+/// raises the largest one.
 enum Try : int {
   kAsGiven,
   kLowestHeld,    ///< the lowest v down to where F32 holds a lowest level, at most a few 1/8 octaves

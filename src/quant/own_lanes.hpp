@@ -1,10 +1,10 @@
 // Blocks of q8 and q4 as a warp of 32 lanes codes them: eight lanes share a block, four blocks at a time.
 //
-// Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24: the group reads 128 bytes in a
-// row of m and of v at once, and each lane of the format is joined, stored and read by one lane of the warp.
+// Lane g of a block's group holds the pairs of the format's lanes g, g + 8, g + 16 and g + 24: the group reads 128
+// bytes in a row of m and of v at once, and each lane of the format is joined, stored and read by one lane of the warp.
 //
-// Written over a policy `Warp`, so that the same source runs on a GPU (own_kernels.cu) and, with 32 lanes one after the other, in
-// a unit test against the processor's codec. A policy has:
+// Written over a policy `Warp`, so that the same source runs on a GPU (own_kernels.cu) and, with 32 lanes one after the
+// other, in a unit test against the processor's codec. A policy has:
 //   PerLane<T>                 one T for each lane, by lane number
 //   each(f)                    f(lane) for all lanes; what lanes exchange, they exchange between two calls
 //   ballot(f)                  bit `lane` is f(lane)

@@ -1,11 +1,10 @@
 // The arithmetic of Cairn's own codecs q8 and q4: the same bits from every processor and every compiler.
 //
-// Rules: F32 +, -, *, / and sqrt, each rounded once in the order written (compile with -ffp-contract=off, as the quant layer
-// does), conversions that truncate, and integers. No libm. Logarithms are integers in units of 2^-20 octave. The two
-// polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet. Their errors, at most
-// 3 and 0.3 units, are part of no promise: encoder and decoder tolerate kSlack.
-// What the functions are for, and the format they belong to: README.md, "Cairn's q8 and q4". Only sources of this layer may
-// include this header.
+// Rules: F32 +, -, *, / and sqrt, each rounded once in the order written (compile with -ffp-contract=off, as the quant
+// layer does), conversions that truncate, and integers. No libm. Logarithms are integers in units of 2^-20 octave. The
+// two polynomials are exact at both ends of an octave, so the functions are monotone where octaves meet. Their errors,
+// at most 3 and 0.3 units, are part of no promise: encoder and decoder tolerate kSlack. What the functions are for, and
+// the format they belong to: README.md, "Cairn's q8 and q4". Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>
@@ -15,8 +14,8 @@
 
 #include "base/host_device.hpp"
 
-// CAIRN_QUANT_CLONES compiles a function twice, for any x86-64 processor and for those with AVX2, and picks one when the
-// program starts. The results are the same bits: AVX2 without FMA has the same operations, on more values at once.
+// CAIRN_QUANT_CLONES compiles a function twice, for any x86-64 processor and for those with AVX2, and picks one when
+// the program starts. The results are the same bits: AVX2 without FMA has the same operations, on more values at once.
 
 // The sanitizers are not yet up when the choice is made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
@@ -30,14 +29,14 @@ namespace cairn::quant::exact {
 
 // Correctly rounded division and square roots without branches, for arguments that are known to be no extreme ones.
 //
-// On a processor they are the operators. A GPU has no instruction for either: what nvcc makes of `/` and sqrt() is a guess,
-// refined by fused operations, and a branch for arguments where that fails; here are the guess and the refinement alone,
-// half as many instructions. The same bits come out: tests/unit/quant/exact_math_test.cpp refines every guess that the
-// hardware may make (within more than the error that NVIDIA states) for every significand, on the host.
-// Only sources of this layer may include this header.
+// On a processor they are the operators. A GPU has no instruction for either: what nvcc makes of `/` and sqrt() is a
+// guess, refined by fused operations, and a branch for arguments where that fails; here are the guess and the
+// refinement alone, half as many instructions. The same bits come out: tests/unit/quant/exact_math_test.cpp refines
+// every guess that the hardware may make (within more than the error that NVIDIA states) for every significand, on the
+// host. Only sources of this layer may include this header.
 
-/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal is so little above the middle
-/// of two floats that the corrections see a tie; the larger of the two, whose last bit is set, is right.
+/// 1/b from a guess within 2 units in the last place. For b just below a power of 2 the reciprocal is so little above
+/// the middle of two floats that the corrections see a tie; the larger of the two, whose last bit is set, is right.
 CAIRN_HOST_DEVICE inline float refined_reciprocal(float b, float guess) {
   const float nearer = std::fma(guess, std::fma(-b, guess, 1.0f), guess);
   const float nearest = std::fma(nearer, std::fma(-b, nearer, 1.0f), nearer);
@@ -93,8 +92,9 @@ CAIRN_HOST_DEVICE inline float twice_reciprocal(float b) {
 #endif
 }
 
-/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127] where the quotient is in [2^-100, 2^127] too. Of others
-/// it is about as large: NaN or infinite where it overflows, and where it is smaller, off by no more than 2^-100.
+/// a/b for b in [2^-100, 2^100] and |a| either 0 or in [2^-100, 2^127] where the quotient is in [2^-100, 2^127] too. Of
+/// others it is about as large: NaN or infinite where it overflows, and where it is smaller, off by no more than
+/// 2^-100.
 CAIRN_HOST_DEVICE inline float quotient(float a, float b) {
 #ifdef __CUDA_ARCH__
   return refined_quotient(a, b, reciprocal(b));
@@ -124,8 +124,8 @@ CAIRN_HOST_DEVICE inline float any_root(float v) {
 }
 
 /// m/sqrt(v), or m/at_zero (a power of 2) where v is 0, with both scaled so that root() and quotient() may be used: the
-/// quotient's bits are those of m / sqrt(v) where it is in [2^-60, 2^100]; smaller ones are smaller, larger ones larger or
-/// NaN. Without meaning where v is negative, infinite or NaN.
+/// quotient's bits are those of m / sqrt(v) where it is in [2^-60, 2^100]; smaller ones are smaller, larger ones larger
+/// or NaN. Without meaning where v is negative, infinite or NaN.
 CAIRN_HOST_DEVICE inline float scaled_ratio(float m, float v, float at_zero) {
   const bool is_small = v < 0x1p-64f;
   const bool is_zero = v == 0.0f;
@@ -177,9 +177,9 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   return exponent >= 128 ? std::numeric_limits<float>::max() : value;
 }
 
-// Levels lie closer where values are frequent: in the middle of [-1, 1] (a block of Gaussian values is what they are made
-// for). spread() takes a level's place to its value, squeeze() a value to its place; each is the other's inverse, and
-// both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by 2.8 for u and 1.8 for log v.
+// Levels lie closer where values are frequent: in the middle of [-1, 1] (a block of Gaussian values is what they are
+// made for). spread() takes a level's place to its value, squeeze() a value to its place; each is the other's inverse,
+// and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by 2.8 for u and 1.8 for log v.
 
 // By value, as vector code needs them.
 template <typename T>

@@ -27,7 +27,8 @@ CAIRN_HOST_DEVICE inline MeasuredPair measure_pair(float m, float v) {
   v = v + 0.0f;  // -0 becomes 0
   const std::uint32_t v_bits = std::bit_cast<std::uint32_t>(v);
 #ifdef __CUDA_ARCH__
-  // Where its bits may differ, u is refused or its level is 0: below 2^-60 no scale is so small, above 2^40 none so large.
+  // Where its bits may differ, u is refused or its level is 0: below 2^-60 no scale is so small, above 2^40 none so
+  // large.
   const float u = exact::scaled_ratio(m, v, kZeroReference);
 #else
   const float root = std::sqrt(v);
@@ -113,7 +114,8 @@ struct PairDecoder {
   [[nodiscard]] CAIRN_HOST_DEVICE std::int32_t codes() const { return (2 * grid.u_half + 1) * grid.v_levels; }
 
   [[nodiscard]] CAIRN_HOST_DEVICE Pair pair(std::int32_t code) const {
-    // The quotient by way of F32: at least half a step from where truncation would err, and the product is far more exact.
+    // The quotient by way of F32: at least half a step from where truncation would err, and the product is far more
+    // exact.
     const auto u_code = static_cast<std::int32_t>((static_cast<float>(code) + 0.5f) * per_v_levels);
     const std::int32_t v_code = code - u_code * grid.v_levels;
 
@@ -142,8 +144,8 @@ inline constexpr std::size_t kLanes = 32;
 inline constexpr std::size_t kPairs = 4;  ///< of a lane
 
 /// A code is h * 2^kLowBits + l with h < kHighs. A lane as a number: l of its four pairs, kLowBits each, the first pair
-/// lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. Its lowest kLaneBytes are stored in one piece, the kPlanes
-/// bits above in the planes.
+/// lowest; above them h0 + kHighs h1 + kHighs^2 h2 + kHighs^3 h3. Its lowest kLaneBytes are stored in one piece, the
+/// kPlanes bits above in the planes.
 template <unsigned kLowBits, std::uint32_t kHighs, std::size_t kBytes, std::size_t kPlaneCount>
 struct Packing {
   using Word = std::conditional_t<kBytes == 8, std::uint64_t, std::uint32_t>;

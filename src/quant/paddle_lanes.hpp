@@ -1,13 +1,13 @@
 // Boxes of Paddle's codecs as a warp of 32 lanes measures, codes and decodes them: in tiles of 32 rows by 128 columns.
 //
-// A lane has four neighbouring columns and goes down the rows of the tile: a warp reads 512 bytes of a row at once, and the
-// lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of scales. A 1-d
-// tensor is rows of kFlatColumns that are only there to be wide enough, with one scale for all.
+// A lane has four neighbouring columns and goes down the rows of the tile: a warp reads 512 bytes of a row at once, and
+// the lane keeps its columns' scales in registers. A group of 32 rows (O2) is one tile high, so a tile has one row of
+// scales. A 1-d tensor is rows of kFlatColumns that are only there to be wide enough, with one scale for all.
 //
-// Lanes exchange nothing but the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so that
-// the same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec; it has load_quad,
-// store_quad (four floats), load_bytes, store_bytes (four bytes), raise(at, key) and lower(at, value), whoever else does so.
-// Only sources of this layer may include this header.
+// Lanes exchange nothing but the statistics, as reduction keys by atomic maxima. Written over a policy `Memory`, so
+// that the same source runs on a GPU (tile_kernels.cu) and in a unit test against the processor's codec; it has
+// load_quad, store_quad (four floats), load_bytes, store_bytes (four bytes), raise(at, key) and lower(at, value),
+// whoever else does so. Only sources of this layer may include this header.
 #pragma once
 
 #include <cmath>
@@ -251,7 +251,8 @@ class TileCoder {
     }
   }
 
-  /// Calls visit(index of the first element, what is loaded there from a, from b) for each row that has a first element.
+  /// Calls visit(index of the first element, what is loaded there from a, from b) for each row that has a first
+  /// element.
   template <class From, class Visit>
   CAIRN_DEVICE void for_rows(const From* a, const From* b, Visit visit) const {
     using Loaded = std::conditional_t<std::is_same_v<From, float>, float[4], std::uint32_t>;

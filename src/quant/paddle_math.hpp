@@ -1,8 +1,9 @@
-// The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs (paddle_lanes.hpp).
+// The arithmetic of Paddle's codecs on one value. One source for processors (paddle_kernels.cpp) and GPUs
+// (paddle_lanes.hpp).
 //
-// Every operation is one F32 operation in the order that Paddle (NumPy when it saves) does it. Rounding is to nearest, ties
-// to even; a code that would be NaN is 0. No branches, so that loops become vector code; a comparison with NaN is false,
-// which the selections use. Only sources of this layer may include this header.
+// Every operation is one F32 operation in the order that Paddle (NumPy when it saves) does it. Rounding is to nearest,
+// ties to even; a code that would be NaN is 0. No branches, so that loops become vector code; a comparison with NaN is
+// false, which the selections use. Only sources of this layer may include this header.
 #pragma once
 
 #include <bit>

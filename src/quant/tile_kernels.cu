@@ -1,4 +1,5 @@
-// The kernels of Paddle's codecs: paddle_lanes.hpp on warps. A warp takes a tile at a time and goes on in steps of the grid.
+// The kernels of Paddle's codecs: paddle_lanes.hpp on warps. A warp takes a tile at a time and goes on in steps of the
+// grid.
 #include "quant/device_kernels.hpp"
 #include "quant/device_launch.cuh"
 #include "quant/paddle_lanes.hpp"

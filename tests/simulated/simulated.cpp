@@ -278,8 +278,8 @@ class SimulatedCommunicator final : public Communicator {
     std::copy(result.begin(), result.end(), values.begin());
   }
 
-  /// Puts `contribution` on the board, waits for all, lets `take` look at the board (contributions are still), and leaves
-  /// when all have looked.
+  /// Puts `contribution` on the board, waits for all, lets `take` look at the board (contributions are still), and
+  /// leaves when all have looked.
   template <class Take>
   void collective(const std::string& operation, const void* contribution, Take take) {
     const int me = group_->members[static_cast<std::size_t>(rank_)];

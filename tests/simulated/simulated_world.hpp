@@ -1,8 +1,8 @@
 // The shared state behind simulated communicators: who has ended, who waits for what, and the groups with their boards
 // and mailboxes. Everything is guarded by one mutex; each rank sleeps on its own condition variable.
 //
-// A send completes when it is received, as MPI's may: code that counts on buffering stands still here as it would there.
-// When all ranks wait and none can go on, all get an Error that lists what each waits for.
+// A send completes when it is received, as MPI's may: code that counts on buffering stands still here as it would
+// there. When all ranks wait and none can go on, all get an Error that lists what each waits for.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// safetensors files for tests of coded moments: written and read by code that shares nothing with Cairn's writers, readers and
-// planners but the header and the codecs' whole-tensor calls.
+// safetensors files for tests of coded moments: written and read by code that shares nothing with Cairn's writers,
+// readers and planners but the header and the codecs' whole-tensor calls.
 #pragma once
 
 #include <cstddef>

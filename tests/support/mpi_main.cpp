@@ -1,7 +1,7 @@
-// main of a test program on several ranks. CTest sets CAIRN_TEST_RANKS (the world size that the test expects: another one
-// is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before), and for tests of it CAIRN_TEST_THREADS, the
-// thread level that MPI is asked for (multiple, unless it says serialized or funneled). Rank 0 prints as GoogleTest does, the
-// others only what failed. Every rank exits non-zero when a test failed on any.
+// main of a test program on several ranks. CTest sets CAIRN_TEST_RANKS (the world size that the test expects: another
+// one is a failure) and CAIRN_TEST_TIMEOUT_S (the watchdog speaks shortly before), and for tests of it
+// CAIRN_TEST_THREADS, the thread level that MPI is asked for (multiple, unless it says serialized or funneled). Rank 0
+// prints as GoogleTest does, the others only what failed. Every rank exits non-zero when a test failed on any.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -123,8 +123,8 @@ void init_mpi(int& argc, char**& argv, int level) {
 #endif
 }
 
-// While the libraries of MPI are still loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the process
-// with an error when this program lost memory; nothing in builds without the address sanitizer.
+// While the libraries of MPI are still loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the
+// process with an error when this program lost memory; nothing in builds without the address sanitizer.
 void check_for_leaks() {
 #ifdef __SANITIZE_ADDRESS__
   __lsan_do_leak_check();

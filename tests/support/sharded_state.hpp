@@ -1,6 +1,7 @@
 // A small sharded training state of every kind of cut, with known content, for tests of saving and loading.
 //
-// Content is a function of (tensor, byte), and shards are cut out by a naive element walk that shares no code with Cairn.
+// Content is a function of (tensor, byte), and shards are cut out by a naive element walk that shares no code with
+// Cairn.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Skipped tests, one line each with its reason, in the form that scripts/test counts: "[cairn] skipped Suite.Name: why".
+// Skipped tests, one line each with its reason, in the form that scripts/test counts: "[cairn] skipped Suite.Name:
+// why".
 #pragma once
 
 #include <string>

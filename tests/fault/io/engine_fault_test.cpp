@@ -1,4 +1,5 @@
-// Failures of one rank in the engines that write files (mpiio on ROMIO): every rank gets the same error soon, and the next save works.
+// Failures of one rank in the engines that write files (mpiio on ROMIO): every rank gets the same error soon, and the
+// next save works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

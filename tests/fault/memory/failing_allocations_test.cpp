@@ -1,6 +1,6 @@
 // Any allocation of one rank fails, inside any call: all ranks throw the same Error, or none does; nobody waits for the
-// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one in each
-// call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
+// limit, and the object can be used again. The allocations are counted first; then some of them are made to fail, one
+// in each call (all of them with CAIRN_TEST_ALL_ALLOCATIONS).
 #include <gtest/gtest.h>
 #include <mpi.h>
 

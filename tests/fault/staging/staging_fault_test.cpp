@@ -1,5 +1,5 @@
-// Failures of one rank while a staging file is written or read: the same error on every rank, soon, no file, no rests, and
-// the next attempt works.
+// Failures of one rank while a staging file is written or read: the same error on every rank, soon, no file, no rests,
+// and the next attempt works.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

@@ -1,5 +1,5 @@
-// Three ranks, one of which stops, works long, or fails alone; the scenario is the first argument. Prints "SCENARIO: good"
-// from rank 0 when every rank saw what it should.
+// Three ranks, one of which stops, works long, or fails alone; the scenario is the first argument. Prints "SCENARIO:
+// good" from rank 0 when every rank saw what it should.
 #include <fmt/core.h>
 #include <mpi.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// More than 2 GiB really moved: in one file, from one rank to another, in one collective; 1 GiB in one message. MPI counts in
-// int, and so do ROMIO, Linux and io_uring in places. Takes some 3 GiB of memory and of disk.
+// More than 2 GiB really moved: in one file, from one rank to another, in one collective; 1 GiB in one message. MPI
+// counts in int, and so do ROMIO, Linux and io_uring in places. Takes some 3 GiB of memory and of disk.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

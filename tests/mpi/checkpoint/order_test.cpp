@@ -1,6 +1,7 @@
-// The order in which a save becomes durable, whatever the engine: data written and fsynced by every rank that wrote it, then
-// carried files, blocks and manifest, each fsynced before the next, then the directory, then the name, its parent, the pointer
-// file, and only then is removed what was replaced. Seen from the operations on files of all ranks (os/system_calls.hpp).
+// The order in which a save becomes durable, whatever the engine: data written and fsynced by every rank that wrote it,
+// then carried files, blocks and manifest, each fsynced before the next, then the directory, then the name, its parent,
+// the pointer file, and only then is removed what was replaced. Seen from the operations on files of all ranks
+// (os/system_calls.hpp).
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -1,5 +1,5 @@
-// Every O1 and O2 directory that Paddle wrote, decoded by convert and by loads of boxes in other layouts: to the bit the
-// moments that the codec gives for the codes of the true ones, by both rules of division.
+// Every O1 and O2 directory that Paddle wrote, decoded by convert and by loads of boxes in other layouts: to the bit
+// the moments that the codec gives for the codes of the true ones, by both rules of division.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -74,7 +74,8 @@ class Boxes {
 
   [[nodiscard]] const std::vector<Target>& targets() const { return targets_; }
 
-  /// Collective: fails unless every byte is the expected one, and unless all ranks together compared every tensor whole.
+  /// Collective: fails unless every byte is the expected one, and unless all ranks together compared every tensor
+  /// whole.
   void check() const {
     std::uint64_t compared = 0;
     std::uint64_t total = 0;

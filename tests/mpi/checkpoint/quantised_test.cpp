@@ -1,5 +1,5 @@
-// Quantised saves on MPI: any other cut loads the values that coding the whole tensors gives, and saving those again gives the
-// same codes.
+// Quantised saves on MPI: any other cut loads the values that coding the whole tensors gives, and saving those again
+// gives the same codes.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

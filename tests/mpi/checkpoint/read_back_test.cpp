@@ -1,5 +1,5 @@
-// Storage that takes half of a request and reports all of it, under every engine: a save that reads back is refused, and without it
-// verify and loads find what is missing. And verify reads past the page cache.
+// Storage that takes half of a request and reports all of it, under every engine: a save that reads back is refused,
+// and without it verify and loads find what is missing. And verify reads past the page cache.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>

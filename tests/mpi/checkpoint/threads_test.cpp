@@ -1,5 +1,5 @@
-// Saves and loads keep to the thread level that MPI was asked for (CAIRN_TEST_THREADS; one ctest entry each): MPI is called
-// by this thread alone below MULTIPLE, which is seen through its profiling interface, and everything works.
+// Saves and loads keep to the thread level that MPI was asked for (CAIRN_TEST_THREADS; one ctest entry each): MPI is
+// called by this thread alone below MULTIPLE, which is seen through its profiling interface, and everything works.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

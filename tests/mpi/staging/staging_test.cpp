@@ -111,7 +111,8 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
   }
 }
 
-// What Checkpointer saved and loads, against what HDF5 reads of the reference: two paths that share no code for the data.
+// What Checkpointer saved and loads, against what HDF5 reads of the reference: two paths that share no code for the
+// data.
 TEST_F(Staging, IsAWitnessForACheckpoint) {
   stage_in(Cut::kRows, 5);
   RankState saved = state_of(Cut::kMixed, MPI_COMM_WORLD);

@@ -1,4 +1,5 @@
-// Weights in another dtype: every half value widens to what it is and comes back; rounding is to the nearest, ties to even.
+// Weights in another dtype: every half value widens to what it is and comes back; rounding is to the nearest, ties to
+// even.
 #include "codes/cast.hpp"
 
 #include <gtest/gtest.h>

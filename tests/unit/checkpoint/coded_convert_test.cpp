@@ -1,5 +1,5 @@
-// Converting and comparing coded checkpoints: codes that are kept come with what says what they are, decoded ones are the
-// values, and a comparison sees values either way, within a tolerance.
+// Converting and comparing coded checkpoints: codes that are kept come with what says what they are, decoded ones are
+// the values, and a comparison sees values either way, within a tolerance.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// The boxes in which a box of moments is decoded: valid for the codec, disjoint, bounded, and no more than what must be.
+// The boxes in which a box of moments is decoded: valid for the codec, disjoint, bounded, and no more than what must
+// be.
 #include "codes/decode_pieces.hpp"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to the bit,
-// for every codec, with little memory; what is damaged is refused by name on every rank.
+// Reading through a view: any boxes on any number of ranks give what decoding the whole tensor and slicing gives, to
+// the bit, for every codec, with little memory; what is damaged is refused by name on every rank.
 #include "codes/decoder.hpp"
 
 #include <gmock/gmock.h>

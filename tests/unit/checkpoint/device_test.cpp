@@ -1,5 +1,6 @@
-// Saves from and loads into device memory: the files that the same state in host memory gives, and its values back. Runs on
-// the emulated device (ctest device_checkpoint), and on a GPU (device_checkpoint_gpu), where it is skipped when there is none.
+// Saves from and loads into device memory: the files that the same state in host memory gives, and its values back.
+// Runs on the emulated device (ctest device_checkpoint), and on a GPU (device_checkpoint_gpu), where it is skipped when
+// there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

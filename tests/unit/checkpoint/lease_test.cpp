@@ -1,4 +1,5 @@
-// The lease of a root as files: taken, renewed, released, lost; with made-up holders that other machines might have left.
+// The lease of a root as files: taken, renewed, released, lost; with made-up holders that other machines might have
+// left.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,5 @@
-// The memory that saves and loads take stays within Options::memory_budget_bytes, and a budget that is too small is refused.
+// The memory that saves and loads take stays within Options::memory_budget_bytes, and a budget that is too small is
+// refused.
 #include <gtest/gtest.h>
 
 #include <atomic>

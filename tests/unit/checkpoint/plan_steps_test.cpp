@@ -1,5 +1,5 @@
-// The steps between messages, with the messages carried by hand: any number of ranks comes to one catalog, no rank sorts
-// or lays out all of it.
+// The steps between messages, with the messages carried by hand: any number of ranks comes to one catalog, no rank
+// sorts or lays out all of it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-// Conversion to codes: the bytes that a save in that codec writes, whatever ranks convert and however windows cut blocks.
+// Conversion to codes: the bytes that a save in that codec writes, whatever ranks convert and however windows cut
+// blocks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -28,7 +28,8 @@ inline std::vector<std::byte> stored_bytes(const checkpoint::OpenCheckpoint& ope
   return {};
 }
 
-/// Gives a rank's part of `square` moments whose v span 120 octaves inside every block: no codec of few bits holds them.
+/// Gives a rank's part of `square` moments whose v span 120 octaves inside every block: no codec of few bits holds
+/// them.
 inline void spoil_square(MomentRank& state, int rank) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank));
   std::vector<float> roots;

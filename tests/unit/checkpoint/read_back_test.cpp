@@ -1,4 +1,5 @@
-// Who reads back what: every block once, by another rank and another node than those of its even share, and what a sample is.
+// Who reads back what: every block once, by another rank and another node than those of its even share, and what a
+// sample is.
 #include "checkpoint/read_back.hpp"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
-// A saver that is taken for dead at one step of its save, while another takes over, and then goes on: it must not publish,
-// not damage, and say who has the root now. At every step, with and without flock and an exchange of names.
+// A saver that is taken for dead at one step of its save, while another takes over, and then goes on: it must not
+// publish, not damage, and say who has the root now. At every step, with and without flock and an exchange of names.
 //
 // The first saver runs on threads of this process and is paused at a step. Then its record is made to say that it was
-// released, so that the other one takes over without a lease time to wait for: a wrong belief like any other. (lease_test.cpp
-// waits, and tests/fault stops processes.)
+// released, so that the other one takes over without a lease time to wait for: a wrong belief like any other.
+// (lease_test.cpp waits, and tests/fault stops processes.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What needs a process of its own that begins MPI: sessions, and which MPI-IO opens the files. Each case runs in a child;
-// ROMIO_PRINT_HINTS makes ROMIO say that it, and not OMPIO, opened a file.
+// What needs a process of its own that begins MPI: sessions, and which MPI-IO opens the files. Each case runs in a
+// child; ROMIO_PRINT_HINTS makes ROMIO say that it, and not OMPIO, opened a file.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <unistd.h>

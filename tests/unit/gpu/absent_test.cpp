@@ -1,5 +1,5 @@
-// Where there is no GPU - no driver, or a build without CUDA - everything starts and runs, says why there is none, and refuses
-// what needs one. Where there is one: that it is said.
+// Where there is no GPU - no driver, or a build without CUDA - everything starts and runs, says why there is none, and
+// refuses what needs one. Where there is one: that it is said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

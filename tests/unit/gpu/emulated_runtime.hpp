@@ -1,8 +1,8 @@
 // A device that is host memory, for tests of what is built on gpu/runtime.hpp.
 //
 // Its streams are queues: nothing on a stream happens before somebody waits for it (or, with Mode::kAtOnce, everything
-// happens at once), so that memory used too early, too late or again too soon shows as wrong bytes. A program that compiles
-// emulated_runtime.cpp has this device instead of the real ones.
+// happens at once), so that memory used too early, too late or again too soon shows as wrong bytes. A program that
+// compiles emulated_runtime.cpp has this device instead of the real ones.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ struct Usage {
 };
 Usage usage();
 
-/// The work that is done as the `countdown`-th from now (1: the next) fails when its stream is waited for; what was put on
-/// the stream after it is lost.
+/// The work that is done as the `countdown`-th from now (1: the next) fails when its stream is waited for; what was put
+/// on the stream after it is lost.
 void fail_work(std::uint64_t countdown);
 
 }  // namespace cairn::gpu::emulated

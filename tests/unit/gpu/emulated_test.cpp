@@ -1,4 +1,5 @@
-// What only the emulated device can show: how much memory a pipeline takes, that work overlaps, what a failed kernel does.
+// What only the emulated device can show: how much memory a pipeline takes, that work overlaps, what a failed kernel
+// does.
 #include "emulated_runtime.hpp"
 
 #include <gtest/gtest.h>

@@ -38,8 +38,8 @@ struct ExchangeCase {
 
 ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& shape);
 
-/// Collective: gathers all parts and compares every window with the files. Returns the bytes compared on this rank; bytes
-/// of the files that no tensor covers must stay untouched.
+/// Collective: gathers all parts and compares every window with the files. Returns the bytes compared on this rank;
+/// bytes of the files that no tensor covers must stay untouched.
 std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase& c);
 
 /// Collective: scatters the files and compares all memory. Returns the bytes compared on this rank.

@@ -79,8 +79,8 @@ StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, 
   return runs;
 }
 
-/// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is with
-/// the first.
+/// What the ranks of a save hold: halves of the rows' columns, and the flat tensor in uneven pieces; the small one is
+/// with the first.
 std::vector<plan::Piece> parts_of(int rank, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   const auto n = static_cast<std::uint64_t>(ranks);

@@ -19,8 +19,8 @@ class Stopwatch {
   std::clock_t start_ = std::clock();
 };
 
-/// A limit in milliseconds of processor time that holds for an optimised build: ten times as much under a sanitizer, whose
-/// builds run two to eight times as long here.
+/// A limit in milliseconds of processor time that holds for an optimised build: ten times as much under a sanitizer,
+/// whose builds run two to eight times as long here.
 constexpr double limit_ms(double optimised) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return 10 * optimised;

@@ -1,5 +1,5 @@
-// A tensor coded box by box, with statistics merged from its boxes, is the tensor coded whole: any cut, any order. And the
-// slices that Paddle's tensor-parallel ranks decode are boxes too.
+// A tensor coded box by box, with statistics merged from its boxes, is the tensor coded whole: any cut, any order. And
+// the slices that Paddle's tensor-parallel ranks decode are boxes too.
 #include <algorithm>
 #include <cmath>
 #include <limits>

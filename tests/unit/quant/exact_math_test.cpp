@@ -51,8 +51,8 @@ TEST(ExactMath, EveryRoot) {
 }
 
 TEST(ExactMath, QuotientsOfHardDivisors) {
-  // Divisors just below a power of 2, where Markstein's theorem is an exception, by every dividend; and the one dividend of
-  // own_math.hpp by every divisor.
+  // Divisors just below a power of 2, where Markstein's theorem is an exception, by every dividend; and the one
+  // dividend of own_math.hpp by every divisor.
   std::uint64_t wrong = 0;
   const float b = std::bit_cast<float>(kOne + kSignificands - 1);
   for (std::uint32_t i = 0; i < 2 * kSignificands; ++i) {

@@ -56,8 +56,8 @@ testing::AssertionResult same_floats(std::span<const float> found, std::span<con
 /// Success when a part has the dtype, shape and bytes of a stored tensor; NaN scales equal NaN scales.
 testing::AssertionResult same_part(const Part& part, const base::Bytes& bytes, const GoldenTensor& stored);
 
-/// The same of quant/own.safetensors, but for blocks 7 and 9 of q4: they have denormal v, and were written by an encoder that
-/// raised the largest one. Their bytes are still decoded as ever; they are not made any more.
+/// The same of quant/own.safetensors, but for blocks 7 and 9 of q4: they have denormal v, and were written by an
+/// encoder that raised the largest one. Their bytes are still decoded as ever; they are not made any more.
 testing::AssertionResult same_own_codes(const Codec& codec, const Part& part, base::Bytes bytes,
                                         const GoldenTensor& stored);
 

@@ -1,4 +1,5 @@
-// The codecs q8 and q4 behind the interface: errors against what is promised, cuts, refusals, and bytes that may not drift.
+// The codecs q8 and q4 behind the interface: errors against what is promised, cuts, refusals, and bytes that may not
+// drift.
 #include "quant/own_codec.hpp"
 
 #include <cmath>

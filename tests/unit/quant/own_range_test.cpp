@@ -1,8 +1,8 @@
-// Blocks of q8 and q4 over every exponent of F32: the largest v and the largest |m| of a block come back within a step, and what
-// was decoded is coded as it was.
+// Blocks of q8 and q4 over every exponent of F32: the largest v and the largest |m| of a block come back within a step,
+// and what was decoded is coded as it was.
 //
-// A step of v is that between the two highest levels of the block as it was coded, a step of m that between the two highest
-// levels of u, at the largest v.
+// A step of v is that between the two highest levels of the block as it was coded, a step of m that between the two
+// highest levels of u, at the largest v.
 #include <gtest/gtest.h>
 
 #include <cmath>

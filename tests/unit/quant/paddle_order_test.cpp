@@ -1,8 +1,8 @@
 // The order of the encoder's operations, with values where another order rounds to another code.
 //
-// Found by search and coded by NumPy in the order of Paddle's source, (x - min) / range * codes: in each table some rows
-// differ when one multiplies by the reciprocal of the range, by codes / range, or by the number of codes first. The random
-// cases of tests/data/paddle-quant contain no such value.
+// Found by search and coded by NumPy in the order of Paddle's source, (x - min) / range * codes: in each table some
+// rows differ when one multiplies by the reciprocal of the range, by codes / range, or by the number of codes first.
+// The random cases of tests/data/paddle-quant contain no such value.
 #include "golden_file.hpp"
 #include "quant/paddle_kernels.hpp"
 

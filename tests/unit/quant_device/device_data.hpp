@@ -99,7 +99,8 @@ Answer encoded_on_device(const Job& job, const State& state, const Statistics& s
 Answer decoded_on_host(const Job& job, const Encoded& parts, PaddleDivision division);
 Answer decoded_on_device(const Job& job, const Encoded& parts, PaddleDivision division);
 
-/// Success when both refused with the same text, or gave the same bits (NaN equals NaN where scales and values are NaN).
+/// Success when both refused with the same text, or gave the same bits (NaN equals NaN where scales and values are
+/// NaN).
 testing::AssertionResult same_answer(const Codec& codec, const Source& source, const Answer& found,
                                      const Answer& expected);
 

@@ -1,4 +1,5 @@
-// q8 and q4 on a device against the processor's codec: blocks of every kind, short ones, any alignment, refusals, damage.
+// q8 and q4 on a device against the processor's codec: blocks of every kind, short ones, any alignment, refusals,
+// damage.
 #include <bit>
 #include <cmath>
 

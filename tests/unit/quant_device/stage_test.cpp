@@ -1,4 +1,5 @@
-// Boxes coded on a device and staged piece by piece: the same bytes as at once, whatever the budget, and refusals on the way.
+// Boxes coded on a device and staged piece by piece: the same bytes as at once, whatever the budget, and refusals on
+// the way.
 #include <algorithm>
 #include <cmath>
 
