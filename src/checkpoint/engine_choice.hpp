@@ -23,7 +23,7 @@ struct EngineChoice {
   /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
-  bool straight = false;  ///< long runs go without a window (io/straight_runs.hpp)
+  bool straight = false;  ///< long runs go without a window (io/bypass_runs.hpp)
   Staging staging = Staging::kNone;
   std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that staging memory keeps busy
   io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)

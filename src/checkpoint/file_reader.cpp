@@ -6,7 +6,7 @@
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 
 namespace cairn::checkpoint {
 

@@ -15,7 +15,7 @@
 #include "directory/written_blocks.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "io/engine.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"

@@ -8,7 +8,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "os/fault.hpp"
 
 namespace cairn::checkpoint {

@@ -21,7 +21,7 @@
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "io/engine.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"

@@ -14,7 +14,7 @@
 #include "comm/communicator.hpp"
 #include "format/manifest.hpp"
 #include "io/exchange.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"

@@ -3,7 +3,7 @@
 // Replicas share the coding as they share the writing of tensors that are not coded: the ranks' boxes of the first
 // moments are claimed and dealt (layout_steps.hpp), and the second moments follow. What a rank then has to provide it
 // codes itself, in direct pieces. Where a codec's blocks lie partly on other ranks, the elements are loose: they travel
-// to the block's home (loose_blocks.hpp).
+// to the block's home (split_blocks.hpp).
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
-#include "comm/mail.hpp"
+#include "comm/messages.hpp"
 #include "planning/layout_steps.hpp"
 #include "quant/boxes.hpp"
 

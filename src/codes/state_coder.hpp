@@ -13,7 +13,7 @@
 #include "cairn/checkpoint.hpp"
 #include "codes/coding_plan.hpp"
 #include "codes/coding_report.hpp"
-#include "codes/left_out.hpp"
+#include "codes/elided.hpp"
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 

@@ -15,7 +15,7 @@
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/coding_report.hpp"
-#include "codes/left_out.hpp"
+#include "codes/elided.hpp"
 #include "comm/agree.hpp"
 #include "directory/carried.hpp"
 #include "directory/commit.hpp"

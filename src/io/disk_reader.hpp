@@ -18,7 +18,7 @@
 
 #include "io/engine.hpp"
 #include "io/rounds.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "os/direct.hpp"
 #include "os/io_queue.hpp"
 #include "plan/extents.hpp"

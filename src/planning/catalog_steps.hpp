@@ -12,7 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
-#include "comm/mail.hpp"
+#include "comm/messages.hpp"
 #include "plan/catalog.hpp"
 
 namespace cairn::checkpoint {

@@ -1,4 +1,4 @@
-#include "codes/left_out.hpp"
+#include "codes/elided.hpp"
 
 #include <bit>
 #include <optional>

@@ -15,7 +15,7 @@
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 #include "os/file.hpp"
 #include "plan/transfers.hpp"
 #include "random.hpp"

@@ -71,7 +71,7 @@ class StraightRuns {
 /// Collective. The cells that the long runs of all ranks tile; `runs` keeps what lies in them.
 plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::CellGrid& grid, StraightRuns& runs);
 
-// Straight runs (straight_runs.hpp) to and from files in memory: one copy, made by the rank whose memory it is.
+// Straight runs (bypass_runs.hpp) to and from files in memory: one copy, made by the rank whose memory it is.
 //
 // Through a window a byte is copied twice, and one rank makes the kernel's copies of a whole file. Here the kernel
 // copies out of the rank's memory, or into it. It lets one writer at a time into a file of tmpfs, and others that wait

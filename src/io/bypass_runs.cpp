@@ -1,4 +1,4 @@
-#include "io/straight_runs.hpp"
+#include "io/bypass_runs.hpp"
 
 #include <algorithm>
 #include <optional>

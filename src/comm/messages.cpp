@@ -1,4 +1,4 @@
-#include "comm/mail.hpp"
+#include "comm/messages.hpp"
 
 #include <cstring>
 
