@@ -32,7 +32,7 @@ is_installed() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" 
 install_packages() {
   local missing=() package
   if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-    echo "This is no Debian or Ubuntu: nothing is installed. Needed is what Debian calls: $*"
+    echo "This is not Debian or Ubuntu: nothing is installed. Needed is what Debian calls: $*"
     return 0
   fi
   for package in "$@"; do

@@ -37,22 +37,23 @@ void add_workload(Subcommand command, const OptionsPointer& options) {
 }
 
 void add_ranks(Subcommand command, const OptionsPointer& options) {
-  command.option("--save-ranks", &options->save_ranks, "The first so many ranks save [all]").type_name("N");
+  command.option("--save-ranks", &options->save_ranks, "Number of ranks that save, from rank 0 on [all]")
+      .type_name("N");
   command.option("--layout", &options->layout, "How they shard the state [tp=2,pp=2 on four ranks, else fsdp=N]")
       .type_name("LAYOUT");
-  command.option("--load-ranks", &options->load_ranks, "The first so many ranks load, one load after the other")
+  command.option("--load-ranks", &options->load_ranks, "Numbers of ranks that load, one load after the other")
       .split_at(',')
       .type_name("N,N...");
   command
       .option("--load-layouts", &options->load_layouts,
-              "Layout of each load, as words of their own [fsdp=N; the save's own when no load is named]")
+              "Layout of each load, as separate words [fsdp=N; the save's own when no load is named]")
       .type_name("LAYOUT LAYOUT...");
   command.flag("--no-load", options->no_load, "Measure saves only; each is checked by verify");
 }
 
 void add_measuring(Subcommand command, const OptionsPointer& options) {
   command.option("--repeats", &options->repeats, "Repeats that count [5]").type_name("N");
-  command.option("--warm-up", &options->warm_up, "Repeats before, that do not [1]").type_name("N");
+  command.option("--warm-up", &options->warm_up, "Warm-up repeats, which do not count [1]").type_name("N");
   command.flag("--reuse-plan", options->reuse_plan,
                "Keep plans and buffers from one repeat to the next, as a trainer does");
   command.flag("--scattered-memory", options->scattered_memory,

@@ -43,7 +43,7 @@ std::string name_of_chosen(const CLI::App& app) {
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> extra = app.remaining(true);
   if (dynamic_cast<const CLI::RequiredError*>(&error) == nullptr || extra.empty()) return error.what();
-  return fmt::format("{}; '{}' is none", error.what(), base::printable(extra.front()));
+  return fmt::format("{}; unknown subcommand '{}'", error.what(), base::printable(extra.front()));
 }
 
 }  // namespace

@@ -206,7 +206,7 @@ void add_demo(Subcommand program) {
 // Wiring of `cairn diff`.
 
 void add_diff(Subcommand program) {
-  Subcommand command = program.add_subcommand("diff", "Which tensors of two checkpoints differ, and by how much");
+  Subcommand command = program.add_subcommand("diff", "Show which tensors of two checkpoints differ, and by how much");
   const auto options = std::make_shared<cli::DiffCommand>();
   command.option("a", &options->a, "A checkpoint of any dialect").required();
   command.option("b", &options->b, "Another one; file splits and dialects may differ").required();
@@ -233,10 +233,11 @@ void add_diff(Subcommand program) {
 // Wiring of `cairn doctor`.
 
 void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io) {
-  Subcommand command = program.add_subcommand("doctor", "What here would lose data, hang or be slow");
+  Subcommand command =
+      program.add_subcommand("doctor", "Check this machine for settings that lose data, hang, or slow saves");
   const auto options = std::make_shared<cli::DoctorOptions>();
   options->user_mpi_io = user_mpi_io;
-  command.option("path", &options->path, "Where checkpoints are to go");
+  command.option("path", &options->path, "Directory for checkpoints");
   command.flag("--json", options->json, "The findings as JSON");
   command.footer(
       "Exit code 1 when something is dangerous. Nothing is changed.\n"
@@ -249,7 +250,7 @@ void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_i
 // Wiring of `cairn inspect`.
 
 void add_inspect(Subcommand program) {
-  Subcommand command = program.add_subcommand("inspect", "What a safetensors file or a checkpoint holds");
+  Subcommand command = program.add_subcommand("inspect", "Show what a safetensors file or a checkpoint holds");
   const auto options = std::make_shared<cli::InspectOptions>();
   command
       .option("path", &options->path,
@@ -273,8 +274,8 @@ void add_inspect(Subcommand program) {
 // Wiring of `cairn ls`.
 
 void add_list(Subcommand program) {
-  Subcommand command =
-      program.add_subcommand("ls", "The checkpoints of a run, complete or not, and what conversions left unfinished");
+  Subcommand command = program.add_subcommand(
+      "ls", "List the checkpoints of a run, complete or not, and what conversions left unfinished");
   const auto options = std::make_shared<cli::ListOptions>();
   command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
   command.flag("--json", options->json, "The list as JSON");
@@ -289,7 +290,7 @@ void add_list(Subcommand program) {
 
 void add_plan(Subcommand program) {
   Subcommand command =
-      program.add_subcommand("plan", "What saving a model costs each rank of a layout, without any ranks");
+      program.add_subcommand("plan", "Work out what saving a model costs each rank of a layout, without any ranks");
   const auto options = std::make_shared<cli::PlanOptions>();
   command.option("--model", &options->model, "A model by its name, or @config.json").required().type_name("NAME");
   command.option("--layout", &options->layout, "How the ranks shard it: 'tp=8,pp=16,dp=128,zero=1', or @file.json")
@@ -320,7 +321,7 @@ void add_plan(Subcommand program) {
 // Wiring of `cairn verify`.
 
 void add_verify(Subcommand program) {
-  Subcommand command = program.add_subcommand("verify", "Are the bytes on disk the bytes that were written?");
+  Subcommand command = program.add_subcommand("verify", "Check that the bytes on disk are those that were written");
   const auto options = std::make_shared<cli::VerifyOptions>();
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
   add_follow_links(command, options->follow_links);

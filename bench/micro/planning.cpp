@@ -40,7 +40,7 @@ struct Job {
       stretches.push_back(packer.take());
     }
   }
-  [[nodiscard]] plan::HfLayout deal() const {
+  [[nodiscard]] plan::HfLayout assign() const {
     return {plan::PackedCatalog(stretches), {options.max_file_bytes, options.align_bytes, options.file_metadata}};
   }
   [[nodiscard]] cli::PlanInput input() const { return {state, map, options}; }
@@ -89,9 +89,9 @@ BENCHMARK(plan_describe)->Apply(both);
 
 void plan_files(benchmark::State& state) {
   const Job& made = job(state.range(0));
-  const plan::HfLayout once = made.deal();
+  const plan::HfLayout once = made.assign();
   require(once.tensor_bytes() == made.state.bytes && once.files() == made.files, "files do not hold the state");
-  for (auto _ : state) benchmark::DoNotOptimize(made.deal());
+  for (auto _ : state) benchmark::DoNotOptimize(made.assign());
 }
 BENCHMARK(plan_files)->Apply(both);
 
@@ -115,7 +115,7 @@ BENCHMARK(plan_settle_replicas)->Unit(benchmark::kMillisecond);
 void plan_places_and_transfers(benchmark::State& state) {
   const Job& made = job(state.range(0));
   const int ranks = made.map.layout().world_size();
-  const plan::HfLayout files = made.deal();
+  const plan::HfLayout files = made.assign();
   std::vector<base::Bytes> shares;
   for (int rank = 0; rank < ranks; ++rank) shares.push_back(checkpoint::header_sizes_of_share(files, rank, ranks));
   const auto header_bytes = checkpoint::join_header_sizes(files, shares);

@@ -77,7 +77,7 @@ struct LeaseOptions {
 ///
 /// Read is past the page cache, as `cairn verify` does (a warning in the report says where that is not to be had),
 /// through a new descriptor: data files by all ranks, evenly, each block by a rank of another node than those of the
-/// rank that would write it when bytes are dealt evenly (with ranks placed node by node; on one node by another rank
+/// rank that would write it when bytes are assigned evenly (with ranks placed node by node; on one node by another rank
 /// where there is one); carried files, indexes, cairn.blocks and cairn.json by rank 0. What a storage server remembers
 /// is out of reach. The latest file is not read. kAll costs about the time of a verify. kSample reads the first and the
 /// last block of every data file and, of the others, one in 16, other ones with each step: block b of file f, counted

@@ -21,7 +21,7 @@ namespace cairn::base {
 inline constexpr int kMaxJsonDepth = 127;
 
 struct JsonFormat {
-  int indent = -1;          ///< blanks per level; below 0: all on one line
+  int indent = -1;          ///< spaces per level; below 0: all on one line
   bool sorted = false;      ///< keys by code point
   bool ascii = false;       ///< other characters as \uXXXX
   bool is_lenient = false;  ///< replace what is not UTF-8 by U+FFFD; else it is Error(kUsage)

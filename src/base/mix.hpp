@@ -10,7 +10,7 @@ namespace cairn::base {
 /// What SplitMix64 adds from one number to the next: 2^64 divided by the golden ratio.
 inline constexpr std::uint64_t kGoldenGamma = 0x9e3779b97f4a7c15ULL;
 
-/// Its finaliser: a permutation in which every bit hangs on all; of 0 it is 0.
+/// Its finaliser: a permutation in which every bit depends on all; of 0 it is 0.
 constexpr std::uint64_t mix64(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
   z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;

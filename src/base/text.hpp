@@ -11,7 +11,7 @@ namespace cairn::base {
 
 // Sizes as people write and read them.
 
-/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), blanks and any
+/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and any
 /// letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for anything else, for a negative value
 /// and for one above 2^63.
 std::uint64_t parse_size(std::string_view text);

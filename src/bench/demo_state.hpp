@@ -90,7 +90,7 @@ class HeldState {
   void fill();
 
   /// Other bytes than the state's: stale ones must not pass for loaded ones, and what the kernel takes to give memory
-  /// is no part of a load.
+  /// is not a part of a load.
   void overwrite();
 
   struct Difference {

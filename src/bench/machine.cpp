@@ -53,7 +53,7 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
-// Blanks and backslashes of paths are written as \040 there.
+// Spaces and backslashes of paths are written as \040 there.
 std::string unescape(const std::string& text) {
   std::string out;
   for (std::size_t at = 0; at < text.size(); ++at) {

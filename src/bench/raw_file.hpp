@@ -117,7 +117,7 @@ class RawDescriptor {
 /// lives.
 class RawWriter {
  public:
-  /// Makes the file anew (what had its name is gone), with its space where the file system can reserve it. In memory
+  /// Makes a new file (what had its name is gone), with its space where the file system can reserve it. In memory
   /// that would be half of the work of writing. Copied bytes come from memory that no cache holds.
   RawWriter(const std::filesystem::path& path, std::uint32_t file, std::uint64_t bytes, const RawOptions& options,
             const RawPattern& pattern, RankMemory& memory, RawWay way = RawWay::kPlain);

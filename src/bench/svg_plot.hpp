@@ -12,7 +12,7 @@ namespace cairn::bench {
 inline constexpr int kPlotColours = 10;
 
 /// The text with &, <, > and quotes as XML wants them; control characters are left out. Bytes above
-/// 127 become question marks where the text is no UTF-8.
+/// 127 become question marks where the text is not UTF-8.
 std::string xml_text(std::string_view text);
 
 struct BarPart {

@@ -153,7 +153,7 @@ struct Set {
   std::uint64_t size_bytes;  // model and optimizer, as its tool counts them
 };
 
-// Width 25872 of the 1T model is no multiple of its 192 heads: the nearest that is.
+// Width 25872 of the 1T model is not a multiple of its 192 heads: the nearest that is.
 constexpr std::array<Set, 4> kSets = {{
     {"8b", kLlama8B, 8, 1, true, (15 + 90) * kGiB},
     {"70b", kLlama70B, 64, 8, true, (130 + 781) * kGiB},

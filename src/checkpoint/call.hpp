@@ -85,7 +85,7 @@ class Call {
 };
 
 /// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead. What `work`
-/// throws that is no Error could not be agreed on: then this rank tells the others, and all throw the same
+/// throws that is not an Error could not be agreed on: then this rank tells the others, and all throw the same
 /// Error(kState).
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 

@@ -26,13 +26,13 @@ constexpr std::uint64_t kAggregatorsPerClient = 8;
 
 constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
 
-/// Of staging memory: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
+/// Of bounce buffers: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
 /// has. First touch costs time, so no more than needed.
-constexpr std::uint64_t kStagingBytesPerNode = 128ULL << 20;
-constexpr std::uint64_t kLeastStagingBytes = 8ULL << 20;
-constexpr std::uint64_t kMostStagingBytes = 32ULL << 20;
-/// Of a window in front of staging memory: what is exchanged at a time.
-constexpr std::uint64_t kLargestStagedWindowBytes = 8ULL << 20;
+constexpr std::uint64_t kBounceBytesPerNode = 128ULL << 20;
+constexpr std::uint64_t kLeastBounceBytes = 8ULL << 20;
+constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;
+/// Of a window in front of a bounce buffer: what is exchanged at a time.
+constexpr std::uint64_t kLargestBouncedWindowBytes = 8ULL << 20;
 
 std::filesystem::path nearest_existing(std::filesystem::path path) {
   while (!path.empty() && !os::exists(path)) {
@@ -73,13 +73,13 @@ EngineChoice choose_by_facts(const StorageFacts& facts) {
   return {"direct", where + ": past the page cache, which is what a durable save waits for"};
 }
 
-Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages) {
+BounceBuffer choose_bounce_buffer(std::string_view engine, std::string_view file_system, os::HugePages huge_pages) {
   const bool in_memory = os::FileSystemInfo{std::string(file_system)}.lives_in_memory();
   const bool helps = engine == "direct" && !in_memory && huge_pages.private_memory && !huge_pages.shared_memory;
-  return helps ? Staging::kHugePages : Staging::kNone;
+  return helps ? BounceBuffer::kHugePages : BounceBuffer::kNone;
 }
 
-EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish,
+EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest& request,
                            const std::filesystem::path& path) {
   StorageFacts facts;
   const auto node = communicator.node();
@@ -91,8 +91,8 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
   comm::MpiIoImplementation implementation;
   comm::agree(communicator, "choose an engine", [&] {
     choice = choose_by_facts(facts);
-    if (wish.engine != "auto") {
-      choice.name = wish.engine;
+    if (request.engine != "auto") {
+      choice.name = request.engine;
       choice.reason = "asked for";
     } else if (choice.name == "mpiio") {
       comm::prefer_romio();
@@ -112,29 +112,29 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& w
     huge_pages = os::huge_pages();
     huge_pages.shared_memory = huge_pages.shared_memory || os::can_make_pages_huge();
   });
-  const Staging here = choose_staging(choice.name, facts.file_system, huge_pages);
-  choice.staging = communicator.min(here == Staging::kHugePages ? 1 : 0) == 1 ? here : Staging::kNone;
+  const BounceBuffer here = choose_bounce_buffer(choice.name, facts.file_system, huge_pages);
+  choice.bounce_buffer = communicator.min(here == BounceBuffer::kHugePages ? 1 : 0) == 1 ? here : BounceBuffer::kNone;
   choice.ranks_per_node = communicator.max(static_cast<std::uint64_t>(node->size()));
-  if (wish.aggregators_per_node != 0) choice.aggregators_per_node = wish.aggregators_per_node;
+  if (request.aggregators_per_node != 0) choice.aggregators_per_node = request.aggregators_per_node;
   // What others write must be files, and nobody but the aggregators may write where they were asked for.
   const bool is_plain = choice.name == "posix" || choice.name == "direct";
-  choice.straight = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
+  choice.bypass = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
   return choice;
 }
 
-plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
-                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
-                             Access access) {
-  plan::Deal deal;
-  deal.group_of_file = std::move(group_of_file);
-  deal.one_worker_per_file = access == Access::kWrite && choice.one_writer_per_file;
-  const auto deal_to = [&](int workers) {
+plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                               std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
+                               const EngineChoice& choice, Access access) {
+  plan::Assignment assignment;
+  assignment.group_of_file = std::move(group_of_file);
+  assignment.one_aggregator_per_file = access == Access::kWrite && choice.one_writer_per_file;
+  const auto assign_to = [&](int aggregators) {
     std::optional<plan::ExtentMap> extents;
-    comm::agree(communicator, "deal the bytes to the ranks",
-                [&] { extents.emplace(std::move(ranges), workers, grain_bytes, std::move(deal)); });
+    comm::agree(communicator, "assign the bytes to the ranks",
+                [&] { extents.emplace(std::move(ranges), aggregators, block_bytes, std::move(assignment)); });
     return std::move(*extents);
   };
-  if (choice.aggregators_per_node == 0) return deal_to(communicator.size());
+  if (choice.aggregators_per_node == 0) return assign_to(communicator.size());
   const auto node = communicator.node();
   const auto place = static_cast<std::uint64_t>(node->rank());
   const auto size = static_cast<std::uint64_t>(node->size());
@@ -142,26 +142,26 @@ plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::
   // Spread over the node: place p is chosen when p * chosen / size steps up there.
   const bool is_aggregator = place == 0 || place * chosen / size != (place - 1) * chosen / size;
   std::vector<std::uint64_t> bits;
-  comm::agree(communicator, "deal the bytes to the ranks", [&] {
+  comm::agree(communicator, "assign the bytes to the ranks", [&] {
     bits.resize(base::ceil_div(static_cast<std::uint64_t>(communicator.size()), 64));
-    deal.ranks.reserve(static_cast<std::size_t>(communicator.size()));
+    assignment.ranks.reserve(static_cast<std::size_t>(communicator.size()));
   });
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   if (is_aggregator) bits[rank / 64] |= 1ULL << rank % 64;
   communicator.all_reduce(bits, comm::ReduceOp::kOr);
   for (int r = 0; r < communicator.size(); ++r) {
     const auto bit = static_cast<std::size_t>(r);
-    if ((bits[bit / 64] >> bit % 64 & 1) != 0) deal.ranks.push_back(r);
+    if ((bits[bit / 64] >> bit % 64 & 1) != 0) assignment.ranks.push_back(r);
   }
-  return deal_to(static_cast<int>(deal.ranks.size()));
+  return assign_to(static_cast<int>(assignment.ranks.size()));
 }
 
 MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   constexpr std::uint64_t kWindowsOfAShare = 64;
-  const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.workers());
+  const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.aggregators());
   const std::uint64_t enough =
-      base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.grain_bytes());
-  return {std::min(window_bytes, enough), exchange_bytes, staging_bytes};
+      base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.block_bytes());
+  return {std::min(window_bytes, enough), exchange_bytes, bounce_bytes};
 }
 
 std::uint64_t smallest_budget(std::uint64_t block_bytes) {
@@ -177,12 +177,12 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
   const std::uint64_t part = memory_budget_bytes / (kWindows + 1);
   MemorySplit split;
   split.exchange_bytes = std::clamp<std::uint64_t>(part, 1ULL << 20, 64ULL << 20);
-  if (choice.staging == Staging::kHugePages) {
+  if (choice.bounce_buffer == BounceBuffer::kHugePages) {
     const std::uint64_t wanted =
-        std::clamp(kStagingBytesPerNode / choice.ranks_per_node, kLeastStagingBytes, kMostStagingBytes);
-    split.staging_bytes = std::min((kWindows - 1) * part, wanted) / io::kRequestBytes * io::kRequestBytes;
+        std::clamp(kBounceBytesPerNode / choice.ranks_per_node, kLeastBounceBytes, kMostBounceBytes);
+    split.bounce_bytes = std::min((kWindows - 1) * part, wanted) / io::kRequestBytes * io::kRequestBytes;
   }
-  const std::uint64_t largest = split.staging_bytes == 0 ? kLargestWindowBytes : kLargestStagedWindowBytes;
+  const std::uint64_t largest = split.bounce_bytes == 0 ? kLargestWindowBytes : kLargestBouncedWindowBytes;
   split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;
   return split;
 }

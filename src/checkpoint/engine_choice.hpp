@@ -15,7 +15,7 @@
 namespace cairn::checkpoint {
 
 /// Whether reads go through buffers of their own in huge pages, between storage and the windows.
-enum class Staging { kNone, kHugePages };
+enum class BounceBuffer { kNone, kHugePages };
 
 struct EngineChoice {
   std::string name;
@@ -23,9 +23,9 @@ struct EngineChoice {
   /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
-  bool straight = false;  ///< long runs go without a window (io/bypass_runs.hpp)
-  Staging staging = Staging::kNone;
-  std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that staging memory keeps busy
+  bool bypass = false;  ///< long runs go without a window (io/bypass_runs.hpp)
+  BounceBuffer bounce_buffer = BounceBuffer::kNone;
+  std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that bounce buffers keep busy
   io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)
 };
 
@@ -39,42 +39,44 @@ struct StorageFacts {
 /// The rule of "auto"; pure. Figures behind it: bench/README.md.
 EngineChoice choose_by_facts(const StorageFacts& facts);
 
-/// The rule of staging for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many pieces
-/// of memory a request; windows that lie in huge pages themselves need no second place. Figures: bench/README.md.
-Staging choose_staging(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
+/// The rule of bounce buffers for loads, on one node; pure. Only `direct` hands windows to a disk, which takes so many
+/// pieces of memory a request; windows that lie in huge pages themselves need no second place. Figures:
+/// bench/README.md.
+BounceBuffer choose_bounce_buffer(std::string_view engine, std::string_view file_system, os::HugePages huge_pages);
 
 /// What the user asked for.
-struct EngineWish {
+struct EngineRequest {
   std::string engine = "auto";
   std::uint64_t aggregators_per_node = 0;  ///< 0: as many as the rule says
 };
 
 /// Collective. Decided by rank 0's view of `path` (or of the nearest parent that exists). A name other than "auto" is
 /// taken as it is; make_engine throws Error(kUsage) for one that does not exist.
-EngineChoice choose_engine(comm::Communicator& communicator, const EngineWish& wish, const std::filesystem::path& path);
+EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest& request,
+                           const std::filesystem::path& path);
 
 enum class Access { kRead, kWrite };
 
-/// Collective. The bytes of the selected ranges dealt to the aggregators, section by section: `group_of_file` says
-/// which (plan::Deal). For writing, whole files where the choice says so.
-plan::ExtentMap deal_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
-                             std::vector<plan::FileRange> ranges, std::uint64_t grain_bytes, const EngineChoice& choice,
-                             Access access);
+/// Collective. The bytes of the selected ranges assigned to the aggregators, section by section: `group_of_file` says
+/// which (plan::Assignment). For writing, whole files where the choice says so.
+plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                               std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
+                               const EngineChoice& choice, Access access);
 
-/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with staging
-/// memory), staging memory, and buffers of the exchange.
+/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with
+/// bounce_buffer memory), the bounce buffer, and buffers of the exchange.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
-  std::uint64_t staging_bytes = 0;
+  std::uint64_t bounce_bytes = 0;
 
-  /// With windows of at most a 64th of what a worker moves (but a block): the first touch of a window's memory costs
-  /// more than a copy, which should stay small beside the whole.
+  /// With windows of at most a 64th of what an aggregator moves (but a block): the first touch of a window's memory
+  /// costs more than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
-/// A block for each window and one for buffers; staging memory takes the place of all windows but one.
+/// A block for each window and one for buffers; a bounce buffer takes the place of all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
-/// Throws Error(kUsage) for a budget below smallest_budget(). Loads give their `choice`; saves have no staging memory.
+/// Throws Error(kUsage) for a budget below smallest_budget(). Loads give their `choice`; saves have no bounce buffer.
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice = {});
 
 }  // namespace cairn::checkpoint

@@ -15,7 +15,7 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
   io::EngineOptions options;
   comm::agree(communicator_, "plan the load", [&] {
     options.hints = hints;
-    options.staging = job_.buffers.staging();
+    options.bounce_buffer = job_.buffers.bounce_buffer();
     ops_.reserve(most_parts(job_.windows));
     files_ = engine_files(job_.directory, job_.stored);
     files_of_engine = files_;
@@ -26,26 +26,26 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
 
 void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& written,
                              std::span<const plan::MemoryBox> memory, Call& call) {
-  if (bypass.cells.count() == 0) return;
-  const std::uint64_t block_bytes = job_.extents.grain_bytes();
+  if (bypass.blocks.count() == 0) return;
+  const std::uint64_t block_bytes = job_.extents.block_bytes();
   std::vector<plan::FileRange> ranges;
   std::optional<format::BlockAccumulator> checksums;
   comm::agree(communicator_, "plan the load", [&] {
-    ranges = bypass.cells.ranges();
+    ranges = bypass.blocks.ranges();
     checksums.emplace(file_sizes(job_.stored), block_bytes);
   });
   call.begin("read");
   if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
   call.begin("read");
-  io::read_straight(communicator_, files_, bypass.runs, memory,
-                    [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
-                      call.add_bytes(data.size());
-                      if (!written.has_any()) return;
-                      call.begin("verify");
-                      checksums->add(file, offset, data);
-                      call.add_bytes(data.size());
-                      call.begin("read");
-                    });
+  io::read_bypass(communicator_, files_, bypass.runs, memory,
+                  [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                    call.add_bytes(data.size());
+                    if (!written.has_any()) return;
+                    call.begin("verify");
+                    checksums->add(file, offset, data);
+                    call.add_bytes(data.size());
+                    call.begin("read");
+                  });
   if (!written.has_any()) return;
   call.begin("verify");
   communicator_.all_reduce(checksums->raw_words(), comm::ReduceOp::kXor);

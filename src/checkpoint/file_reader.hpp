@@ -14,8 +14,8 @@
 #include "comm/communicator.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "io/engine.hpp"
 #include "io/bypass_runs.hpp"
+#include "io/engine.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
@@ -33,8 +33,8 @@ struct ReadJob {
 
 /// What is read without a window.
 struct BypassRead {
-  io::StraightRuns runs;  ///< of this rank
-  plan::CellSet cells;    ///< of all ranks
+  io::BypassRuns runs;    ///< of this rank
+  plan::BlockSet blocks;  ///< of all ranks
 };
 
 /// Collective calls throw the same Error on all ranks. As of FileWriter: a rank that unwinds alone closes nothing.
@@ -46,7 +46,7 @@ class FileReader {
   /// Collective. Each rank opens the files that it has extents of, once.
   void open(const std::string& engine, const io::Hints& hints);
 
-  /// Collective. Reads the cells that long runs tile straight into `memory`, the memory boxes of the runs, and checks
+  /// Collective. Reads the blocks that long runs tile bypass into `memory`, the memory boxes of the runs, and checks
   /// them; phases "read" and "verify". Throws Error(kIntegrity).
   void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, std::span<const plan::MemoryBox> memory,
                    Call& call);

@@ -57,23 +57,23 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
     headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
     files_ = engine_files(directory, job_.layout.stored);
     files_of_engine = files_;
-    if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.grain_bytes());
+    if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
   });
   engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
   engine_->open_for_write(std::move(files_of_engine), job_.extents);
 }
 
-void FileWriter::write_bypass(const io::StraightRuns& runs, std::span<const plan::MemoryBox> memory, Call& call) {
+void FileWriter::write_bypass(const io::BypassRuns& runs, std::span<const plan::MemoryBox> memory, Call& call) {
   call.begin("checksum");  // every rank has the same phases, in the same order
   call.begin("write");
-  io::write_straight(communicator_, files_, runs, memory,
-                     [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
-                       call.add_bytes(data.size());
-                       call.begin("checksum");
-                       checksums_->add(file, offset, data);
-                       call.add_bytes(data.size());
-                       call.begin("write");
-                     });
+  io::write_bypass(communicator_, files_, runs, memory,
+                   [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                     call.add_bytes(data.size());
+                     call.begin("checksum");
+                     checksums_->add(file, offset, data);
+                     call.add_bytes(data.size());
+                     call.begin("write");
+                   });
 }
 
 io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {

@@ -20,8 +20,8 @@
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
-#include "io/engine.hpp"
 #include "io/bypass_runs.hpp"
+#include "io/engine.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
@@ -51,7 +51,7 @@ class FileWriter {
 
   /// Collective. Writes what goes to the files without a window; phases "checksum" and "write". `memory`: the memory
   /// boxes of the runs.
-  void write_bypass(const io::StraightRuns& runs, std::span<const plan::MemoryBox> memory, Call& call);
+  void write_bypass(const io::BypassRuns& runs, std::span<const plan::MemoryBox> memory, Call& call);
 
   /// Rank-local; tells how far the work has come. This rank may have no window in the round. Bytes of headers in it are
   /// left alone.

@@ -1,6 +1,6 @@
 // Reading back what a save wrote (Options::read_back): did storage keep what it reported as written?
 //
-// Nothing here trusts the writer: files are opened anew, past the page cache, and compared with checksums that were
+// Nothing here trusts the writer: files are opened again, past the page cache, and compared with checksums that were
 // made from memory before the writing. A file that differs cannot be mended here, so the save is refused.
 #pragma once
 

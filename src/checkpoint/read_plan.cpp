@@ -13,70 +13,70 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes straight
+/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes bypass
 /// is found by looking at every block of all files.
-constexpr std::size_t kStraightParts = 64;
+constexpr std::size_t kBypassParts = 64;
 
-plan::CellSet wanted_cells(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,
-                           const plan::CellGrid& grid) {
-  plan::CellSet cells(grid);
+plan::BlockSet wanted_blocks(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,
+                             const plan::BlockGrid& grid) {
+  plan::BlockSet blocks(grid);
   for (const plan::MemoryBox& want : wanted) {
     const auto& tensor = checkpoint.stored.tensors[want.tensor];
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
       if (!region) continue;
       const plan::ByteRange span = plan::file_span(tensor.dtype, stored, *region);
-      cells.insert({stored.file, span.begin, span.end});
+      blocks.insert({stored.file, span.begin, span.end});
     }
   }
-  return cells;
+  return blocks;
 }
 
 }  // namespace
 
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
                         std::span<const plan::MemoryBox> wanted, const ReadPlanOptions& how) {
-  const std::uint64_t grain = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
+  const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
   ReadPlan plan;
-  std::optional<plan::CellGrid> grid;
-  std::optional<plan::CellSet> cells;
+  std::optional<plan::BlockGrid> grid;
+  std::optional<plan::BlockSet> blocks;
   comm::agree(communicator, "plan the load", [&] {
     os::fault_memory("memory.load");
     for (const plan::MemoryBox& want : wanted) {
       const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
     }
-    plan.budget = split_budget(how.memory_budget_bytes, grain, how.choice);
-    grid.emplace(file_sizes(checkpoint.stored), grain);
-    cells.emplace(wanted_cells(checkpoint, wanted, *grid));
+    plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
+    grid.emplace(file_sizes(checkpoint.stored), block_bytes);
+    blocks.emplace(wanted_blocks(checkpoint, wanted, *grid));
     plan.memory = wanted;
     plan.pieces = plan::whole_pieces(communicator.rank(), wanted);
   });
-  communicator.all_reduce(cells->words(), comm::ReduceOp::kOr);
-  if (cells->count() == 0) return plan;
-  if (how.choice.straight && cells->count() >= grid->cells() / kStraightParts) {
+  communicator.all_reduce(blocks->words(), comm::ReduceOp::kOr);
+  if (blocks->count() == 0) return plan;
+  if (how.choice.bypass && blocks->count() >= grid->blocks() / kBypassParts) {
     comm::agree(communicator, "plan the load", [&] {
       const auto regions = plan::regions_of_memory(plan.pieces, plan.memory, checkpoint.stored);
-      plan.bypass.emplace(BypassRead{io::StraightRuns(regions), plan::CellSet(*grid)});
+      plan.bypass.emplace(BypassRead{io::BypassRuns(regions), plan::BlockSet(*grid)});
     });
-    plan.bypass->cells = io::keep_tiled_cells(communicator, *grid, plan.bypass->runs);
-    cells->remove(plan.bypass->cells);
+    plan.bypass->blocks = io::keep_tiled_blocks(communicator, *grid, plan.bypass->runs);
+    blocks->remove(plan.bypass->blocks);
   }
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "plan the load", [&] {
     groups = plan::section_groups(checkpoint.stored);
-    ranges = cells->ranges();
+    ranges = blocks->ranges();
   });
   plan::ExtentMap extents =
-      deal_extents(communicator, std::move(groups), std::move(ranges), grain, how.choice, Access::kRead);
+      assign_extents(communicator, std::move(groups), std::move(ranges), block_bytes, how.choice, Access::kRead);
   plan.budget = plan.budget.fitted_to(extents);
   comm::agree(communicator, "plan the load", [&] {
     plan.extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    plan.windows = plan::cut_windows(plan.extents->of(communicator.rank()), plan.budget.window_bytes, grain);
+    plan.windows = plan::cut_windows(plan.extents->of(communicator.rank()), plan.budget.window_bytes, block_bytes);
   });
   plan.rounds = communicator.max(plan.windows.size());
-  plan.buffers = how.store.get(communicator, largest_buffer(plan.windows), plan.budget.staging_bytes);
+  plan.buffers = how.store.get(communicator, largest_buffer(plan.windows), plan.budget.bounce_bytes);
   return plan;
 }
 

@@ -34,7 +34,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   plan::PackedCatalog catalog = exchange_catalog(communicator, state);
   std::unique_ptr<plan::HfLayout> files;
   std::vector<std::uint32_t> tensor_of_shard;
-  comm::agree(communicator, "deal the tensors to files", [&] {
+  comm::agree(communicator, "assign the tensors to files", [&] {
     made = std::make_unique<SavePlan>();
     tensor_of_shard = number_tensors(catalog, state.sources);
     files = std::make_unique<plan::HfLayout>(
@@ -53,27 +53,27 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   auto pieces = exchange_claims(communicator, files->catalog(), boxes, tensor_of_shard);
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
-  std::optional<plan::CellGrid> grid;
+  std::optional<plan::BlockGrid> grid;
   format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
   comm::agree(communicator, "lay out the files", [&] {
     places = place_pieces(made->layout, *files, pieces);
     groups = files->section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
-    if (how.choice.straight) grid.emplace(file_sizes(made->layout.stored), options.block_bytes);
+    if (how.choice.bypass) grid.emplace(file_sizes(made->layout.stored), options.block_bytes);
   });
   if (grid) {
     comm::agree(communicator, "find long runs",
-                [&] { made->straight = io::StraightRuns(plan::regions_of_memory(pieces, boxes, places)); });
-    const plan::CellSet straight = io::keep_tiled_cells(communicator, *grid, made->straight);
+                [&] { made->bypass = io::BypassRuns(plan::regions_of_memory(pieces, boxes, places)); });
+    const plan::BlockSet bypass = io::keep_tiled_blocks(communicator, *grid, made->bypass);
     comm::agree(communicator, "find long runs", [&] {
-      plan::CellSet cells(*grid);
+      plan::BlockSet cells(*grid);
       for (const plan::FileRange& range : ranges) cells.insert(range);
-      cells.remove(straight);
+      cells.remove(bypass);
       ranges = cells.ranges();
     });
   }
-  plan::ExtentMap extents =
-      deal_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes, how.choice, Access::kWrite);
+  plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes,
+                                           how.choice, Access::kWrite);
   budget = budget.fitted_to(extents);
   std::vector<plan::Runs> transfers;
   std::vector<plan::Window> windows;
@@ -81,7 +81,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
     add_headers(made->layout, *files, made->extents->of(communicator.rank()));
     files.reset();
-    const auto outside = how.choice.straight ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    const auto outside = how.choice.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
     places = {};
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
@@ -203,7 +203,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   try {
     call.begin("open");
     files.open(choice_->name, options_.hints, commit.partial());
-    if (choice_->straight) files.write_bypass(plan_->straight, state.memory, call);
+    if (choice_->bypass) files.write_bypass(plan_->bypass, state.memory, call);
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);
@@ -271,9 +271,9 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<con
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
   }
-  comm::agree(communicator_, "bring the state to the host", [&] {
+  comm::agree(communicator_, "copy the state to the host", [&] {
     state.memory = memory_boxes(saved.sources);
-    state.device.bring(state.memory);
+    state.device.copy_to_host(state.memory);
   });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, state.memory, {options_, *choice_, store_});

@@ -13,8 +13,8 @@
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
 #include "format/manifest.hpp"
-#include "io/exchange.hpp"
 #include "io/bypass_runs.hpp"
+#include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
@@ -27,9 +27,9 @@ namespace cairn::checkpoint {
 // The plan of a save: everything between the ranks' descriptions and the first byte. Kept for the next save.
 
 struct SavePlan {
-  base::Bytes description;    ///< of this rank, for the comparison with the next save; filled by the caller
-  plan::FileLayout layout;    ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
-  io::StraightRuns straight;  ///< of this rank; in no extent
+  base::Bytes description;  ///< of this rank, for the comparison with the next save; filled by the caller
+  plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
+  io::BypassRuns straight;  ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
   std::optional<io::Exchange> exchange;  ///< refers to buffers
@@ -58,7 +58,7 @@ struct SavePlan;
 class Call;
 class StateCoder;
 
-/// One life of a root: between taking its lease and leaving it, or resuming anew.
+/// One life of a root: between taking its lease and leaving it, or resuming again.
 struct RootLife {
   Lease* lease = nullptr;             ///< on rank 0
   std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was

@@ -118,14 +118,14 @@ std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const Vi
     const ViewTensor& stored = view.at(*number);
     if (!is_of_type(stored, target)) {
       throw Error(ErrorKind::kState,
-                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], wanted is {} [{}]", shown,
+                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]", shown,
                               base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
                               base::joined(stored.shape), name_of(target.dtype), base::joined(target.shape)));
     }
     number_of_target.push_back(*number);
   }
   std::vector<plan::MemoryBox> wanted = memory_boxes(targets);
-  device.stand_in(wanted);
+  device.use_host_copies(wanted);
   for (plan::MemoryBox& box : wanted) box.tensor = number_of_target[box.tensor];
   return wanted;
 }
@@ -150,7 +150,7 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
     wanted = wanted_boxes(opened, view, targets, device);
   });
   reader.load(wanted);
-  comm::agree(communicator, "bring what was loaded to the device", [&] { device.give_back(); });
+  comm::agree(communicator, "copy what was loaded to the device", [&] { device.copy_to_device(); });
 
   Report report = report_of_load(communicator, opened, reader.engine(), wanted, targets.size());
   report.phases = reader.clock().reduce(communicator);

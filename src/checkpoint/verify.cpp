@@ -104,7 +104,7 @@ Found look(const fs::path& path, Links links, io::DiskReader& reader) {
     found.warnings = opened.warnings;
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
-    // What was named above (a missing or cut file) makes the structure fail too; that is no second fault.
+    // What was named above (a missing or cut file) makes the structure fail too; that is not a second fault.
     if (found.faults.empty()) add_fault(found, "", error.what());
   }
   return found;
@@ -252,7 +252,7 @@ VerifyResult verify(comm::Communicator& communicator, const fs::path& given, Lin
   for (int attempt = 1;; ++attempt) {
     Verified verified = verify_once(communicator, path, links);
     if (verified.result.faults.empty() || !verified.manifest_crc32c || attempt == kLoadAttempts) return verified.result;
-    // What is no fault of a checkpoint that has taken its place meanwhile.
+    // What is not a fault of a checkpoint that has taken its place meanwhile.
     if (!is_manifest_changed(communicator, path, *verified.manifest_crc32c)) return verified.result;
   }
 }

@@ -21,7 +21,7 @@ namespace cairn::cli {
 /// twice.
 std::map<std::string, std::string> parse_hints(const std::vector<std::string>& words);
 
-/// Throws Error(kUsage) when the bytes are no power of two from 8 to 1 GiB.
+/// Throws Error(kUsage) when the bytes are not a power of two from 8 to 1 GiB.
 void check_alignment(std::uint64_t bytes);
 
 /// Throws Error(kUsage) when the bytes are 0. `option` is named.

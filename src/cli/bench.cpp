@@ -45,13 +45,13 @@ constexpr const char* kDefaultModel = "smollm2-135m";
 void check_combination(const BenchOptions& options) {
   const bool has_model = !options.model.empty();
   if (!options.mlperf.empty() && (has_model || options.layers || !options.sweep_bytes.empty())) {
-    fail("--mlperf has a model of its own: give no --model, --layers or --sweep with it");
+    fail("--mlperf chooses the model itself: do not give --model, --layers or --sweep with it");
   }
   if (options.size_bytes && (has_model || options.layers || !options.sweep_bytes.empty())) {
-    fail("--size makes a model of that size: give no --model, --layers or --sweep with it");
+    fail("--size makes a model of that size: do not give --model, --layers or --sweep with it");
   }
   if (options.layers && !options.sweep_bytes.empty())
-    fail("--sweep chooses the layers itself: give no --layers with it");
+    fail("--sweep chooses the layers itself: do not give --layers with it");
   if (!options.sweep_bytes.empty() && options.model.starts_with('@')) {
     fail("--sweep takes a --model by its name, not a config.json");
   }

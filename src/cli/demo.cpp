@@ -197,7 +197,7 @@ std::uint64_t newest_step(Checkpointer& checkpointer, const std::filesystem::pat
 void check_root(Context& context, const std::filesystem::path& root) {
   comm::agree_on_root(context.communicator, "find checkpoint", 0, [&] {
     if (std::filesystem::is_directory(root)) return;
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' is no directory; make a checkpoint with cairn demo save",
+    throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; make a checkpoint with cairn demo save",
                                                   base::printable(root.string())));
   });
 }

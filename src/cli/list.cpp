@@ -83,7 +83,7 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
 int run_list(Context& context, const ListOptions& options) {
   comm::agree_on_root(context.communicator, "list", 0, [&] {
     if (!std::filesystem::is_directory(options.root)) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' is no directory; give the root of a run's checkpoints",
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
     const Listing listing{checkpoint::list_root(options.root), checkpoint::list_unfinished(options.root)};

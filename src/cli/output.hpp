@@ -44,7 +44,7 @@ struct Context {
   [[nodiscard]] bool is_root() const { return communicator.rank() == 0; }
 };
 
-/// Line breaks and other control characters of a message become blanks, so that it stays one line.
+/// Line breaks and other control characters of a message become spaces, so that it stays one line.
 std::string one_line(std::string_view text);
 
 // Exit codes of the program: the same on every rank.
@@ -63,7 +63,7 @@ inline constexpr int kJsonVersion = 1;
 /// {"cairn_json": 1, "command": <command>}: keys keep the order in which they are added.
 base::Json json_document(std::string_view command);
 
-/// Prints the document, indented by two. Bytes that are no UTF-8 are replaced, so that the text always parses.
+/// Prints the document, indented by two. Bytes that are not UTF-8 are replaced, so that the text always parses.
 void print_json(Output& output, const base::Json& document);
 
 /// A number, or the string "infinity" or "nan", which JSON has no number for.

@@ -35,7 +35,7 @@ void keep_sections(DemoState& state, const std::string& list) {
   const std::set<std::string> known(state.sections.begin(), state.sections.end());
   for (const std::string& section : wanted) {
     if (known.contains(section)) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("--sections: '{}' is no section; there are {}, and all",
+    throw Error(ErrorKind::kUsage, fmt::format("--sections: '{}' is not a section; there are {}, and all",
                                                base::printable(section), base::joined(known)));
   }
   DemoState kept;
@@ -59,7 +59,7 @@ std::uint64_t sample_size(const std::string& text) {
               fmt::format("--ranks-sampled is '{}'; give a number of ranks, or all", base::printable(text)));
 }
 
-/// The quickest of three: what disturbs a process on a busy machine is no cost of planning.
+/// The quickest of three: what disturbs a process on a busy machine is not a cost of planning.
 RankCost cost_of(const PlanWorld& world, int rank) {
   RankCost best = replay_rank(world, rank);
   for (int again = 0; again < 2; ++again) {

@@ -38,23 +38,23 @@ std::vector<TrafficRow> traffic_rows(const PlanWorld& world) {
           row("peers", false, [](const RankTraffic& t) { return t.peers; })};
 }
 
-MetadataRow posted(const PlanWorld& world, std::string_view name, const PostOffice& office) {
+MetadataRow posted(const PlanWorld& world, std::string_view name, const MessageLog& log) {
   std::vector<std::uint64_t> sent;
   std::vector<std::uint64_t> received;
   for (int rank = 0; rank < world.ranks(); ++rank) {
-    sent.push_back(office.volume_of(rank).sent_bytes);
-    received.push_back(office.volume_of(rank).received_bytes);
+    sent.push_back(log.volume_of(rank).sent_bytes);
+    received.push_back(log.volume_of(rank).received_bytes);
   }
   return {name, spread_of(std::move(sent)), spread_of(std::move(received))};
 }
 
 /// A rank's message counts once, however many ranks receive it.
-MetadataRow gathered(std::string_view name, const comm::Mail& mail) {
+MetadataRow gathered(std::string_view name, const comm::Messages& messages) {
   std::uint64_t all = 0;
-  for (const base::Bytes& bytes : mail) all += bytes.size();
+  for (const base::Bytes& bytes : messages) all += bytes.size();
   std::vector<std::uint64_t> sent;
   std::vector<std::uint64_t> received;
-  for (const base::Bytes& bytes : mail) {
+  for (const base::Bytes& bytes : messages) {
     sent.push_back(bytes.size());
     received.push_back(all - bytes.size());
   }
@@ -119,8 +119,8 @@ std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count) {
   count = std::min(count, ranks);
   for (std::uint64_t i = 0; i < count; ++i) sample.push_back(static_cast<int>(i * ranks / count));
   const PlanWorld::Messages& messages = world.messages();
-  for (const PostOffice* office : {&messages.descriptions, &messages.spread, &messages.claims, &messages.provisions}) {
-    sample.push_back(most(world.ranks(), [&](int rank) { return office->volume_of(rank).received_bytes; }));
+  for (const MessageLog* log : {&messages.descriptions, &messages.spread, &messages.claims, &messages.provisions}) {
+    sample.push_back(most(world.ranks(), [&](int rank) { return log->volume_of(rank).received_bytes; }));
   }
   for (int rank = 0; rank < world.ranks(); ++rank) {
     if (!messages.index_shares[static_cast<std::size_t>(rank)].empty()) sample.push_back(rank);

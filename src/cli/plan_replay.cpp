@@ -33,7 +33,7 @@ class Replay {
     cost_.rank = rank_;
     describe();
     make_catalog();
-    deal_files();
+    assign_files();
     settle_claims();
     place();
     plan_transfers();
@@ -69,29 +69,29 @@ class Replay {
     measure("describe", [&] {
       checkpoint::check_shards(std::span<const Source>(sources_));
       boxes_ = checkpoint::memory_boxes(std::span<const Source>(sources_));
-      mail_ = checkpoint::describe_to_homes({sources_}, rank_, world_.ranks());
+      step_messages_ = checkpoint::describe_to_homes({sources_}, rank_, world_.ranks());
     });
   }
 
   void make_catalog() {
     std::vector<plan::CatalogTensor> homed;
-    mail_ = messages_.descriptions.deliver(rank_);
+    step_messages_ = messages_.descriptions.deliver(rank_);
     measure("catalog", [&] {
-      homed = checkpoint::merge_described(mail_);
+      homed = checkpoint::merge_described(step_messages_);
       mine_ = checkpoint::sample_names(homed, rank_, world_.ranks());
     });
-    mail_ = messages_.samples;
-    measure("catalog", [&] { mail_ = checkpoint::spread_in_order(homed, mail_); });
-    mail_ = messages_.spread.deliver(rank_);
-    measure("catalog", [&] { mine_ = checkpoint::pack_stretch(mail_); });
-    mail_ = messages_.stretches;
+    step_messages_ = messages_.samples;
+    measure("catalog", [&] { step_messages_ = checkpoint::spread_in_order(homed, step_messages_); });
+    step_messages_ = messages_.spread.deliver(rank_);
+    measure("catalog", [&] { mine_ = checkpoint::pack_stretch(step_messages_); });
+    step_messages_ = messages_.stretches;
     measure("catalog", [&] {
-      catalog_ = plan::PackedCatalog(mail_);
-      mail_ = {};
+      catalog_ = plan::PackedCatalog(step_messages_);
+      step_messages_ = {};
     });
   }
 
-  void deal_files() {
+  void assign_files() {
     const Options& options = world_.input().options;
     measure("files", [&] {
       tensor_of_shard_ = checkpoint::number_tensors(catalog_, sources_);
@@ -99,33 +99,34 @@ class Replay {
                      plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
       mine_ = checkpoint::header_sizes_of_share(*files_, rank_, world_.ranks());
     });
-    mail_ = messages_.header_shares;
+    step_messages_ = messages_.header_shares;
     std::vector<std::uint64_t> header_bytes;
-    measure("files", [&] { header_bytes = checkpoint::join_header_sizes(*files_, mail_); });
-    mail_ = {};
+    measure("files", [&] { header_bytes = checkpoint::join_header_sizes(*files_, step_messages_); });
+    step_messages_ = {};
     measure("indexes", [&] { mine_ = checkpoint::indexes_of_share(*files_, rank_, world_.ranks()); });
     mine_ = {};
     std::map<std::string, std::string> indexes;
     if (rank_ == 0) {
-      mail_ = messages_.index_shares;
-      measure("indexes", [&] { indexes = checkpoint::join_indexes(std::move(mail_)); });
+      step_messages_ = messages_.index_shares;
+      measure("indexes", [&] { indexes = checkpoint::join_indexes(std::move(step_messages_)); });
     }
     measure("files", [&] {
       layout_ = files_->without_content(header_bytes);
       layout_.index_files = std::move(indexes);
-      extents_.emplace(deal_to_all(*files_, layout_, world_.ranks(), options.block_bytes));
-      mail_ = {};
+      extents_.emplace(assign_to_all(*files_, layout_, world_.ranks(), options.block_bytes));
+      step_messages_ = {};
     });
   }
 
   void settle_claims() {
-    measure("claims", [&] { mail_ = checkpoint::claim_boxes(boxes_, tensor_of_shard_, rank_, world_.ranks()); });
-    mail_ = messages_.claims.deliver(rank_);
-    measure("claims", [&] { mail_ = checkpoint::settle_claims(files_->catalog(), mail_, rank_); });
-    mail_ = messages_.provisions.deliver(rank_);
+    measure("claims",
+            [&] { step_messages_ = checkpoint::claim_boxes(boxes_, tensor_of_shard_, rank_, world_.ranks()); });
+    step_messages_ = messages_.claims.deliver(rank_);
+    measure("claims", [&] { step_messages_ = checkpoint::settle_claims(files_->catalog(), step_messages_, rank_); });
+    step_messages_ = messages_.provisions.deliver(rank_);
     measure("claims", [&] {
-      pieces_ = checkpoint::collect_pieces(mail_, rank_);
-      mail_ = {};
+      pieces_ = checkpoint::collect_pieces(step_messages_, rank_);
+      step_messages_ = {};
     });
   }
 
@@ -141,13 +142,13 @@ class Replay {
     measure("transfers", [&] {
       transfers_ = plan::transfers_of_memory(pieces_, boxes_, places_, *extents_);
       places_ = {};
-      mail_ = records_of(transfers_, world_.ranks());
+      step_messages_ = records_of(transfers_, world_.ranks());
     });
   }
 
   void plan_exchange() {
     const int ranks = world_.ranks();
-    mail_ = messages_.records.deliver(rank_);
+    step_messages_ = messages_.records.deliver(rank_);
     measure("exchange", [&] {
       const Options& options = world_.input().options;
       const std::vector<plan::Window> windows = windows_of(rank_, *extents_, options);
@@ -170,7 +171,7 @@ class Replay {
       const io::WindowIndex mine = index_of(rank_);
       for (int step = 0; step < ranks; ++step) {
         const int from = (rank_ - step + ranks) % ranks;
-        for (const plan::Runs& runs : plan::parse_runs(mail_[static_cast<std::size_t>(from)], rank_)) {
+        for (const plan::Runs& runs : plan::parse_runs(step_messages_[static_cast<std::size_t>(from)], rank_)) {
           ++arriving_;
           file_side_.add(runs, mine);
         }
@@ -180,7 +181,7 @@ class Replay {
       transfers_count_ = transfers_.size();
       transfers_ = {};
       pieces_ = {};
-      mail_ = {};
+      step_messages_ = {};
     });
   }
 
@@ -212,7 +213,7 @@ class Replay {
   int rank_;
   HeapMeter heap_;
   RankCost cost_;
-  comm::Mail mail_;
+  comm::Messages step_messages_;
   base::Bytes mine_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Source> sources_;

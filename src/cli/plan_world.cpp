@@ -15,15 +15,15 @@
 
 namespace cairn::cli {
 
-PostOffice::PostOffice(int ranks)
+MessageLog::MessageLog(int ranks)
     : boxes_(static_cast<std::size_t>(ranks)), is_kept_(boxes_.size(), true), volumes_(boxes_.size()) {}
 
-void PostOffice::keep_only(const std::vector<int>& ranks) {
+void MessageLog::keep_only(const std::vector<int>& ranks) {
   is_kept_.assign(is_kept_.size(), false);
   for (const int rank : ranks) is_kept_.at(static_cast<std::size_t>(rank)) = true;
 }
 
-std::uint32_t PostOffice::number_of(const base::Bytes& content) {
+std::uint32_t MessageLog::number_of(const base::Bytes& content) {
   const auto text = [](const base::Bytes& bytes) {
     return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
@@ -36,7 +36,7 @@ std::uint32_t PostOffice::number_of(const base::Bytes& content) {
   return number;
 }
 
-void PostOffice::post(int from, const comm::Mail& outgoing) {
+void MessageLog::post(int from, const comm::Messages& outgoing) {
   const auto sender = static_cast<std::size_t>(from);
   for (std::size_t to = 0; to < outgoing.size(); ++to) {
     if (outgoing[to].empty()) continue;
@@ -48,15 +48,16 @@ void PostOffice::post(int from, const comm::Mail& outgoing) {
   }
 }
 
-comm::Mail PostOffice::deliver(int to) const {
-  comm::Mail mail(boxes_.size());
-  for (const Letter& letter : boxes_.at(static_cast<std::size_t>(to))) mail[letter.from] = contents_[letter.content];
-  return mail;
+comm::Messages MessageLog::deliver(int to) const {
+  comm::Messages messages(boxes_.size());
+  for (const Letter& letter : boxes_.at(static_cast<std::size_t>(to)))
+    messages[letter.from] = contents_[letter.content];
+  return messages;
 }
 
 namespace {
 
-/// Bytes of a transfer that lie in the extents of its owner.
+/// Bytes of a transfer that lie in the extents of its aggregator.
 std::uint64_t bytes_of(const plan::Runs& runs, std::span<const plan::Extent> extents) {
   std::uint64_t bytes = 0;
   for (const plan::Extent& extent : extents) {
@@ -80,14 +81,14 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
   return sources;
 }
 
-comm::Mail records_of(const std::vector<plan::Runs>& transfers, int ranks) {
-  comm::Mail mail(index(ranks));
-  for (const plan::Runs& runs : transfers) plan::append_runs(mail[index(runs.file_rank)], runs);
-  return mail;
+comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks) {
+  comm::Messages messages(index(ranks));
+  for (const plan::Runs& runs : transfers) plan::append_runs(messages[index(runs.file_rank)], runs);
+  return messages;
 }
 
-plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
-                            std::uint64_t block_bytes) {
+plan::ExtentMap assign_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
+                              std::uint64_t block_bytes) {
   return {plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks, block_bytes, {{}, files.section_of_files()}};
 }
 
@@ -154,7 +155,7 @@ void PlanWorld::lay_out() {
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     files_->add_file(layout_, file, files_->header_of(file));
   }
-  extents_ = std::make_unique<plan::ExtentMap>(deal_to_all(*files_, layout_, ranks_, options.block_bytes));
+  extents_ = std::make_unique<plan::ExtentMap>(assign_to_all(*files_, layout_, ranks_, options.block_bytes));
 }
 
 void PlanWorld::exchange_claims() {
@@ -197,20 +198,20 @@ void PlanWorld::count_transfers(int rank, const std::vector<plan::Runs>& transfe
   RankTraffic& mine = traffic_[index(rank)];
   std::vector<plan::Extent> extents;
   for (std::size_t i = 0; i < transfers.size(); ++i) {
-    const int owner = transfers[i].file_rank;
-    const bool is_next_owner = i == 0 || transfers[i - 1].file_rank != owner;
-    if (is_next_owner) extents = extents_->of(owner);
+    const int aggregator = transfers[i].file_rank;
+    const bool is_next_aggregator = i == 0 || transfers[i - 1].file_rank != aggregator;
+    if (is_next_aggregator) extents = extents_->of(aggregator);
     const std::uint64_t bytes = bytes_of(transfers[i], extents);
-    RankTraffic& theirs = traffic_[index(owner)];
+    RankTraffic& theirs = traffic_[index(aggregator)];
     ++mine.transfers;
     ++theirs.arriving;
-    if (owner == rank) {
+    if (aggregator == rank) {
       mine.local_bytes += bytes;
       continue;
     }
     mine.sent_bytes += bytes;
     theirs.received_bytes += bytes;
-    if (is_next_owner) ++mine.peers;
+    if (is_next_aggregator) ++mine.peers;
   }
 }
 

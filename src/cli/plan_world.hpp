@@ -27,23 +27,23 @@ namespace cairn::cli {
 // Messages between the ranks of a world that one process plays: kept once however often they are sent, and counted.
 
 /// What a rank sent to and received from others; messages to itself do not count.
-struct MailVolume {
+struct MessageVolume {
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
 };
 
 /// One exchange of messages among all ranks.
-class PostOffice {
+class MessageLog {
  public:
-  explicit PostOffice(int ranks);
+  explicit MessageLog(int ranks);
 
   /// Messages to other ranks than these are counted, but not kept.
   void keep_only(const std::vector<int>& ranks);
   /// `outgoing`: one message per rank. Ranks post in ascending order.
-  void post(int from, const comm::Mail& outgoing);
+  void post(int from, const comm::Messages& outgoing);
   /// What rank `to` gets: one message per rank.
-  [[nodiscard]] comm::Mail deliver(int to) const;
-  [[nodiscard]] const MailVolume& volume_of(int rank) const { return volumes_[static_cast<std::size_t>(rank)]; }
+  [[nodiscard]] comm::Messages deliver(int to) const;
+  [[nodiscard]] const MessageVolume& volume_of(int rank) const { return volumes_[static_cast<std::size_t>(rank)]; }
 
  private:
   struct Letter {
@@ -56,7 +56,7 @@ class PostOffice {
   std::unordered_map<std::string_view, std::uint32_t> number_of_content_;
   std::vector<std::vector<Letter>> boxes_;  ///< by receiver
   std::vector<bool> is_kept_;
-  std::vector<MailVolume> volumes_;
+  std::vector<MessageVolume> volumes_;
 };
 
 /// What is planned. Everything must outlive the world.
@@ -100,15 +100,15 @@ class PlanWorld {
   struct Messages {
     explicit Messages(int ranks)
         : descriptions(ranks), spread(ranks), claims(ranks), provisions(ranks), records(ranks) {}
-    PostOffice descriptions;
-    comm::Mail samples;  ///< by sender; to all, like the next two
-    PostOffice spread;
-    comm::Mail stretches;
-    comm::Mail header_shares;
-    comm::Mail index_shares;  ///< by sender; to rank 0
-    PostOffice claims;
-    PostOffice provisions;
-    PostOffice records;  ///< kept after keep_records
+    MessageLog descriptions;
+    comm::Messages samples;  ///< by sender; to all, like the next two
+    MessageLog spread;
+    comm::Messages stretches;
+    comm::Messages header_shares;
+    comm::Messages index_shares;  ///< by sender; to rank 0
+    MessageLog claims;
+    MessageLog provisions;
+    MessageLog records;  ///< kept after keep_records
   };
   [[nodiscard]] const Messages& messages() const { return messages_; }
 
@@ -146,12 +146,12 @@ std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& opt
 /// Windows of a rank.
 std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options);
 
-/// The bytes of all files dealt to all ranks, section by section, as a save does on a file system that wants no fewer
-/// writers.
-plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
-                            std::uint64_t block_bytes);
+/// The bytes of all files assigned to all ranks, section by section, as a save does on a file system that wants no
+/// fewer writers.
+plan::ExtentMap assign_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
+                              std::uint64_t block_bytes);
 
-/// Transfer records of a rank, to the owners of the extents.
-comm::Mail records_of(const std::vector<plan::Runs>& transfers, int ranks);
+/// Transfer records of a rank, to the aggregators of the extents.
+comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks);
 
 }  // namespace cairn::cli

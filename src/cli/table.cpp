@@ -42,8 +42,8 @@ std::string cut(const std::string& text, std::size_t width) {
 }
 
 std::string padded(const std::string& text, std::size_t width, Align align) {
-  const std::string blanks(width - std::min(width, width_of(text)), ' ');
-  return align == Align::kLeft ? text + blanks : blanks + text;
+  const std::string spaces(width - std::min(width, width_of(text)), ' ');
+  return align == Align::kLeft ? text + spaces : spaces + text;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Tables of plain text: columns as wide as their widest cell, numbers to the right, two blanks between columns. On a
+// Tables of plain text: columns as wide as their widest cell, numbers to the right, two spaces between columns. On a
 // terminal no line is wider than it: long texts are cut in the middle, and what is too wide even then is told in
 // several tables, one below the other, each of which begins with the first column.
 #pragma once

@@ -26,11 +26,11 @@ struct HomeTensor {
   quant::Statistics statistics;  ///< of the whole
 };
 
-void put_values(comm::MailWriter& out, const quant::Statistics& statistics) {
+void put_values(comm::MessageWriter& out, const quant::Statistics& statistics) {
   for (const auto& array : statistics.arrays) out.raw(array.values.data(), array.values.size() * sizeof(float));
 }
 
-void get_values(comm::MailReader& in, quant::Statistics& statistics) {
+void get_values(comm::MessageReader& in, quant::Statistics& statistics) {
   for (auto& array : statistics.arrays) {
     const auto bytes = in.raw(array.values.size() * sizeof(float));
     std::memcpy(array.values.data(), bytes.data(), bytes.size());
@@ -38,7 +38,7 @@ void get_values(comm::MailReader& in, quant::Statistics& statistics) {
 }
 
 /// Statistics of a box that a message begins to describe.
-quant::Statistics get_statistics(comm::MailReader& in, const CodedTensor& tensor) {
+quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& tensor) {
   Box box;
   box.offset = in.u64s();
   box.shape = in.u64s();
@@ -51,7 +51,7 @@ quant::Statistics get_statistics(comm::MailReader& in, const CodedTensor& tensor
 comm::Mail bring_together(const CodingPlan& plan, const comm::Mail& found, std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
-    comm::MailReader in(found[rank]);
+    comm::MessageReader in(found[rank]);
     while (!in.done()) {
       const auto number = static_cast<std::uint32_t>(in.u64());
       auto at = home.find(number);
@@ -65,7 +65,7 @@ comm::Mail bring_together(const CodingPlan& plan, const comm::Mail& found, std::
       quant::merge(at->second.statistics, asked[rank].back().second);
     }
   }
-  comm::MailWriter answers(found.size());
+  comm::MessageWriter answers(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     for (auto& [number, statistics] : asked[rank]) {
       quant::merge(statistics, home.at(number).statistics);  // reductions: taking values twice changes nothing
@@ -100,7 +100,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
   const int ranks = communicator.size();
   comm::Mail mail;
   comm::agree(communicator, "send what was measured", [&] {
-    comm::MailWriter out(static_cast<std::size_t>(ranks));
+    comm::MessageWriter out(static_cast<std::size_t>(ranks));
     for (const MeasuredPiece& piece : pieces) {
       out.u64(piece.tensor);
       out.u64s(piece.box.offset);
@@ -116,7 +116,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
   mail = communicator.all_to_all(std::move(mail));
   std::vector<CodedPiece> scales;
   comm::agree(communicator, "collect the scales", [&] {
-    std::vector<comm::MailReader> from(mail.begin(), mail.end());
+    std::vector<comm::MessageReader> from(mail.begin(), mail.end());
     for (MeasuredPiece& piece : pieces) {
       get_values(from.at(static_cast<std::size_t>(home_of(piece.tensor, ranks))), piece.statistics);
     }
@@ -166,16 +166,16 @@ struct BlockGrid {
 };
 
 /// Walks the rows of a rank's loose pieces and mails their elements to the homes.
-class LooseSender {
+class SplitSender {
  public:
-  LooseSender(const CodingPlan& plan, const MomentBoxes& memory, std::size_t ranks)
+  SplitSender(const CodingPlan& plan, const MomentBoxes& memory, std::size_t ranks)
       : plan_(plan), memory_(memory), ranks_(ranks) {}
 
   [[nodiscard]] bool done() const { return piece_ == plan_.pieces.loose.size(); }
 
   /// The next round's mail.
   comm::Mail next() {
-    comm::MailWriter out(ranks_);
+    comm::MessageWriter out(ranks_);
     std::uint64_t bytes = 0;
     while (!done() && bytes < kRoundBytes) {
       const plan::Piece& piece = plan_.pieces.loose[piece_];
@@ -194,7 +194,7 @@ class LooseSender {
   }
 
  private:
-  void send_row(const plan::Piece& piece, const BlockGrid& grid, comm::MailWriter& out) const {
+  void send_row(const plan::Piece& piece, const BlockGrid& grid, comm::MessageWriter& out) const {
     const plan::MemoryBox& first = memory_.first[piece.local];
     const plan::MemoryBox& second = memory_.second[piece.local];
     const std::uint64_t length = piece.box.shape.back();
@@ -319,9 +319,9 @@ class LooseTensor {
 
 }  // namespace
 
-std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
+std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
                                           const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors) {
-  LooseSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
+  SplitSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
   std::map<std::uint32_t, LooseTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {
     comm::Mail mail;
@@ -329,7 +329,7 @@ std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, cons
     mail = communicator.all_to_all(std::move(mail));
     comm::agree(communicator, "code blocks", [&] {
       for (const base::Bytes& message : mail) {
-        comm::MailReader in(message);
+        comm::MessageReader in(message);
         while (!in.done()) {
           const auto tensor = static_cast<std::uint32_t>(in.u64());
           const std::uint64_t from = in.u64();

@@ -33,7 +33,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 
 /// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`
 /// get what decoding makes of them. Throws Error(kState) for values that the codec refuses.
-std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
+std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
                                           const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors);
 
 }  // namespace cairn::checkpoint

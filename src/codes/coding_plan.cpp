@@ -39,9 +39,9 @@ void cut_last_dimension(const plan::Piece& whole, const quant::Shape& view, std:
     box.shape.back() = to - from;
     return box;
   };
-  if (begin < first) into.loose.push_back({whole.tensor, whole.local, whole.rank, sub(begin, first)});
-  if (first < last) into.direct.push_back({whole.tensor, whole.local, whole.rank, sub(first, last)});
-  if (last < end) into.loose.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
+  if (begin < first) into.split.push_back({whole.tensor, whole.local, whole.rank, sub(begin, first)});
+  if (first < last) into.own.push_back({whole.tensor, whole.local, whole.rank, sub(first, last)});
+  if (last < end) into.split.push_back({whole.tensor, whole.local, whole.rank, sub(last, end)});
 }
 
 /// The tensors of a range have at most kScaleBytes of scales for each rank, or are one.
@@ -85,18 +85,18 @@ void cut_box(const quant::Codec& codec, const quant::Shape& shape, const plan::P
   const std::uint64_t step = codec.traits().block_elements;
   if (view == shape) return cut_last_dimension(whole, view, step, into);
   if (!is_flat_range(whole.box, shape)) {
-    into.loose.push_back(whole);
+    into.split.push_back(whole);
     return;
   }
   Pieces flat;
   const std::uint64_t begin = shard::flat_index(shape, whole.box.offset);
   cut_last_dimension({whole.tensor, whole.local, whole.rank, {{begin}, {shard::elements_of(whole.box)}}}, view, step,
                      flat);
-  into.direct.insert(into.direct.end(), flat.direct.begin(), flat.direct.end());
-  for (const plan::Piece& piece : flat.loose) {
+  into.own.insert(into.own.end(), flat.own.begin(), flat.own.end());
+  for (const plan::Piece& piece : flat.split) {
     const std::uint64_t from = piece.box.offset[0];
     for (Box& box : shard::boxes_of_flat_range(shape, from, from + piece.box.shape[0])) {
-      into.loose.push_back({piece.tensor, piece.local, piece.rank, std::move(box)});
+      into.split.push_back({piece.tensor, piece.local, piece.rank, std::move(box)});
     }
   }
 }

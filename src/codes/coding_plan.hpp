@@ -1,9 +1,9 @@
 // Who codes which moments: every block of a codec by one rank, most of them where they lie.
 //
 // Replicas share the coding as they share the writing of tensors that are not coded: the ranks' boxes of the first
-// moments are claimed and dealt (layout_steps.hpp), and the second moments follow. What a rank then has to provide it
-// codes itself, in direct pieces. Where a codec's blocks lie partly on other ranks, the elements are loose: they travel
-// to the block's home (split_blocks.hpp).
+// moments are claimed and assigned (layout_steps.hpp), and the second moments follow. What a rank then has to provide
+// it codes itself, as own pieces. Where a codec's blocks lie partly on other ranks, they are split blocks: their
+// elements travel to the block's home (split_blocks.hpp).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace cairn::checkpoint {
 
 /// Of this rank's moments; Piece::tensor is a number in the catalog of first moments.
 struct Pieces {
-  std::vector<plan::Piece> direct;  ///< coded by this rank itself; in coordinates of the codec's view
-  std::vector<plan::Piece> loose;   ///< elements of blocks of which other ranks hold a part; in those of the tensor
+  std::vector<plan::Piece> own;    ///< coded by this rank itself; in coordinates of the codec's view
+  std::vector<plan::Piece> split;  ///< elements of blocks of which other ranks hold a part; in those of the tensor
 };
 
 /// Cuts a box of a tensor of `shape` into both. Pure; appends.

@@ -20,10 +20,10 @@ namespace {
 static_assert(std::is_trivially_copyable_v<quant::TensorErrors>);
 
 /// Reads messages of (tensor, sums) in the order of ranks, so that sums come out the same every time.
-ErrorsByTensor merged(const comm::Mail& mail) {
+ErrorsByTensor merged(const comm::Messages& messages) {
   ErrorsByTensor all;
-  for (const base::Bytes& message : mail) {
-    comm::MailReader in(message);
+  for (const base::Bytes& message : messages) {
+    comm::MessageReader in(message);
     while (!in.done()) {
       const auto tensor = static_cast<std::uint32_t>(in.u64());
       quant::TensorErrors errors;
@@ -42,7 +42,7 @@ void check_errors(const std::function<CodedTensor(std::uint32_t)>& tensor_of, co
     const CodedTensor tensor = tensor_of(number);
     throw Error(
         ErrorKind::kState,
-        fmt::format("optimizer state of '{}': {} makes its updates wrong by {:.3g} % (RMS), allowed are {:.3g} %; "
+        fmt::format("optimizer state of '{}': {} makes its updates wrong by {:.3g} % (RMS); {:.3g} % is allowed; "
                     "take a codec of more bits, or quant=off for section {}",
                     base::printable(tensor.source.name), tensor.codec->traits().name, 100 * sums.update_rms(),
                     100 * limit, base::printable(tensor.section)));
@@ -94,19 +94,19 @@ CodingReport collect_errors(comm::Communicator& communicator,
                             const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,
                             const Quantisation& options) {
   const int ranks = communicator.size();
-  comm::MailWriter out(static_cast<std::size_t>(ranks));
+  comm::MessageWriter out(static_cast<std::size_t>(ranks));
   for (const auto& [tensor, errors] : mine) {
     if (errors.elements_measured() == 0) continue;
     out.u64(tensor);
     out.raw(&errors, sizeof errors);
     out.close(static_cast<std::size_t>(home_of(tensor, ranks)));
   }
-  const comm::Mail mail = communicator.all_to_all(out.take());
+  const comm::Messages messages = communicator.all_to_all(out.take());
   const bool wants_all = measuring_of(options) == Measuring::kAll;
   ErrorsByTensor homed;
-  comm::MailWriter at_home(1);
+  comm::MessageWriter at_home(1);
   comm::agree(communicator, "check the error of the codes", [&] {
-    homed = merged(mail);
+    homed = merged(messages);
     check_errors(tensor_of, homed, options.max_update_error);
     for (const auto& [tensor, errors] : homed) {
       if (!wants_all && !errors.exceed_figures(tensor_of(tensor).codec->traits())) continue;
@@ -115,7 +115,7 @@ CodingReport collect_errors(comm::Communicator& communicator,
       at_home.close(0);
     }
   });
-  const comm::Mail all = communicator.gather(at_home.take().front(), 0);
+  const comm::Messages all = communicator.gather(at_home.take().front(), 0);
   CodingReport report;
   comm::agree_on_root(communicator, "report the error of the codes", 0, [&] {
     for (const auto& [number, errors] : merged(all)) {

@@ -35,7 +35,7 @@ void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::fun
 
 // The boxes in which a box of coded moments is read and decoded. Pure.
 //
-// Codes of some codecs come in blocks, and of tensors whose rows are no whole blocks in the coordinates of the
+// Codes of some codecs come in blocks, and of tensors whose rows are not whole blocks in the coordinates of the
 // flattened tensor (quant::Codec::view): what must be decoded is then more than what is wanted.
 
 /// Boxes of view(shape), each of which may be decoded, that together cover `box`, a box of the tensor. They are

@@ -3,7 +3,7 @@
 namespace cairn::checkpoint {
 
 gpu::Pipeline& DeviceMemory::pipeline() {
-  if (!pipeline_) pipeline_ = std::make_unique<gpu::Pipeline>(gpu::PipelineOptions{kDeviceStagingBytes, 2, true});
+  if (!pipeline_) pipeline_ = std::make_unique<gpu::Pipeline>(gpu::PipelineOptions{kPinnedBytes, 2, true});
   return *pipeline_;
 }
 
@@ -29,19 +29,19 @@ void DeviceMemory::point_to_host(std::span<plan::MemoryBox> boxes, Use use) {
   }
 }
 
-void DeviceMemory::bring(std::span<plan::MemoryBox> boxes) {
+void DeviceMemory::copy_to_host(std::span<plan::MemoryBox> boxes) {
   point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool is_new) {
     if (is_new) gpu::copy_to_host(pipeline(), device, host);
   });
 }
 
-void DeviceMemory::stand_in(std::span<plan::MemoryBox> boxes) {
+void DeviceMemory::use_host_copies(std::span<plan::MemoryBox> boxes) {
   point_to_host(boxes, [&](gpu::DeviceSpan device, std::span<std::byte> host, bool) {
     pending_.push_back({device, host});
   });
 }
 
-void DeviceMemory::give_back() {
+void DeviceMemory::copy_to_device() {
   for (const Pending& copy : pending_) gpu::copy_to_device(pipeline(), copy.to, copy.from);
   pending_.clear();
 }

@@ -2,7 +2,7 @@
 //
 // Moments that a codec codes are coded on the device (piece_coder.hpp), and only their codes come to the host.
 // Everything else of a save is copied to host memory as a whole, for as long as the save runs; so is what a load fills,
-// before it goes to the device. That memory is beside Options::memory_budget_bytes.
+// before it goes to the device. That memory is on top of Options::memory_budget_bytes.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 namespace cairn::checkpoint {
 
 /// Pinned memory of the copies between host and device, and as much scratch memory on the device.
-inline constexpr std::uint64_t kDeviceStagingBytes = 32ULL << 20;
+inline constexpr std::uint64_t kPinnedBytes = 32ULL << 20;
 
 /// Rank-local. Copies from and to the device that is current when it is made. Nothing is taken before it is needed;
 /// boxes in host memory are left as they are. Host memory lives as long as the object.
@@ -28,11 +28,11 @@ class DeviceMemory {
  public:
   /// Points boxes to copies in host memory. Requires that the device has finished writing them. Here and below,
   /// neighbours of one shard lie end to end, as memory_boxes() gives them.
-  void bring(std::span<plan::MemoryBox> boxes);
+  void copy_to_host(std::span<plan::MemoryBox> boxes);
 
-  /// Points boxes to host memory that is to be filled; give_back() copies to the device what was.
-  void stand_in(std::span<plan::MemoryBox> boxes);
-  void give_back();
+  /// Points boxes to host memory that is to be filled; copy_to_device() copies to the device what was.
+  void use_host_copies(std::span<plan::MemoryBox> boxes);
+  void copy_to_device();
 
   gpu::Pipeline& pipeline();
 

@@ -17,7 +17,7 @@ using format::kModelSection;
 
 bool is_half(DType dtype) { return dtype == DType::kBF16 || dtype == DType::kF16; }
 
-/// Decides tensor by tensor, and remembers the dtypes of what was left out.
+/// Decides tensor by tensor, and remembers the dtypes of what was elided.
 class LeavingOut {
  public:
   explicit LeavingOut(const Quantisation& options)
@@ -45,7 +45,7 @@ class LeavingOut {
     return kept;
   }
 
-  /// A bit for each dtype that was left out.
+  /// A bit for each dtype that was elided.
   std::uint64_t& dtypes() { return dtypes_; }
 
   [[nodiscard]] base::Json rebuilt() const {
@@ -82,22 +82,22 @@ class LeavingOut {
 
 }  // namespace
 
-Kept leave_out(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options) {
+Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options) {
   std::optional<LeavingOut> rule;
-  comm::agree(communicator, "leave out weights", [&] { rule.emplace(options); });
+  comm::agree(communicator, "elide weights", [&] { rule.emplace(options); });
   Kept out;
   if (!rule->is_wanted()) {
     out.numbers = rule->kept_of(state, nullptr);
     return out;
   }
   const plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
-  comm::agree(communicator, "leave out weights", [&] { out.numbers = rule->kept_of(state, &catalog); });
+  comm::agree(communicator, "elide weights", [&] { out.numbers = rule->kept_of(state, &catalog); });
   communicator.all_reduce(std::span(&rule->dtypes(), 1), comm::ReduceOp::kOr);
-  comm::agree(communicator, "leave out weights", [&] { out.rebuilt = rule->rebuilt(); });
+  comm::agree(communicator, "elide weights", [&] { out.rebuilt = rule->rebuilt(); });
   return out;
 }
 
-Kept leave_out(const plan::Catalog& catalog, const Quantisation& options) {
+Kept elide(const plan::Catalog& catalog, const Quantisation& options) {
   LeavingOut rule(options);
   const plan::PackedCatalog packed(catalog);
   Kept out;

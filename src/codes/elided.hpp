@@ -1,7 +1,7 @@
-// Weights that a save or a conversion leaves out because a load makes them from others: remove_master_weight,
+// Weights that a save or a conversion elides because a load makes them from others: remove_master_weight,
 // skip_save_model_weight.
 //
-// A weight is left out when the other section has a tensor of its name and shape, the master weight in F32 and the
+// A weight is elided when the other section has a tensor of its name and shape, the master weight in F32 and the
 // model's in BF16 or F16. src/format/FORMAT.md, `rebuilt`, is what the manifest says of it.
 #pragma once
 
@@ -18,14 +18,14 @@ namespace cairn::checkpoint {
 
 struct Kept {
   std::vector<std::uint32_t> numbers;         ///< of what is saved, ascending
-  base::Json rebuilt = base::Json::object();  ///< empty when nothing was left out
+  base::Json rebuilt = base::Json::object();  ///< empty when nothing was elided
 };
 
 /// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
-/// Error(kUsage) when both weights are to be left out, or when model weights of two dtypes would be.
-Kept leave_out(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
+/// Error(kUsage) when both weights are to be elided, or when model weights of two dtypes would be.
+Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
 /// Rank-local: the same of a whole catalog. Numbers are of its tensors.
-Kept leave_out(const plan::Catalog& catalog, const Quantisation& options);
+Kept elide(const plan::Catalog& catalog, const Quantisation& options);
 
 }  // namespace cairn::checkpoint

@@ -22,19 +22,19 @@ class Coding {
 
   std::vector<CodedPiece> run() {
     comm::agree(communicator_, "code the moments", [&] {
-      for (const plan::Piece& piece : plan_.pieces.direct) {
+      for (const plan::Piece& piece : plan_.pieces.own) {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
-      bring_loose();
+      copy_split_to_host();
     });
     std::uint32_t begin = 0;
     for (const std::uint32_t end : plan_.scale_batches) {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto loose = code_loose_blocks(communicator_, plan_, memory_, measuring_, errors_);
-    std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
+    auto split = code_split_blocks(communicator_, plan_, memory_, measuring_, errors_);
+    std::move(split.begin(), split.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
 
@@ -46,9 +46,10 @@ class Coding {
   }
 
   /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
-  void bring_loose() {
-    for (const plan::Piece& piece : plan_.pieces.loose) {
-      for (plan::MemoryBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
+  void copy_split_to_host() {
+    for (const plan::Piece& piece : plan_.pieces.split) {
+      for (plan::MemoryBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]})
+        device_.copy_to_host({box, 1});
     }
   }
 
@@ -66,7 +67,7 @@ class Coding {
     std::vector<const plan::Piece*> mine;
     std::vector<MeasuredPiece> measured;
     comm::agree(communicator_, "measure the moments", [&] {
-      for (const plan::Piece& piece : plan_.pieces.direct) {
+      for (const plan::Piece& piece : plan_.pieces.own) {
         if (piece.tensor < begin || piece.tensor >= end) continue;
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) continue;
@@ -121,7 +122,7 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
                             const Quantisation& options, bool is_known) {
   if (!is_known) {
     plan_.reset();
-    kept_ = leave_out(communicator, state, options);
+    kept_ = elide(communicator, state, options);
   }
   std::vector<Source> some;
   if (kept_.numbers.size() != state.size()) {

@@ -1,7 +1,7 @@
-// Makes of the state that a trainer holds the one that is saved: some weights left out, moments as codes.
+// Makes of the state that a trainer holds the one that is saved: some weights elided, moments as codes.
 //
 // The codes of this rank are held in host memory until they are written: 1.06 (q8) or 0.59 (q4) of the 8 bytes that the
-// two moments of an element have, for what the rank codes. That is beside Options::memory_budget_bytes.
+// two moments of an element have, for what the rank codes. That is on top of Options::memory_budget_bytes.
 #pragma once
 
 #include <optional>

@@ -12,13 +12,13 @@
 namespace cairn::comm {
 
 /// One message for (or from) each rank.
-using Mail = std::vector<base::Bytes>;
+using Messages = std::vector<base::Bytes>;
 
 /// Takes pieces of messages in any order of receivers; a message is its pieces in the order in which they were added.
 /// One buffer holds them all until the sizes are known.
-class MailWriter {
+class MessageWriter {
  public:
-  explicit MailWriter(std::size_t ranks) : sizes_(ranks) {}
+  explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}
 
   /// Writes a part of the open piece.
   void raw(const void* data, std::size_t bytes) {
@@ -37,7 +37,7 @@ class MailWriter {
   /// What was written since the last call goes to rank `to`.
   void close(std::size_t to);
 
-  [[nodiscard]] Mail take();
+  [[nodiscard]] Messages take();
 
  private:
   struct Piece {
@@ -49,11 +49,11 @@ class MailWriter {
   std::vector<std::size_t> sizes_;
 };
 
-/// Reads what MailWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is
+/// Reads what MessageWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is
 /// shorter than it says.
-class MailReader {
+class MessageReader {
  public:
-  explicit MailReader(std::span<const std::byte> bytes) : rest_(bytes) {}
+  explicit MessageReader(std::span<const std::byte> bytes) : rest_(bytes) {}
   [[nodiscard]] bool done() const { return rest_.empty(); }
   std::uint64_t u64();
   std::string_view text();

@@ -16,7 +16,7 @@ std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 
 /// As above, and `waiting`, where CAIRN_WATCHDOG_S may replace the limit, says how long this call and those on the
 /// communicator wait. Throws Error(kState) when some ranks do not come here, and Error(kUsage) on all ranks for a limit
-/// that is no number of seconds.
+/// that is not a number of seconds.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
 /// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.

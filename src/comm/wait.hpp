@@ -29,7 +29,7 @@ class Wait {
   void pause();
   /// As pause(), for a caller that can be woken: returns at once, with the seconds to sleep at most, 0 at first.
   [[nodiscard]] double look_again();
-  /// Something moved, but not all: begins anew.
+  /// Something moved, but not all: starts over.
   void moved();
 
  private:

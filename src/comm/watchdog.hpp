@@ -55,7 +55,7 @@ class Watchdog {
   /// "in phase 'write', step 'write data files', file 'x'".
   [[nodiscard]] std::string where();
 
-  /// CAIRN_WATCHDOG_S, or `otherwise` when unset. Throws Error(kUsage) when it is no number of seconds.
+  /// CAIRN_WATCHDOG_S, or `otherwise` when unset. Throws Error(kUsage) when it is not a number of seconds.
   static double seconds_from_environment(double otherwise);
 
  private:

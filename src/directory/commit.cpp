@@ -328,8 +328,8 @@ void Commit::give_name() const {
                                               "renamed it",
                                               shown(partial_)));
     case os::Renamed::kTargetExists:
-      throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
-                                                 shown(target_.directory)));
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("'{}' appeared while it was written; nothing was replaced", shown(target_.directory)));
   }
 }
 

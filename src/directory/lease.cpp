@@ -58,9 +58,9 @@ class Lease::Impl {
       : root_(std::move(root)),
         highest_saved_epoch_(std::move(setup.highest_saved_epoch)),
         lease_(checked_lease(setup.seconds)),
-        wish_(own_wish(setup.wait_seconds)),
+        request_(own_request(setup.wait_seconds)),
         nonce_(os::random_nonce()),
-        folder_(root_, wish_.process, nonce_),
+        folder_(root_, request_.process, nonce_),
         watch_(lease_) {
     try {
       observe();
@@ -85,7 +85,7 @@ class Lease::Impl {
   Impl& operator=(const Impl&) = delete;
 
   /// A child of fork() has no thread of this object and must not end its parent's lease.
-  [[nodiscard]] bool is_of_this_process() const { return os::this_process().pid == wish_.process.pid; }
+  [[nodiscard]] bool is_of_this_process() const { return os::this_process().pid == request_.process.pid; }
 
   void hold() {
     throw_if_lost();
@@ -184,7 +184,7 @@ class Lease::Impl {
       std::unique_lock io(io_mutex_);
       observe();
       const LeaseTime now = observer_now();
-      switch (answer(watch_, wish_, now - asked, now)) {
+      switch (answer(watch_, request_, now - asked, now)) {
         case LeaseAnswer::kTake:
           if (create()) return;
           continue;  // another was faster
@@ -220,7 +220,7 @@ class Lease::Impl {
   }
 
   [[nodiscard]] std::string refusal(LeaseTime now) const {
-    const bool is_own = watch_.record() && watch_.record()->holder.process == wish_.process;
+    const bool is_own = watch_.record() && watch_.record()->holder.process == request_.process;
     return fmt::format(
         "'{}' has another saver{}: {}; end it first, save to another root, or let this one wait for it "
         "(Options::lease)",
@@ -268,7 +268,7 @@ class Lease::Impl {
   void write_first_record() {
     lock_ = file_.try_lock();
     record_ = {};
-    record_.holder = {wish_.process, wish_.job_id, wish_.restarts, nonce_,
+    record_.holder = {request_.process, request_.job_id, request_.restarts, nonce_,
                       static_cast<std::uint64_t>(std::time(nullptr))};
     record_.lease_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(lease_).count());
     record_.is_locked = static_cast<bool>(lock_);
@@ -288,7 +288,7 @@ class Lease::Impl {
     os::fault_point("lease.renew", file_.path());
     write_record();
     const std::lock_guard lock(state_mutex_);
-    // One that has run out stays so until it is taken anew: another saver may be about to take it.
+    // One that has run out stays so until it is taken again: another saver may be about to take it.
     if (now < held_until_) held_until_ = now + lease_;
   }
 
@@ -379,7 +379,7 @@ class Lease::Impl {
   const fs::path root_;
   const std::function<std::uint64_t()> highest_saved_epoch_;
   const LeaseTime lease_;
-  const LeaseWish wish_;
+  const LeaseRequest request_;
   const std::string nonce_;
   const LeaseFolder folder_;
 

@@ -25,7 +25,7 @@ class Lease {
  public:
   struct Setup {
     double seconds = 60;                 ///< lease time; renewed six times in it
-    std::optional<double> wait_seconds;  ///< how long to wait for a saver that lives; nothing: LeaseWish::wait
+    std::optional<double> wait_seconds;  ///< how long to wait for a saver that lives; nothing: LeaseRequest::wait
     /// Highest epoch in the root's manifests, asked when the lease is taken. Nothing: 0.
     std::function<std::uint64_t()> highest_saved_epoch;
   };
@@ -38,8 +38,8 @@ class Lease {
   Lease& operator=(const Lease&) = delete;
 
   /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease
-  /// that ran out and that nobody took is taken anew. Throws kState naming the holder when another saver lives, or took
-  /// the lease of this one (then for good), kIo when the lease cannot be written.
+  /// that ran out and that nobody took is taken again. Throws kState naming the holder when another saver lives, or
+  /// took the lease of this one (then for good), kIo when the lease cannot be written.
   void hold();
 
   /// Before every rename in the root, after all that will be renamed is there: throws kState when another saver has

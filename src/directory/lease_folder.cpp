@@ -141,8 +141,8 @@ bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings)
   const os::ProcessName& observer = surroundings.observer;
   if (holder.boot_id.empty() || observer.boot_id.empty()) return false;
   if (holder.boot_id != observer.boot_id) {
-    // Nobody but this machine can have written it, and before it started anew. On a shared file system two machines may
-    // well have one name, so nothing is known.
+    // Nobody but this machine can have written it, and before it was restarted. On a shared file system two machines
+    // may well have one name, so nothing is known.
     return surroundings.is_local;
   }
   if (record.is_locked && surroundings.has_lock && surroundings.is_local) return true;
@@ -183,19 +183,19 @@ LeaseWatch::State LeaseWatch::state(LeaseTime now) const {
   return is_renewed_ ? State::kHeld : State::kWatching;
 }
 
-LeaseTime wait_for(const LeaseWish& wish, const std::optional<LeaseRecord>& held) {
-  if (wish.wait) return *wish.wait;
-  if (held && held->holder.process == wish.process) return LeaseTime(0);
-  const bool is_same_job = held && !wish.job_id.empty() && held->holder.job_id == wish.job_id;
-  return wish.restarts > 0 || is_same_job ? kRequeuedWait : LeaseTime(0);
+LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held) {
+  if (request.wait) return *request.wait;
+  if (held && held->holder.process == request.process) return LeaseTime(0);
+  const bool is_same_job = held && !request.job_id.empty() && held->holder.job_id == request.job_id;
+  return request.restarts > 0 || is_same_job ? kRequeuedWait : LeaseTime(0);
 }
 
-LeaseAnswer answer(const LeaseWatch& watch, const LeaseWish& wish, LeaseTime waited, LeaseTime now) {
+LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now) {
   switch (watch.state(now)) {
     case LeaseWatch::State::kFree: return LeaseAnswer::kTake;
     case LeaseWatch::State::kHeld:
       if (!watch.record()) return LeaseAnswer::kLookAgain;  // being written: the holder is about to have a name
-      return waited < wait_for(wish, watch.record()) ? LeaseAnswer::kLookAgain : LeaseAnswer::kRefuse;
+      return waited < wait_for(request, watch.record()) ? LeaseAnswer::kLookAgain : LeaseAnswer::kRefuse;
     case LeaseWatch::State::kUnseen:
     case LeaseWatch::State::kWatching: return LeaseAnswer::kLookAgain;
   }
@@ -239,19 +239,19 @@ std::string read_record(const fs::path& path) {
 
 }  // namespace
 
-LeaseWish own_wish(const std::optional<double>& wait_seconds) {
-  LeaseWish wish;
-  wish.process = os::this_process();
-  wish.job_id = text_of("SLURM_JOB_ID");
-  wish.restarts = number_of(text_of("SLURM_RESTART_COUNT"));
+LeaseRequest own_request(const std::optional<double>& wait_seconds) {
+  LeaseRequest request;
+  request.process = os::this_process();
+  request.job_id = text_of("SLURM_JOB_ID");
+  request.restarts = number_of(text_of("SLURM_RESTART_COUNT"));
   if (wait_seconds) {
     constexpr double kLongestWait = 1e9;
     if (!(*wait_seconds >= 0 && *wait_seconds <= kLongestWait)) {
       throw Error(ErrorKind::kUsage, fmt::format("cannot wait {} s for another saver", *wait_seconds));
     }
-    wish.wait = std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(*wait_seconds));
+    request.wait = std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(*wait_seconds));
   }
-  return wish;
+  return request;
 }
 
 LeaseFolder::LeaseFolder(const fs::path& root, os::ProcessName process, std::string nonce)

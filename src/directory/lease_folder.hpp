@@ -108,7 +108,7 @@ class LeaseWatch {
 };
 
 /// Who wants the lease, and how long it would wait for a holder that lives.
-struct LeaseWish {
+struct LeaseRequest {
   os::ProcessName process;
   std::string job_id;
   std::uint64_t restarts = 0;
@@ -118,11 +118,11 @@ inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 
 /// A job that the batch system has started again, or a second step of the same job, waits for the one before to end. A
 /// process never waits for itself.
-LeaseTime wait_for(const LeaseWish& wish, const std::optional<LeaseRecord>& held);
+LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
 /// `waited` is the time since the lease was first asked for.
-LeaseAnswer answer(const LeaseWatch& watch, const LeaseWish& wish, LeaseTime waited, LeaseTime now);
+LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
 // The directory `.cairn` of a root as a saver reads it: epochs, what their files say, and what else tells of their
 // holders.
@@ -130,7 +130,7 @@ LeaseAnswer answer(const LeaseWatch& watch, const LeaseWish& wish, LeaseTime wai
 inline constexpr const char* kLeaseDirectory = ".cairn";
 
 /// Of this process, by its environment. Throws kUsage for a time that nobody can wait.
-LeaseWish own_wish(const std::optional<double>& wait_seconds);
+LeaseRequest own_request(const std::optional<double>& wait_seconds);
 
 /// Rank-local; errors of the file system are kIo. Nothing here changes what another saver wrote, but for clear_old().
 class LeaseFolder {

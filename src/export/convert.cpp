@@ -115,7 +115,7 @@ bool is_codec(const std::string& quant) { return quant != "keep" && quant != "of
 /// `rebuilt` is for the manifest.
 CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt) {
   const plan::Catalog catalog = catalog_of(view);
-  const Kept kept = leave_out(catalog, options.write.quantisation);
+  const Kept kept = elide(catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;
   plan::Catalog left;
   for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
@@ -179,10 +179,10 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   });
   const CodedCatalog& catalog = conversion.catalog;
   const plan::FileLayout& layout = conversion.layout;
-  const EngineWish wish{options.write.engine, options.write.aggregators_per_node};
-  const EngineChoice choice = choose_engine(communicator, wish, destination);
-  const plan::ExtentMap extents = deal_extents(communicator, std::move(groups), std::move(ranges),
-                                               options.write.block_bytes, choice, Access::kWrite);
+  const EngineRequest request{options.write.engine, options.write.aggregators_per_node};
+  const EngineChoice choice = choose_engine(communicator, request, destination);
+  const plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
+                                                 options.write.block_bytes, choice, Access::kWrite);
   budget = budget.fitted_to(extents);
   std::vector<plan::Window> windows;
   CommitContent content;

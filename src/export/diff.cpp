@@ -344,7 +344,7 @@ void judge(const std::vector<Pair>& pairs, const View& a, const Tally& tally, co
 void check_tolerance(const Tolerance& tolerance) {
   for (const double value : {tolerance.relative, tolerance.absolute}) {
     if (std::isfinite(value) && value >= 0) continue;
-    throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}: expected is 0 or a positive number", value));
+    throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}; expected 0 or a positive number", value));
   }
 }
 

@@ -105,7 +105,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     check_destination(file);
     check_shards(state);
     boxes = memory_boxes(state);
-    device.bring(boxes);
+    device.copy_to_host(boxes);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());

@@ -55,8 +55,8 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
     groups = plan::section_groups(layout_.stored);
     ranges = plan::whole_files(file_sizes(layout_.stored));
   });
-  plan::ExtentMap extents =
-      deal_extents(communicator_, std::move(groups), std::move(ranges), options_.block_bytes, engine_, Access::kWrite);
+  plan::ExtentMap extents = assign_extents(communicator_, std::move(groups), std::move(ranges), options_.block_bytes,
+                                           engine_, Access::kWrite);
   budget_ = budget_.fitted_to(extents);
   comm::agree(communicator_, "plan the staging file", [&] {
     extents_ = std::make_unique<plan::ExtentMap>(std::move(extents));
@@ -182,7 +182,7 @@ void StageWriter::publish() {
     const fs::path written = commit_->partial() / file_.filename();
     if (options_.overwrite) return os::rename(written, file_);
     if (os::rename_to_new(written, file_)) return;
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' has come into being while it was written; nothing was replaced",
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' appeared while it was written; nothing was replaced",
                                                base::printable(file_.string())));
   });
   try {

@@ -33,9 +33,9 @@ std::vector<std::uint32_t> numbers_in(const plan::Catalog& catalog, const format
 struct PartMemory {
   PartMemory(const CodedTensor& tensor, const Box& box, bool scales_only) {
     for (std::size_t p = 0; p < tensor.parts.size(); ++p) {
-      const bool is_left_out = scales_only && tensor.parts[p].role == quant::Role::kCodes;
+      const bool is_elided = scales_only && tensor.parts[p].role == quant::Role::kCodes;
       const Box part = tensor.codec->part_box(tensor.source.shape, p, box);
-      bytes.emplace_back(is_left_out ? 0 : quant::bytes_of(tensor.parts[p], part));
+      bytes.emplace_back(is_elided ? 0 : quant::bytes_of(tensor.parts[p], part));
     }
     for (base::Bytes& part : bytes) spans.emplace_back(part);
   }

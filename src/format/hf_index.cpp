@@ -1,4 +1,4 @@
-// The index as a table of file names, as text, and the rule that deals tensors to files.
+// The index as a table of file names, as text, and the rule that assigns tensors to files.
 #include "format/hf_index.hpp"
 
 #include <fmt/core.h>
@@ -46,7 +46,7 @@ HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   if (!document.is_object())
     base::fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
   if (!document.contains("weight_map"))
-    base::fail_format(path, "the key 'weight_map' is missing; this is no index of tensors");
+    base::fail_format(path, "the key 'weight_map' is missing; this is not an index of tensors");
   HfIndex index;
   index.weight_map = read_weight_map(document.take("weight_map"), path);
   if (document.contains("metadata")) {

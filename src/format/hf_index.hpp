@@ -19,7 +19,7 @@ struct HfIndex {
 };
 
 /// Throws Error(kFormat) naming the index file, and the tensor where there is one: not JSON, nested too deeply, no
-/// weight_map, a value that is no string, a duplicate key, an unsafe file name.
+/// weight_map, a value that is not a string, a duplicate key, an unsafe file name.
 HfIndex parse_hf_index(std::string_view json, std::string_view path);
 
 /// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end.
@@ -45,7 +45,7 @@ std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const
 /// ".." part, no backslash, drive letter or NUL, not empty. Throws Error(kFormat) naming `context`.
 void check_relative_path(std::string_view name, std::string_view context);
 
-// Hugging Face's rule that deals tensors to files of a maximum size (huggingface_hub
+// Hugging Face's rule that assigns tensors to files of a maximum size (huggingface_hub
 // split_state_dict_into_shards_factory; vectors in tests/data/hf_split.json).
 
 struct SplitItem {

@@ -53,7 +53,7 @@ void set_unless_empty(Json& document, const char* key, const std::string& value)
 }
 
 Json extra_keys(const Json& extra) {
-  if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are no object");
+  if (!extra.is_object()) throw Error(ErrorKind::kInternal, "manifest: the extra keys are not an object");
   for (const std::string_view key : keys::kAll) {
     if (extra.contains(key)) {
       throw Error(ErrorKind::kInternal,
@@ -156,7 +156,7 @@ class Fields {
 /// The version comes before everything else: a newer manifest may have any other shape.
 int read_version(const Fields& fields, std::string_view path) {
   if (fields.text(keys::kFormat) != keys::kFormatName) {
-    base::fail_format(path, fmt::format("'{}' is not '{}'; this is no manifest of a Cairn checkpoint", keys::kFormat,
+    base::fail_format(path, fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
                                         keys::kFormatName));
   }
   const std::uint64_t version = fields.number(keys::kFormatVersion);
@@ -291,13 +291,13 @@ Error wrong(std::string_view path, std::string_view what) {
 
 std::string text_of(const base::Json& rule, const char* key, std::string_view path) {
   const base::Json* field = rule.find(key);
-  if (field == nullptr || !field->is_string()) throw wrong(path, fmt::format("{} is no text", key));
+  if (field == nullptr || !field->is_string()) throw wrong(path, fmt::format("{} is not a string", key));
   return field->text();
 }
 
 Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_view path) {
   if (!rule.is_object() || rule.size() != 2) {
-    throw wrong(path, fmt::format("'{}' is no object of from and dtype", base::printable(section)));
+    throw wrong(path, fmt::format("'{}' is not an object of from and dtype", base::printable(section)));
   }
   const std::string from = text_of(rule, "from", path);
   const std::string name = text_of(rule, "dtype", path);
@@ -318,7 +318,7 @@ Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path) {
   const base::Json* value = extra.find(kRebuiltKey);
   if (value == nullptr) return {};
-  if (!value->is_object()) throw wrong(path, "is no object");
+  if (!value->is_object()) throw wrong(path, "is not an object");
   std::vector<Rebuilt> rules;
   for (const auto& [section, rule] : value->items()) rules.push_back(rule_of(section, rule, path));
   return rules;

@@ -1,4 +1,4 @@
-// `cairn.json`: what a checkpoint is. Written last; a directory without it is no checkpoint of Cairn's.
+// `cairn.json`: what a checkpoint is. Written last; a directory without it is not a checkpoint of Cairn's.
 #pragma once
 
 #include <cstdint>

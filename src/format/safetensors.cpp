@@ -99,7 +99,7 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
   return length;
 }
 
-// Sizes of tensors in checked 64-bit arithmetic. In bits first, since F4 and F6 elements are no whole bytes.
+// Sizes of tensors in checked 64-bit arithmetic. In bits first, since F4 and F6 elements are not whole bytes.
 
 std::string shape_text(std::span<const std::uint64_t> shape) {
   constexpr std::size_t kShown = 16;
@@ -123,7 +123,7 @@ TensorSize try_tensor_bytes(DType dtype, std::span<const std::uint64_t> shape) {
   }
   if (*bits % 8 != 0) {
     return {0, SafetensorsErrorKind::kMisalignedSlice,
-            fmt::format("{} elements of {} ({} bits each) are no whole number of bytes", *elements, name_of(dtype),
+            fmt::format("{} elements of {} ({} bits each) are not a whole number of bytes", *elements, name_of(dtype),
                         bits_of(dtype))};
   }
   return {*bits / 8, std::nullopt, {}};
@@ -237,7 +237,7 @@ void check_length(std::size_t json_bytes) {
   }
 }
 
-/// Prefix, JSON, blanks up to the alignment.
+/// Prefix, JSON, spaces up to the alignment.
 std::string framed(const std::string& json, std::uint64_t align_bytes) {
   check_length(json.size());
   const std::uint64_t total = base::round_up(kPrefixBytes + json.size(), align_bytes);

@@ -85,7 +85,7 @@ struct TensorToStore {
 };
 
 struct EncodedHeader {
-  std::string bytes;                       ///< prefix, JSON, padding with blanks up to the alignment
+  std::string bytes;                       ///< prefix, JSON, padding with spaces up to the alignment
   std::vector<std::size_t> order;          ///< order[i] = index into the input of the i-th tensor of the file
   std::vector<std::uint64_t> data_offset;  ///< per input tensor: bytes from the start of the data section
   std::uint64_t data_bytes = 0;
@@ -103,13 +103,13 @@ struct StoredOrder {
 
 /// Reference order (dtype descending, then name by bytes), `__metadata__` first when not empty (keys sorted), compact
 /// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
-/// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is no whole number of bytes,
+/// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is not a whole number of bytes,
 /// more than kMaxRank dimensions, a header above kMaxHeaderBytes.
 EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
 /// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a
-/// sub-byte tensor is no whole number of bytes.
+/// sub-byte tensor is not a whole number of bytes.
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::uint64_t> shape, std::string_view name);
 
 // Bytes of a tensor from dtype and shape, with the reason when there is no such number. Used by the header's reader

@@ -120,7 +120,7 @@ bool HeaderEvents::null() {
 bool HeaderEvents::boolean(bool) { return other_scalar("a boolean"); }
 bool HeaderEvents::number_integer(std::int64_t) { return other_scalar("a negative number"); }
 bool HeaderEvents::number_float(double, const std::string&) {
-  return other_scalar("a number that is no unsigned 64-bit integer");
+  return other_scalar("a number that is not an unsigned 64-bit integer");
 }
 
 bool HeaderEvents::number_unsigned(std::uint64_t value) {
@@ -338,7 +338,7 @@ void check_text(std::string_view json, std::string_view path) {
   const std::size_t nul = json.find('\0');
   if (nul != std::string_view::npos) {
     fail(Kind::kInvalidHeaderDeserialization, path,
-         fmt::format("safetensors header: NUL at byte {} of the header; padding must be blanks", nul));
+         fmt::format("safetensors header: NUL at byte {} of the header; padding must be spaces", nul));
   }
 }
 

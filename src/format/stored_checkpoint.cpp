@@ -20,13 +20,13 @@ Error wrong(std::string_view context, std::string_view what) {
 
 std::string text_of(const base::Json& object, const char* key, std::string_view context) {
   const base::Json* field = object.find(key);
-  if (field == nullptr || !field->is_string()) throw wrong(context, fmt::format("{} is no text", key));
+  if (field == nullptr || !field->is_string()) throw wrong(context, fmt::format("{} is not a string", key));
   return field->text();
 }
 
 std::vector<std::uint64_t> sizes_of(const base::Json& object, const char* key, std::string_view context) {
   const base::Json* field = object.find(key);
-  const Error mistyped = wrong(context, fmt::format("{} is no list of sizes", key));
+  const Error mistyped = wrong(context, fmt::format("{} is not a list of sizes", key));
   if (field == nullptr || !field->is_array()) throw mistyped;
   std::vector<std::uint64_t> sizes;
   for (const base::Json& size : field->elements()) {

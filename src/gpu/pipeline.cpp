@@ -17,7 +17,7 @@ constexpr std::uint64_t kPieceUnit = 4096;
 std::uint64_t piece_of(const PipelineOptions& options) {
   const std::uint64_t piece = options.slots == 0 ? 0 : options.budget_bytes / options.slots / kPieceUnit * kPieceUnit;
   if (piece != 0) return piece;
-  throw Error(ErrorKind::kUsage, "GPU staging: a budget of " + std::to_string(options.budget_bytes) + " bytes for " +
+  throw Error(ErrorKind::kUsage, "GPU pipeline: a budget of " + std::to_string(options.budget_bytes) + " bytes for " +
                                      std::to_string(options.slots) + " pieces at a time; it takes 4096 bytes each");
 }
 

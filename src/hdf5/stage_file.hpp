@@ -42,7 +42,7 @@ class StageFile {
   StageFile& operator=(const StageFile&) = delete;
 
   /// Reads one box, row-major, by one hyperslab of less than 2 GiB; the fault hook is "read". Requires: `memory` has
-  /// the box's bytes, and the dtype is no sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that
+  /// the box's bytes, and the dtype is not a sub-byte one. Throws Error(kIo), or kFormat when the dataset is not that
   /// tensor.
   void read_box(const format::StoredTensor& tensor, const Box& box, std::span<std::byte> memory);
   /// The same for a sub-byte tensor: some of its packed bytes.

@@ -10,7 +10,7 @@
 
 namespace cairn::hdf5 {
 
-/// The group at the top of a staging file that holds what is no tensor.
+/// The group at the top of a staging file that holds what is not a tensor.
 inline constexpr const char* kOwnGroup = "cairn";
 
 /// "optimizer/step" is "optimizer%2Fstep"; "" is "%". Different names have different link names.

@@ -35,7 +35,7 @@ void put(hid_t object, const char* name, hid_t type, hid_t space, const void* va
 }
 
 [[noreturn]] void mistyped(const char* name, const char* expected, const Checker& check) {
-  throw Error(check.kind(), fmt::format("'{}': attribute '{}' is no {}: the file is damaged, or not Cairn's",
+  throw Error(check.kind(), fmt::format("'{}': attribute '{}' is not a {}: the file is damaged, or not Cairn's",
                                         base::printable(check.path().string(), 1000), name, expected));
 }
 

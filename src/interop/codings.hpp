@@ -25,7 +25,7 @@ void add_codings(Recognised& recognised, const Reading& reading);
 // whose moments are F32 and that has no scales is not coded, whatever its shape.
 
 /// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part that
-/// is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is no part.
+/// is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is not a part.
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::StoredTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading);
 

@@ -62,8 +62,8 @@ std::set<std::string> referenced_files(const DataSet& set, const Reading& readin
     if (!files.insert(file).second) continue;
     if (!file.ends_with(kDataSuffix)) {
       throw reading.error(ErrorKind::kFormat, set.index_file,
-                          fmt::format("says that tensor {} is in {}, which is no .safetensors file", in_quotes(tensor),
-                                      in_quotes(file)));
+                          fmt::format("says that tensor {} is in {}, which is not a .safetensors file",
+                                      in_quotes(tensor), in_quotes(file)));
     }
     if (!reading.directory().safetensors.contains(file)) {
       throw Error(ErrorKind::kNotFound, fmt::format("{}: the file is missing; {} says that it holds tensor {}",

@@ -96,7 +96,7 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
   } else if (any(".bin") || any(".pt") || any(".pth")) {
     hint += "; pickled torch files (.bin, .pt, .pth) are not read";
   }
-  return {ErrorKind::kNotFound, fmt::format("{} is no checkpoint that can be read: {}", reading.place(), hint)};
+  return {ErrorKind::kNotFound, fmt::format("{} is not a checkpoint that can be read: {}", reading.place(), hint)};
 }
 
 void refuse_mindspore_parts(const Reading& reading) {

@@ -27,7 +27,7 @@ struct Directory {
   bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
 };
 
-/// kHdf5 is a staging file, which is no directory: recognise() never says so.
+/// kHdf5 is a staging file, which is not a directory: recognise() never says so.
 enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle, kHdf5 };
 
 /// "Hugging Face", "torch DCP safetensors", "PaddlePaddle", "HDF5 staging file".

@@ -25,7 +25,7 @@ struct DataName {
 /// Any name; one that does not end in ".safetensors" is its own set.
 DataName parse_data_name(std::string_view file);
 
-/// The set that an index file lists, or nothing when the name is no index name. Variants are written in two ways:
+/// The set that an index file lists, or nothing when the name is not an index name. Variants are written in two ways:
 /// "model.safetensors.index.fp16.json" (transformers) and "model.fp16.safetensors.index.json" (huggingface_hub): both
 /// are the set "model.fp16".
 std::optional<std::string> set_of_index(std::string_view file);

@@ -17,7 +17,7 @@ using base::Json;
 Json parse_object(const std::string& text, const char* key, const std::string& file, const Reading& reading) {
   Json object = base::Json::parse(text, fmt::format("{}: metadata {}", reading.raw_path_of(file), key));
   if (!object.is_object()) {
-    throw reading.error(ErrorKind::kFormat, file, fmt::format("its metadata {} is no JSON object", key));
+    throw reading.error(ErrorKind::kFormat, file, fmt::format("its metadata {} is not a JSON object", key));
   }
   return object;
 }
@@ -97,7 +97,7 @@ std::map<std::string, SectionedName> read_sections(const std::string& file, cons
     if (pair.size() != 2 || !pair[0].is_string() || !pair[1].is_string() || pair[0].text().empty()) {
       throw reading.error(
           ErrorKind::kFormat, file,
-          fmt::format("{} of tensor {} is no pair [section, name]", kCairnSectionsKey, in_quotes(item.key)));
+          fmt::format("{} of tensor {} is not a pair [section, name]", kCairnSectionsKey, in_quotes(item.key)));
     }
     if (!held.contains(item.key)) {
       throw reading.error(

@@ -15,7 +15,7 @@
 
 namespace cairn::io {
 
-StraightRuns::StraightRuns(std::span<const plan::Runs> regions) {
+BypassRuns::BypassRuns(std::span<const plan::Runs> regions) {
   for (const plan::Runs& runs : regions) {
     if (runs.bytes == 0) continue;
     if (runs.run_bytes < kShortestBytes && runs.run_bytes != runs.bytes) {
@@ -32,17 +32,17 @@ StraightRuns::StraightRuns(std::span<const plan::Runs> regions) {
   }
 }
 
-std::uint64_t StraightRuns::fingerprint_of_tiled(const plan::FileRange& bytes) {
+std::uint64_t BypassRuns::fingerprint_of_tiled(const plan::FileRange& bytes) {
   return base::split_mix64(bytes.end) - base::split_mix64(bytes.begin);
 }
 
-std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid) const {
-  std::vector<std::uint64_t> sums(grid.cells(), 0);
+std::vector<std::uint64_t> BypassRuns::fingerprints(const plan::BlockGrid& grid) const {
+  std::vector<std::uint64_t> sums(grid.blocks(), 0);
   const auto add = [&](std::uint32_t file, std::uint64_t begin, std::uint64_t end) {
     while (begin < end) {
-      const std::size_t cell = grid.cell_of(file, begin);
-      const std::uint64_t here = std::min(end, grid.range_of(file, cell).end);
-      sums[cell] += fingerprint_of_tiled({file, begin, here});
+      const std::size_t block = grid.block_of(file, begin);
+      const std::uint64_t here = std::min(end, grid.range_of(file, block).end);
+      sums[block] += fingerprint_of_tiled({file, begin, here});
       begin = here;
     }
   };
@@ -57,14 +57,14 @@ std::vector<std::uint64_t> StraightRuns::fingerprints(const plan::CellGrid& grid
     }
   }
   for (const plan::FileRange& other : others_) {
-    const std::size_t last = grid.cell_of(other.file, other.end - 1);
-    for (std::size_t cell = grid.cell_of(other.file, other.begin); cell <= last; ++cell) ++sums[cell];
+    const std::size_t last = grid.block_of(other.file, other.end - 1);
+    for (std::size_t block = grid.block_of(other.file, other.begin); block <= last; ++block) ++sums[block];
   }
   return sums;
 }
 
-void StraightRuns::keep(const plan::CellSet& cells) {
-  const std::vector<plan::FileRange> ranges = cells.ranges();
+void BypassRuns::keep(const plan::BlockSet& blocks) {
+  const std::vector<plan::FileRange> ranges = blocks.ranges();
   std::vector<plan::Slice> kept;
   for (const plan::Slice& slice : std::exchange(slices_, {})) {
     const plan::Runs& runs = runs_[slice.runs];
@@ -81,7 +81,7 @@ void StraightRuns::keep(const plan::CellSet& cells) {
   slices_ = std::move(kept);
 }
 
-std::vector<StraightRuns::Walk> StraightRuns::walks() const {
+std::vector<BypassRuns::Walk> BypassRuns::walks() const {
   std::vector<Walk> walks;
   for (std::size_t s = 0; s < slices_.size(); ++s) {
     const std::uint32_t file = runs_[slices_[s].runs].file;
@@ -96,7 +96,7 @@ std::vector<StraightRuns::Walk> StraightRuns::walks() const {
   return walks;
 }
 
-plan::Run StraightRuns::Walk::next(std::uint64_t most_bytes) {
+plan::Run BypassRuns::Walk::next(std::uint64_t most_bytes) {
   const plan::Slice& slice = runs_->slices_[at_];
   plan::RunCursor cursor(runs_->runs_[slice.runs], slice.first + walked_bytes_, slice.bytes - walked_bytes_);
   const plan::RunBatch batch = cursor.next();
@@ -109,9 +109,9 @@ plan::Run StraightRuns::Walk::next(std::uint64_t most_bytes) {
   return {batch.file_offset, batch.memory_offset, bytes};
 }
 
-plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::CellGrid& grid, StraightRuns& runs) {
+plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::BlockGrid& grid, BypassRuns& runs) {
   std::vector<std::uint64_t> sums;
-  std::optional<plan::CellSet> tiled;
+  std::optional<plan::BlockSet> tiled;
   comm::agree(communicator, "find long runs", [&] {
     sums = runs.fingerprints(grid);
     tiled.emplace(grid);
@@ -119,8 +119,8 @@ plan::CellSet keep_tiled_cells(comm::Communicator& communicator, const plan::Cel
   communicator.all_reduce(sums, comm::ReduceOp::kSum);
   comm::agree(communicator, "find long runs", [&] {
     for (std::uint32_t file = 0; file < grid.files(); ++file) {
-      for (std::size_t cell = grid.cell_of(file, 0); cell < grid.end_of(file); ++cell) {
-        if (sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(file, cell))) tiled->insert(cell);
+      for (std::size_t block = grid.block_of(file, 0); block < grid.end_of(file); ++block) {
+        if (sums[block] == BypassRuns::fingerprint_of_tiled(grid.range_of(file, block))) tiled->insert(block);
       }
     }
     runs.keep(*tiled);
@@ -136,24 +136,24 @@ constexpr std::uint64_t kPieceBytes = 512ULL << 10;
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
 /// The walk's next bytes.
-FileSpan<std::byte> next_piece(StraightRuns::Walk& walk, std::uint64_t most_bytes,
+FileSpan<std::byte> next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes,
                                std::span<const plan::MemoryBox> memory) {
   const std::uint32_t local = walk.local();
   const plan::Run run = walk.next(most_bytes);
   const std::span<std::byte> box = local < memory.size() ? memory[local].bytes : std::span<std::byte>();
   if (run.memory_offset > box.size() || run.length_bytes > box.size() - run.memory_offset) {
-    throw Error(ErrorKind::kInternal, "straight run: bytes " + std::to_string(run.memory_offset) + " to " +
+    throw Error(ErrorKind::kInternal, "bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
                                           std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
                                           std::to_string(local) + ", which has " + std::to_string(box.size()));
   }
   if (memory[local].memory != Memory::kHost) {
-    throw Error(ErrorKind::kInternal, "straight run: memory box " + std::to_string(local) + " is not in host memory");
+    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) + " is not in host memory");
   }
   return {walk.file(), run.file_offset, box.subspan(run.memory_offset, run.length_bytes)};
 }
 
 struct Writing {
-  StraightRuns::Walk walk;
+  BypassRuns::Walk walk;
   os::File file;
 };
 
@@ -169,12 +169,12 @@ void write_turn(Writing& writing, std::span<const plan::MemoryBox> memory, const
 
 }  // namespace
 
-void write_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                    std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
+void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
+                  std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   const auto liveness = communicator.liveness();
   comm::agree(communicator, "write data files", [&] {
     std::vector<Writing> all;
-    for (const StraightRuns::Walk& walk : runs.walks()) {
+    for (const BypassRuns::Walk& walk : runs.walks()) {
       all.push_back({walk, os::File(files[walk.file()].path, os::OpenMode::kWrite)});
     }
     // Ranks begin in different files.
@@ -204,10 +204,10 @@ void write_straight(comm::Communicator& communicator, std::span<const EngineFile
   });
 }
 
-void read_straight(comm::Communicator& communicator, std::span<const EngineFile> files, const StraightRuns& runs,
-                   std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
+void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
+                 std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
   comm::agree(communicator, "read data files", [&] {
-    for (StraightRuns::Walk& walk : runs.walks()) {
+    for (BypassRuns::Walk& walk : runs.walks()) {
       os::File file(files[walk.file()].path, os::OpenMode::kRead);
       while (!walk.done()) {
         const FileSpan<std::byte> piece = next_piece(walk, kPieceBytes, memory);

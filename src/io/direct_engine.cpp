@@ -20,23 +20,23 @@ constexpr std::uint64_t kFirstBuffers = 4;
 
 }  // namespace
 
-StagedReads::StagedReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes) : queue_(queue) {
+BounceReads::BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes) : queue_(queue) {
   for (std::uint64_t buffer = memory.size() / buffer_bytes; buffer-- > 0;) {
     free_.push_back(memory.data() + buffer * buffer_bytes);
   }
 }
 
-void StagedReads::read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset,
+void BounceReads::read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset,
                        std::uint64_t round) {
   reads_.push_back({target, data, offset, round, nullptr});
   start();
 }
 
-void StagedReads::read_plainly(os::File& file, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round) {
+void BounceReads::read_plainly(os::File& file, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round) {
   read({nullptr, &file, 1}, data, offset, round);
 }
 
-void StagedReads::start() {
+void BounceReads::start() {
   for (; started_ < first_ + reads_.size(); ++started_) {
     Read& read = reads_[started_ - first_];
     if (read.target.direct == nullptr) continue;
@@ -48,7 +48,7 @@ void StagedReads::start() {
   }
 }
 
-void StagedReads::complete_oldest() {
+void BounceReads::complete_oldest() {
   const Read& read = reads_.front();
   try {
     if (read.target.direct == nullptr) {
@@ -69,7 +69,7 @@ void StagedReads::complete_oldest() {
   start();
 }
 
-void StagedReads::finish(std::uint64_t round) {
+void BounceReads::finish(std::uint64_t round) {
   while (!reads_.empty() && reads_.front().round <= round) complete_oldest();
   const auto failure = failures_.find(round);
   if (failure == failures_.end()) return;
@@ -106,9 +106,9 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
       reserve_space_(options.reserve_space),
       striping_(os::striping_of_hints(options.hints)),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
-      staging_(way == Way::kDirect ? options.staging : std::span<std::byte>()) {
-  if (!staging_.empty() && staging_.size() < kRequestBytes) {
-    throw Error(ErrorKind::kInternal, "engine 'direct': staging memory of less than a request");
+      bounce_buffer_(way == Way::kDirect ? options.bounce_buffer : std::span<std::byte>()) {
+  if (!bounce_buffer_.empty() && bounce_buffer_.size() < kRequestBytes) {
+    throw Error(ErrorKind::kInternal, "engine 'direct': a bounce buffer of less than a request");
   }
   rounds_.reserve(kRoundsAhead);
 }
@@ -118,7 +118,7 @@ void DirectEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& e
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
   for (std::uint32_t file = 0; file < count; ++file) {
-    if (keeper_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+    if (creator_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
   for (const plan::Extent& extent : extents.of(communicator_.rank())) {
     if (mine_.empty() || mine_.back() != extent.file) mine_.push_back(extent.file);
@@ -183,10 +183,10 @@ void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::Exte
     for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
   });
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
-  if (staging_.empty()) return;
+  if (bounce_buffer_.empty()) return;
   request_bytes_ = std::min(request_bytes_, kRequestBytes);
   comm::agree(communicator_, "open data files",
-              [&] { staged_ = std::make_unique<StagedReads>(queue_.get(), staging_, request_bytes_); });
+              [&] { bounced_ = std::make_unique<BounceReads>(queue_.get(), bounce_buffer_, request_bytes_); });
 }
 
 /// Writing to memory is copying, which threads of the kernel can do while this one fills the next window. Without
@@ -232,8 +232,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     if constexpr (std::is_same_v<Op, WriteOp>) {
       plain.write_at(data, offset);
       plain.start_writeback(offset, data.size());
-    } else if (staged_) {
-      staged_->read_plainly(plain, data, offset, round);
+    } else if (bounced_) {
+      bounced_->read_plainly(plain, data, offset, round);
     } else {
       plain.read_at(data, offset);
     }
@@ -246,7 +246,7 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::uint64_t begin = base::round_up(op.offset, alignment) - op.offset;  // of the aligned middle, in the data
   const std::uint64_t end =
       op.data.size() - std::min<std::uint64_t>(op.data.size(), (op.offset + op.data.size()) % alignment);
-  if (direct == nullptr || begin >= end || (!staged_ && !is_aligned(op.data.data() + begin, alignment))) {
+  if (direct == nullptr || begin >= end || (!bounced_ && !is_aligned(op.data.data() + begin, alignment))) {
     return through_page_cache(op.data, op.offset);
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
@@ -256,8 +256,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
     const std::uint64_t bytes = std::min(to_cut, end - at);
     if constexpr (std::is_same_v<Op, WriteOp>) {
       queue_->write(target, op.data.subspan(at, bytes), op.offset + at, round);
-    } else if (staged_) {
-      staged_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
+    } else if (bounced_) {
+      bounced_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
     } else {
       queue_->read(target, op.data.subspan(at, bytes), op.offset + at, round);
     }
@@ -287,8 +287,8 @@ void DirectEngine::wait(Round& round) {
   if (round.is_done) return;
   round.is_done = true;
   try {
-    if (staged_) {
-      staged_->finish(round.number);
+    if (bounced_) {
+      bounced_->finish(round.number);
     } else if (queue_) {
       queue_->finish(round.number);
     }

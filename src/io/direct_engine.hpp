@@ -4,7 +4,7 @@
 // flight, while the caller fills the next window. What O_DIRECT cannot address - the head and the tail of an operation
 // off the alignment, memory off the alignment - goes through the page cache by a second descriptor; it never shares a
 // page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of
-// it goes through the page cache, which is said once with the reason. With staging memory (EngineOptions) reads go
+// it goes through the page cache, which is said once with the reason. With a bounce buffer (EngineOptions) reads go
 // through buffers in huge pages.
 #pragma once
 
@@ -34,11 +34,11 @@ namespace cairn::io {
 // buffer that became free last is used first, and there are few to begin with: memory is touched for the first time,
 // which may cost more than reading into it, while the disk is busy already.
 
-class StagedReads {
+class BounceReads {
  public:
   /// `memory` is cut into buffers of `buffer_bytes`, one at least; it and `queue`, which nobody else uses, must outlive
   /// the object. Without a queue there are only reads through the page cache.
-  StagedReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
+  BounceReads(os::IoQueue* queue, std::span<std::byte> memory, std::uint64_t buffer_bytes);
 
   /// At most `buffer_bytes` of data, of an ascending round. Failures are kept for finish().
   void read(const os::IoQueue::Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t round);
@@ -112,14 +112,14 @@ class DirectEngine final : public Engine {
   bool writes_to_memory_ = false;  ///< whether the files that are written lie in memory
   os::Striping striping_;
   std::uint64_t request_bytes_;
-  std::span<std::byte> staging_;
+  std::span<std::byte> bounce_buffer_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
   std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending; a place is one of these
   std::vector<os::File> descriptors_;   ///< by place
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
-  std::unique_ptr<StagedReads> staged_;  ///< null: reads go into the memory of the caller
+  std::unique_ptr<BounceReads> bounced_;  ///< null: reads go into the memory of the caller
   /// Begun and not finished, oldest first. The room is made beforehand: to begin a round must not fail.
   std::vector<Round> rounds_;
   std::uint64_t rounds_begun_ = 0;

@@ -16,9 +16,9 @@
 #include <span>
 #include <string>
 
+#include "io/bypass_runs.hpp"
 #include "io/engine.hpp"
 #include "io/rounds.hpp"
-#include "io/bypass_runs.hpp"
 #include "os/direct.hpp"
 #include "os/io_queue.hpp"
 #include "plan/extents.hpp"

@@ -52,8 +52,8 @@ class Engine {
 
   [[nodiscard]] virtual std::string_view name() const = 0;
 
-  /// Collective. Creates every file anew at its size. `extents` says which ranks will touch which file: only they open
-  /// it. Errors: ENOSPC where the file system can tell, EEXIST.
+  /// Collective. Creates every file at its size, in place of what had its name. `extents` says which ranks will touch
+  /// which file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
   virtual void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
   virtual void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
 
@@ -93,7 +93,7 @@ struct EngineOptions {
   std::uint64_t request_bytes = kRequestBytes;  ///< "direct": what one request to the kernel moves
   /// "direct": memory in huge pages that reads go through, kRequestBytes at least; it must outlive the engine. The data
   /// of begin_read is then not touched before the round is waited for.
-  std::span<std::byte> staging = {};
+  std::span<std::byte> bounce_buffer = {};
 };
 
 /// "direct", "mpiio" or "posix". Throws Error(kUsage) for another name. `communicator` must outlive the engine.

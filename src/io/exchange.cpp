@@ -1,4 +1,4 @@
-// The exchange: transfers go to their extent owners once; then rounds of messages (exchange_messages.hpp).
+// The exchange: transfers go to their aggregators once; then rounds of messages (exchange_messages.hpp).
 #include "io/exchange.hpp"
 
 #include <algorithm>
@@ -85,8 +85,8 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
   comm::agree(communicator, "exchange: describe transfers", [&] {
     state_ = std::make_unique<State>();
     outgoing.resize(static_cast<std::size_t>(ranks));
-    require(extents.ranks() <= ranks, "more extent owners than ranks");
-    windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.grain_bytes());
+    require(extents.ranks() <= ranks, "more aggregators than ranks");
+    windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.block_bytes());
     for (const plan::Window& window : windows_) {
       require(window.buffer_bytes <= pool.bytes(), "a window of " + std::to_string(window.buffer_bytes) +
                                                        " bytes and a buffer of " + std::to_string(pool.bytes()));
@@ -98,7 +98,7 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
     }
     const auto step_to = [&](const plan::Runs& runs) { return step_of(rank, runs.file_rank, ranks); };
     std::stable_sort(mine.begin(), mine.end(), [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
-    for (const plan::Runs& runs : mine) {  // who reaches a window needs no help of its owner
+    for (const plan::Runs& runs : mine) {  // who reaches a window needs no help of its aggregator
       if (!pool.reaches(runs.file_rank)) append_runs(outgoing[static_cast<std::size_t>(runs.file_rank)], runs);
     }
   });
@@ -108,7 +108,7 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
 
   comm::agree(communicator, "exchange: plan rounds", [&] {
     const auto windows_of = [&](int peer) {
-      return WindowIndex(extents.of(peer), window_bytes, extents.grain_bytes());
+      return WindowIndex(extents.of(peer), window_bytes, extents.block_bytes());
     };
     State& state = *state_;
     state.memory_side = Schedule(End::kMemory, rounds_);

@@ -1,7 +1,7 @@
 // The exchange: bytes between ranks' memory and the windows of the ranks that own the extents, in bounded rounds.
 //
 // Both directions use the same transfers: runs of bytes (plan/runs.hpp), made by the rank that has the memory. In round
-// r every extent owner has window r of its extents in a buffer of the pool; save gathers into the windows, load
+// r every aggregator has window r of its extents in a buffer of the pool; save gathers into the windows, load
 // scatters out of them. Within a node the rank that has (or wants) the bytes copies them itself; between nodes they are
 // messages. Memory beyond the windows is bounded by `buffer_bytes` per rank, whatever the state. How messages are cut
 // and why nothing deadlocks: src/io/README.md.
@@ -28,10 +28,10 @@ struct ExchangeOptions {
 class Exchange {
  public:
   /// Collective. `mine`: transfers of this rank's memory (memory_rank is this rank), by file rank. They are sent to
-  /// their extent owners, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
+  /// their aggregators, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
   /// ranks; of `buffer_bytes` the smallest counts. Throws Error(kInternal) on all ranks for a transfer that cannot be:
-  /// broken runs, bytes behind the end of their file, none in the extents of its owner. `pool` has the buffers of the
-  /// windows and must outlive the object.
+  /// broken runs, bytes behind the end of their file, none in the extents of its aggregator. `pool` has the buffers of
+  /// the windows and must outlive the object.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, const plan::ExtentMap& extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<plan::Runs> mine, ExchangeOptions options);
   ~Exchange();

@@ -15,8 +15,8 @@ namespace cairn::io {
 
 // Transfers and windows to items.
 
-WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes) {
-  plan::for_each_window_part(extents, window_bytes, grain_bytes,
+WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes) {
+  plan::for_each_window_part(extents, window_bytes, block_bytes,
                              [&](std::size_t window, const plan::Extent& part, std::uint64_t offset) {
                                const auto number = base::narrow<std::uint32_t>(window, "window number");
                                parts_.push_back({part.file, number, part.begin, part.end, offset});
@@ -109,7 +109,7 @@ Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan:
 
 /// Copies a packed message out of memory (sending) or into it (receiving).
 template <class Pointer>
-void copy_packed(const Side<Pointer>& side, const Message& message, std::byte* slot) {
+void copy_packed(const Side<Pointer>& side, const Packet& message, std::byte* slot) {
   std::uint64_t left = message.bytes;
   std::uint64_t offset = message.offset;
   for (std::size_t i = message.item; left > 0; ++i, offset = 0) {
@@ -130,13 +130,14 @@ void copy_packed(const Side<Pointer>& side, const Message& message, std::byte* s
   }
 }
 
-/// The contiguous bytes of a direct message.
+/// The contiguous bytes of a zero-copy message.
 template <class Pointer>
-Pointer direct_bytes(const Side<Pointer>& side, const Message& message) {
+Pointer zero_copy_bytes(const Side<Pointer>& side, const Packet& message) {
   const Item& item = side.items[message.item];
   plan::RunCursor cursor(side.schedule.runs()[item.runs], item.first + message.offset, message.bytes);
   const plan::RunBatch run = cursor.next();
-  if (run.length_bytes != message.bytes) throw Error(ErrorKind::kInternal, "exchange: a direct message is not one run");
+  if (run.length_bytes != message.bytes)
+    throw Error(ErrorKind::kInternal, "exchange: a zero-copy message is not one run");
   return locate(side, item, run).base;
 }
 
@@ -153,20 +154,20 @@ std::byte* SlotArena::take() {
   return slot;
 }
 
-MessageCutter::MessageCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes)
+PacketCutter::PacketCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes)
     : schedule_(schedule), items_(items), slot_bytes_(slot_bytes) {
   advance();
 }
 
-void MessageCutter::advance() {
+void PacketCutter::advance() {
   next_.reset();
   if (item_ == items_.size()) return;
   const Item& item = items_[item_];
   const std::span<const plan::Runs> all = schedule_.runs();
   const plan::Runs& runs = all[item.runs];
   const int peer = peer_of(runs, schedule_.own());
-  Message message{peer, is_direct(runs, item), item_, offset_, 0};
-  if (message.direct) {  // up to the end of the run
+  Packet message{peer, is_direct(runs, item), item_, offset_, 0};
+  if (message.zero_copy) {  // up to the end of the run
     const std::uint64_t run = runs.run_bytes;
     const std::uint64_t to_run_end = run - (item.first + offset_) % run;
     message.bytes = std::min({to_run_end, item.bytes - offset_, kLargestMessageBytes});
@@ -227,17 +228,17 @@ void Lane<Pointer>::finish() {
 template <class Pointer>
 bool Lane<Pointer>::post_next() {
   if (!cutter_.next() || in_flight_.size() == kInFlightPerLane) return false;
-  const Message message = *cutter_.next();
+  const Packet message = *cutter_.next();
   const bool fits = packed_in_flight_bytes_ == 0 || packed_in_flight_bytes_ + message.bytes <= kPackedInFlightBytes;
-  if (!message.direct && !(fits && arena_.has_free())) return false;
-  std::byte* slot = message.direct ? nullptr : arena_.take();
+  if (!message.zero_copy && !(fits && arena_.has_free())) return false;
+  std::byte* slot = message.zero_copy ? nullptr : arena_.take();
   std::unique_ptr<comm::Request> request;
   if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
     if (slot != nullptr) copy_packed(side_, message, slot);
-    const std::byte* data = slot != nullptr ? slot : direct_bytes(side_, message);
+    const std::byte* data = slot != nullptr ? slot : zero_copy_bytes(side_, message);
     request = communicator_.send({data, message.bytes}, message.peer, kExchangeTag);
   } else {
-    std::byte* data = slot != nullptr ? slot : direct_bytes(side_, message);
+    std::byte* data = slot != nullptr ? slot : zero_copy_bytes(side_, message);
     request = communicator_.receive({data, message.bytes}, message.peer, kExchangeTag);
   }
   if (slot != nullptr) packed_in_flight_bytes_ += message.bytes;

@@ -1,6 +1,6 @@
 // One round of messages: what one side sends, what the other receives, and the loop that moves both.
 //
-// Rules. (1) Sender and receiver cut a pair's items into the same messages (MessageCutter). (2) Messages are posted in
+// Rules. (1) Sender and receiver cut a pair's items into the same messages (PacketCutter). (2) Messages are posted in
 // the order of the schedule, packed ones while a slot of the arena is free, and slots come back in any order. The
 // earliest unfinished message of all ranks is therefore posted by its sender and its receiver, so the loop always
 // moves; it blocks in a message only when this rank has no other left to post. (3) Memory is the arena: nothing grows
@@ -30,7 +30,7 @@ namespace cairn::io {
 // deadlock (exchange_messages.hpp).
 
 /// Runs of at least this size travel from user memory to the window, or back, without a copy in between.
-inline constexpr std::uint64_t kDirectRunBytes = 256ULL << 10;
+inline constexpr std::uint64_t kZeroCopyRunBytes = 256ULL << 10;
 
 /// The end of its transfers that a rank is.
 enum class End { kMemory, kFile };
@@ -45,14 +45,14 @@ struct Item : plan::Slice {
 
 /// Whether the runs of an item are messages of their own.
 inline bool is_direct(const plan::Runs& runs, const Item& item) {
-  return runs.run_bytes >= kDirectRunBytes && item.bytes >= kDirectRunBytes;
+  return runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
 }
 
 /// The parts of one rank's windows, flat, for finding those that runs meet.
 class WindowIndex {
  public:
   /// As plan::cut_windows() cuts them.
-  WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
+  WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
   struct Part {
     std::uint32_t file = 0;
@@ -68,7 +68,7 @@ class WindowIndex {
   std::vector<Part> parts_;
 };
 
-/// One side of the exchange: the items of every round, ascending by step, then direct ones first, then by transfer.
+/// One side of the exchange: the items of every round, ascending by step, then zero-copy ones first, then by transfer.
 class Schedule {
  public:
   Schedule() = default;
@@ -123,19 +123,19 @@ class SlotArena {
 };
 
 /// A message: `bytes` of the items from byte `offset` of `item` on. A packed one may go on in the peer's next items.
-struct Message {
+struct Packet {
   int peer = 0;
-  bool direct = false;
+  bool zero_copy = false;
   std::size_t item = 0;
   std::uint64_t offset = 0;
   std::uint64_t bytes = 0;
 };
 
 /// Cuts the items of a round into messages.
-class MessageCutter {
+class PacketCutter {
  public:
-  MessageCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes);
-  [[nodiscard]] const std::optional<Message>& next() const { return next_; }
+  PacketCutter(const Schedule& schedule, std::span<const Item> items, std::uint64_t slot_bytes);
+  [[nodiscard]] const std::optional<Packet>& next() const { return next_; }
   void advance();
 
  private:
@@ -144,7 +144,7 @@ class MessageCutter {
   std::uint64_t slot_bytes_;
   std::size_t item_ = 0;  // first byte not yet in a message
   std::uint64_t offset_ = 0;
-  std::optional<Message> next_;
+  std::optional<Packet> next_;
 };
 
 /// The messages of one direction: posts, completes, packs before a send and unpacks after a receive.
@@ -162,8 +162,8 @@ class Lane {
 
  private:
   struct InFlight {
-    Message message;
-    std::byte* slot;  // null for direct messages
+    Packet message;
+    std::byte* slot;  // null for zero-copy messages
     std::unique_ptr<comm::Request> request;
   };
   bool post_next();
@@ -172,7 +172,7 @@ class Lane {
   comm::Communicator& communicator_;
   const Side<Pointer>& side_;
   SlotArena& arena_;
-  MessageCutter cutter_;
+  PacketCutter cutter_;
   std::vector<InFlight> in_flight_;
   std::uint64_t packed_in_flight_bytes_ = 0;
   std::uint64_t completed_bytes_ = 0;

@@ -124,7 +124,7 @@ void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& ex
   }
   groups_.resize(members_.size());
   for (std::uint32_t file = 0; file < count; ++file) {
-    if (keeper_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+    if (creator_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
 }
 
@@ -316,7 +316,7 @@ void MpiioEngine::sync() {
       const EngineFile& file = files_[member.turn.file];
       if (const int code = MPI_File_sync(member.handle.get()); code != MPI_SUCCESS) {
         failure.note(Error(ErrorKind::kIo, "cannot sync " + quoted(file) + ": MPI_File_sync: " +
-                                               comm::mpi_error_text(code) + "; the file must be written anew"));
+                                               comm::mpi_error_text(code) + "; the file must be written again"));
       }
       try {
         member.own.sync();

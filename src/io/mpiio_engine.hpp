@@ -151,7 +151,7 @@ class MpiioEngine final : public Engine {
   comm::MpiIoImplementation implementation_;
   Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
   std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;                          ///< files whose keeper is this rank
+  std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;

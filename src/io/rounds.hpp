@@ -75,7 +75,7 @@ std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t f
 
 /// The one rank that creates the file, and that checks its size: its first worker, or some rank when it has none (a
 /// file without bytes, or of which no byte takes part).
-int keeper_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
+int creator_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
 
 // A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange.
 //

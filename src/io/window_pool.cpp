@@ -13,15 +13,15 @@ constexpr std::uint64_t kPageBytes = 4096;
 }  // namespace
 
 WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, comm::SharedMemory::Reach reach,
-                       std::uint64_t staging_bytes, Pages pages)
+                       std::uint64_t bounce_bytes, Pages pages)
     : rank_(communicator.rank()),
       bytes_(communicator.max(bytes)),
       stride_bytes_(base::round_up(bytes_, kPageBytes)),
-      buffers_(staging_bytes == 0 ? kAhead + 1 : 1),
+      buffers_(bounce_bytes == 0 ? kAhead + 1 : 1),
       made_(pages == Pages::kAtOnce ? buffers_ : 0),
       memory_(communicator, buffers_ * stride_bytes_, reach, made_ * stride_bytes_) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
-  comm::agree(communicator, "make buffers", [&] { staging_ = base::AlignedBuffer(staging_bytes); });
+  comm::agree(communicator, "make buffers", [&] { bounce_buffer_ = base::AlignedBuffer(bounce_bytes); });
   if (!memory_.problem().empty()) {
     base::warn_once("ranks of a node send messages instead of sharing memory, which is slower: " + memory_.problem());
   }
@@ -53,18 +53,18 @@ void WindowPool::put_buffers(std::uint64_t round, std::vector<std::byte*>& all) 
 }
 
 std::shared_ptr<WindowPool> WindowStore::get(comm::Communicator& communicator, std::uint64_t bytes,
-                                             std::uint64_t staging_bytes) {
+                                             std::uint64_t bounce_bytes) {
   const std::uint64_t largest = communicator.max(bytes);
-  // Without staging memory there are buffers enough for anybody.
-  const bool lacks_buffers = pool && !pool->staging().empty() && staging_bytes == 0;
-  const bool lacks_staging = pool && !pool->staging().empty() && pool->staging().size() < staging_bytes;
-  if (!pool || pool->bytes() < largest || lacks_buffers || lacks_staging) {
+  // Without a bounce buffer there are buffers enough for anybody.
+  const bool lacks_buffers = pool && !pool->bounce_buffer().empty() && bounce_bytes == 0;
+  const bool lacks_bounce_buffer =
+      pool && !pool->bounce_buffer().empty() && pool->bounce_buffer().size() < bounce_bytes;
+  if (!pool || pool->bytes() < largest || lacks_buffers || lacks_bounce_buffer) {
     pool.reset();
     // Two steps: the second one is collective, and must not be entered by fewer than all ranks.
     std::shared_ptr<std::optional<WindowPool>> place;
     comm::agree(communicator, "make buffers", [&] { place = std::make_shared<std::optional<WindowPool>>(); });
-    place->emplace(communicator, largest, comm::SharedMemory::Reach::kNode, staging_bytes,
-                   WindowPool::Pages::kByWindow);
+    place->emplace(communicator, largest, comm::SharedMemory::Reach::kNode, bounce_bytes, WindowPool::Pages::kByWindow);
     pool = std::shared_ptr<WindowPool>(place, &**place);
   }
   return pool;

@@ -1,6 +1,6 @@
 // The buffers of the windows: a few per rank, in turn, so that one is filled (or emptied) while the others are on their
 // way to (or from) storage. They lie in memory that the ranks of a node share, so that a rank copies its bytes straight
-// into another's window: one copy, no message (exchange.hpp). With staging memory, which is the rank's own and may lie
+// into another's window: one copy, no message (exchange.hpp). With a bounce buffer, which is the rank's own and may lie
 // in huge pages where shared memory may not, one buffer is enough: what is on its way is there (direct_engine.hpp).
 #pragma once
 
@@ -35,10 +35,10 @@ class WindowPool {
   enum class Pages { kByWindow, kAtOnce };
 
   /// Collective. Buffers of the largest of `bytes` over the ranks, zeroed. Throws Error(kIo) on all ranks when memory
-  /// is short. A node whose ranks cannot share memory says so once, as a warning. `staging_bytes`: none or some on all
+  /// is short. A node whose ranks cannot share memory says so once, as a warning. `bounce_bytes`: none or some on all
   /// ranks alike.
   WindowPool(comm::Communicator& communicator, std::uint64_t bytes,
-             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t staging_bytes = 0,
+             comm::SharedMemory::Reach reach = comm::SharedMemory::Reach::kNode, std::uint64_t bounce_bytes = 0,
              Pages pages = Pages::kAtOnce);
 
   /// Collective, with the rounds in order, before anybody uses the buffers of this one: gives them their pages, the
@@ -52,8 +52,8 @@ class WindowPool {
   [[nodiscard]] std::span<std::byte> idle_memory() const {
     return bytes_ == 0 ? std::span<std::byte>() : std::span(buffer(rank_, 0), made_ * stride_bytes_);
   }
-  /// For EngineOptions::staging. Empty: none, and kAhead + 1 buffers.
-  [[nodiscard]] std::span<std::byte> staging() { return staging_.span(); }
+  /// For EngineOptions::bounce_buffer. Empty: none, and kAhead + 1 buffers.
+  [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
   /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer.
   [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
@@ -85,7 +85,7 @@ class WindowPool {
   std::uint64_t buffers_;
   std::uint64_t made_;         ///< of the buffers; the same on all ranks
   comm::SharedMemory memory_;  ///< the buffers; counters in its notes
-  base::AlignedBuffer staging_;
+  base::AlignedBuffer bounce_buffer_;
 };
 
 /// Where saves and loads of one communicator keep the pool for each other: making one costs page faults.
@@ -93,10 +93,10 @@ struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
   /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one,
-  /// which is kept instead. A pool lives as long as somebody holds it. One that was made without staging memory serves
+  /// which is kept instead. A pool lives as long as somebody holds it. One that was made without a bounce buffer serves
   /// who asks for some, too: a save that keeps its pool and a load beside it stay within one budget.
   std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
-                                  std::uint64_t staging_bytes = 0);
+                                  std::uint64_t bounce_bytes = 0);
 };
 
 }  // namespace cairn::io

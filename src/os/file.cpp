@@ -218,7 +218,7 @@ void File::start_writeback(std::uint64_t offset, std::uint64_t bytes) const noex
 }
 
 void File::sync() {
-  // EINTR is no write-back error: those pages are still dirty, and the call may be made again.
+  // EINTR is not a write-back error: those pages are still dirty, and the call may be made again.
   const int error = call_with_faults("fsync", path_, [&] { return ::fsync(descriptor_); });
   if (error != 0) throw_system_error("fsync of", path_, error);
 }

@@ -67,7 +67,7 @@ class File {
   /// Asks the kernel to begin writing back the pages of a range and does not wait: an aid for a later sync(), which
   /// alone tells whether they arrived.
   void start_writeback(std::uint64_t offset, std::uint64_t bytes) const noexcept;
-  /// fsync. An error is final: the file must be written anew elsewhere.
+  /// fsync. An error is final: the file must be written again elsewhere.
   void sync();
   /// What was written becomes visible to other nodes that open the file after this: a network file system's client
   /// sends it when a descriptor is closed. Not durable, and nothing on a local file system.
@@ -109,7 +109,7 @@ Renamed try_rename(const std::filesystem::path& from, const std::filesystem::pat
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
-/// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is no error.
+/// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is not an error.
 void sync_directory(const std::filesystem::path& path);
 /// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache
 /// for a minute: `name`, which nobody else uses, is created in it and removed.

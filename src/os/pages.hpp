@@ -11,7 +11,7 @@
 namespace cairn::os {
 
 // What this machine remembers of files: their pages in its page cache. A read that must show what storage holds asks
-// for them to be forgotten, and counts what is left: what was asked for is no proof.
+// for them to be forgotten, and counts what is left: what was asked for is not a proof.
 
 /// Writes back what is dirty of a file, and asks the kernel to forget its pages in [offset, offset + bytes). Returns
 /// how many of these bytes are in the page cache all the same; all of them where the kernel does not tell: it tells

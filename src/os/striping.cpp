@@ -20,7 +20,7 @@ namespace {
 constexpr unsigned long kSetStripe = _IOW('f', 154, long);
 constexpr std::uint32_t kMagicV1 = 0x0BD10BD0;
 constexpr std::uint16_t kAnyOffset = 0xFFFF;
-constexpr std::uint64_t kUnitGrain = 64ULL << 10;
+constexpr std::uint64_t kUnitMultiple = 64ULL << 10;
 constexpr std::size_t kArgumentBytes = 32;
 
 std::int64_t number(const std::map<std::string, std::string>& hints, const char* key) {
@@ -30,7 +30,8 @@ std::int64_t number(const std::map<std::string, std::string>& hints, const char*
   const char* const end = found->second.data() + found->second.size();
   const auto [rest, status] = std::from_chars(found->second.data(), end, value);
   if (status != std::errc() || rest != end) {
-    throw Error(ErrorKind::kUsage, fmt::format("hint {}='{}' is no whole number", key, base::printable(found->second)));
+    throw Error(ErrorKind::kUsage,
+                fmt::format("hint {}='{}' is not a whole number", key, base::printable(found->second)));
   }
   return value;
 }
@@ -47,10 +48,10 @@ Striping striping_of_hints(const std::map<std::string, std::string>& hints) {
   const std::int64_t unit = number(hints, "striping_unit");
   if (factor < -1 || factor >= Striping::kAllTargets) {
     throw Error(ErrorKind::kUsage,
-                fmt::format("hint striping_factor={} is no number of storage targets (-1: all)", factor));
+                fmt::format("hint striping_factor={} is not a number of storage targets (-1: all)", factor));
   }
-  if (unit < 0 || unit >= (1LL << 32) || static_cast<std::uint64_t>(unit) % kUnitGrain != 0) {
-    throw Error(ErrorKind::kUsage, fmt::format("hint striping_unit={} is no multiple of 65536 below 2^32", unit));
+  if (unit < 0 || unit >= (1LL << 32) || static_cast<std::uint64_t>(unit) % kUnitMultiple != 0) {
+    throw Error(ErrorKind::kUsage, fmt::format("hint striping_unit={} is not a multiple of 65536 below 2^32", unit));
   }
   return {factor == -1 ? Striping::kAllTargets : static_cast<std::uint32_t>(factor), static_cast<std::uint64_t>(unit)};
 }

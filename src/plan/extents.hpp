@@ -1,8 +1,9 @@
-// Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a grain.
+// Who writes (or reads) which bytes: contiguous extents of the data files, cut on multiples of a block.
 //
-// The selected byte ranges of all files, in file order, are dealt to the workers in equal contiguous shares; cuts fall
-// on multiples of `grain_bytes` of a file (the checksum block), so that no two workers touch one block. Each group of
-// files is dealt by itself. Every rank computes the same map from the same few numbers; nothing is communicated.
+// The selected byte ranges of all files, in file order, are assigned to the aggregators in equal contiguous shares;
+// cuts fall on multiples of `block_bytes` of a file (the checksum block), so that no two aggregators touch one block.
+// Each group of files is assigned by itself. Every rank computes the same map from the same few numbers; nothing is
+// communicated.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace cairn::plan {
 
-/// A contiguous byte range [begin, end) of a file with one worker (rank).
+/// A contiguous byte range [begin, end) of a file with one aggregator (rank).
 struct Extent {
   std::uint32_t file = 0;
   std::uint64_t begin = 0;
@@ -34,28 +35,28 @@ struct FileRange {
   friend bool operator==(const FileRange&, const FileRange&) = default;
 };
 
-/// Who gets what, where that is not "ranks 0 to workers - 1, all files together".
-struct Deal {
-  /// Rank of each worker, ascending; empty: worker i is rank i.
+/// Who gets what, where that is not "ranks 0 to aggregators - 1, all files together".
+struct Assignment {
+  /// Rank of each aggregator, ascending; empty: aggregator i is rank i.
   std::vector<int> ranks;
   /// Group of each file, ascending; empty: one group. With a group per section, the ranks of a pipeline stage write the
   /// layers of that stage in every section, and most bytes stay on their node.
   std::vector<std::uint32_t> group_of_file;
-  /// Each file goes to one worker, who gets the files whose middle lies in its equal share of all bytes; groups do not
-  /// count. For file systems that let only one writer at a time into a file.
-  bool one_worker_per_file = false;
+  /// Each file goes to one aggregator, who gets the files whose middle lies in its equal share of all bytes; groups do
+  /// not count. For file systems that let only one writer at a time into a file.
+  bool one_aggregator_per_file = false;
 };
 
 class ExtentMap {
  public:
-  /// `ranges`: ascending by (file, begin), disjoint; begins need not be grain multiples but two ranges never share a
-  /// grain cell of a file (widen_to_grain sees to that). `workers`: at least 1.
-  ExtentMap(std::vector<FileRange> ranges, int workers, std::uint64_t grain_bytes, Deal deal = {});
+  /// `ranges`: ascending by (file, begin), disjoint; begins need not be multiples of a block but two ranges never share
+  /// a block of a file (widen_to_blocks sees to that). `aggregators`: at least 1.
+  ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
 
-  [[nodiscard]] int workers() const { return workers_; }
-  /// One more than the highest rank of a worker.
-  [[nodiscard]] int ranks() const { return deal_.ranks.empty() ? workers_ : deal_.ranks.back() + 1; }
-  [[nodiscard]] std::uint64_t grain_bytes() const { return grain_bytes_; }
+  [[nodiscard]] int aggregators() const { return aggregators_; }
+  /// One more than the highest rank of an aggregator.
+  [[nodiscard]] int ranks() const { return assignment_.ranks.empty() ? aggregators_ : assignment_.ranks.back() + 1; }
+  [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
 
   /// Extents of one rank, ascending by (file, begin). May be empty.
@@ -64,106 +65,108 @@ class ExtentMap {
   /// Extents (of any rank) that meet [begin, end) of a file, clipped to it, ascending. O(log + output).
   [[nodiscard]] std::vector<Extent> covering(std::uint32_t file, std::uint64_t begin, std::uint64_t end) const;
 
-  /// Lowest and highest rank with bytes in the file (first > last when none); every worker between them has some too.
-  struct WorkerRange {
+  /// Lowest and highest rank with bytes in the file (first > last when none); every aggregator between them has some
+  /// too.
+  struct AggregatorRange {
     int first = 0;
     int last = -1;
   };
-  [[nodiscard]] WorkerRange workers_of_file(std::uint32_t file) const;
+  [[nodiscard]] AggregatorRange aggregators_of_file(std::uint32_t file) const;
 
  private:
   struct Group {
     std::size_t end_range = 0;  ///< one past its last range
-    std::uint64_t cells = 0;
-    unsigned workers = 0;  ///< that have some of it
-    int first_worker = 0;
+    std::uint64_t blocks = 0;
+    unsigned aggregators = 0;  ///< that have some of it
+    int first_aggregator = 0;
   };
   class Shares;
-  void deal_groups();
-  [[nodiscard]] int rank_of(int worker) const;
+  void assign_groups();
+  [[nodiscard]] int rank_of(int aggregator) const;
   [[nodiscard]] const Group& group_of_range(std::size_t range) const;
 
-  int workers_;
-  std::uint64_t grain_bytes_;
-  Deal deal_;
+  int aggregators_;
+  std::uint64_t block_bytes_;
+  Assignment assignment_;
   std::uint64_t total_bytes_ = 0;
   std::vector<FileRange> ranges_;
-  std::vector<std::uint64_t> range_start_;  // position of each range in its group, in grain cells
+  std::vector<std::uint64_t> range_start_;  // position of each range in its group, in blocks
   std::vector<Group> groups_;
 };
 
-/// A group per run of files of one section, for Deal.
+/// A group per run of files of one section, for Assignment.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
 
 /// Whole files as ranges.
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);
 
-/// Ranges widened to whole grain cells (clipped to the file), sorted and merged.
-std::vector<FileRange> widen_to_grain(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
-                                      std::uint64_t grain_bytes);
+/// Ranges widened to whole blocks (clipped to the file), sorted and merged.
+std::vector<FileRange> widen_to_blocks(std::vector<FileRange> ranges, std::span<const std::uint64_t> file_sizes,
+                                       std::uint64_t block_bytes);
 
-/// Splits a worker's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie next
-/// to each other in its list (it may span files). Cuts inside an extent fall on multiples of the grain.
+/// Splits an aggregator's extents into windows of at most `window_bytes`: window w holds parts of its extents that lie
+/// next to each other in its list (it may span files). Cuts inside an extent fall on multiples of the block.
 ///
-/// A part begins in the window's buffer at `offsets[p]`. With a grain of whole pages that is at the same place of a
+/// A part begins in the window's buffer at `offsets[p]`. With blocks of whole pages that is at the same place of a
 /// page as in the file, as O_DIRECT wants it; the few bytes between the end of a file and the next part belong to
-/// nobody. With another grain the parts lie end to end.
+/// nobody. With other blocks the parts lie end to end.
 struct Window {
   std::vector<Extent> parts;
   std::vector<std::uint64_t> offsets;
   std::uint64_t bytes = 0;         ///< of the parts
   std::uint64_t buffer_bytes = 0;  ///< end of the last part in the buffer; at most `window_bytes`
 };
-std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes);
+std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
 /// The same for who only looks: calls visit(number of the window, part, its offset in the buffer), in order.
 using VisitWindowPart = std::function<void(std::size_t window, const Extent& part, std::uint64_t offset)>;
-void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t grain_bytes,
+void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit);
 
-// The cells of a grid over all files: [i * grain, min((i + 1) * grain, size)) of each file, numbered through.
+// The blocks of a grid over all files: [i * block_bytes, min((i + 1) * block_bytes, size)) of each file, numbered
+// through.
 
-class CellGrid {
+class BlockGrid {
  public:
-  CellGrid(std::vector<std::uint64_t> file_sizes, std::uint64_t grain_bytes);
+  BlockGrid(std::vector<std::uint64_t> file_sizes, std::uint64_t block_bytes);
 
-  [[nodiscard]] std::size_t cells() const { return first_.back(); }
-  [[nodiscard]] std::uint64_t grain_bytes() const { return grain_bytes_; }
+  [[nodiscard]] std::size_t blocks() const { return first_.back(); }
+  [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(file_sizes_.size()); }
-  /// Of a file; cell_of(file, 0) for a file without bytes is the first cell of the next one.
-  [[nodiscard]] std::size_t cell_of(std::uint32_t file, std::uint64_t offset) const {
-    return first_[file] + offset / grain_bytes_;
+  /// Of a file; block_of(file, 0) for a file without bytes is the first block of the next one.
+  [[nodiscard]] std::size_t block_of(std::uint32_t file, std::uint64_t offset) const {
+    return first_[file] + offset / block_bytes_;
   }
   [[nodiscard]] std::size_t end_of(std::uint32_t file) const { return first_[file + 1]; }
-  /// Requires: the cell is one of the file.
-  [[nodiscard]] FileRange range_of(std::uint32_t file, std::size_t cell) const;
+  /// Requires: the block is one of the file.
+  [[nodiscard]] FileRange range_of(std::uint32_t file, std::size_t block) const;
 
  private:
   std::vector<std::uint64_t> file_sizes_;
-  std::uint64_t grain_bytes_;
-  std::vector<std::size_t> first_;  ///< cell of each file, and their number
+  std::uint64_t block_bytes_;
+  std::vector<std::size_t> first_;  ///< block of each file, and their number
 };
 
-/// Some of the cells of a grid, which must outlive it.
-class CellSet {
+/// Some of the blocks of a grid, which must outlive it.
+class BlockSet {
  public:
-  explicit CellSet(const CellGrid& grid) : grid_(&grid), words_((grid.cells() + 63) / 64, 0) {}
+  explicit BlockSet(const BlockGrid& grid) : grid_(&grid), words_((grid.blocks() + 63) / 64, 0) {}
 
-  [[nodiscard]] bool contains(std::size_t cell) const { return (words_[cell / 64] >> cell % 64 & 1) != 0; }
-  void insert(std::size_t cell) { words_[cell / 64] |= 1ULL << cell % 64; }
-  /// All cells that meet the range.
+  [[nodiscard]] bool contains(std::size_t block) const { return (words_[block / 64] >> block % 64 & 1) != 0; }
+  void insert(std::size_t block) { words_[block / 64] |= 1ULL << block % 64; }
+  /// All blocks that meet the range.
   void insert(const FileRange& range);
   [[nodiscard]] std::size_t count() const;
-  /// Takes the cells of `others`, a set of the same grid, out.
-  void remove(const CellSet& others);
+  /// Takes the blocks of `others`, a set of the same grid, out.
+  void remove(const BlockSet& others);
 
   /// For a reduction over ranks.
   [[nodiscard]] std::span<std::uint64_t> words() { return words_; }
-  /// Ascending; neighbouring cells of a file are one range.
+  /// Ascending; neighbouring blocks of a file are one range.
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
-  const CellGrid* grid_;
+  const BlockGrid* grid_;
   std::vector<std::uint64_t> words_;
 };
 

@@ -72,7 +72,7 @@ class ShardLayout {
   }
 
   /// Gives every distinct box of the tensor to the least burdened of its holders.
-  void deal(std::uint32_t tensor, std::vector<Piece> claims) {
+  void assign(std::uint32_t tensor, std::vector<Piece> claims) {
     const CatalogTensor& described = catalog_.tensors[tensor];
     int first_rank = claims.empty() ? 0 : claims.front().rank;
     for (const Piece& claim : claims) first_rank = std::min(claim.rank, first_rank);
@@ -161,7 +161,7 @@ FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int r
   std::vector<std::vector<Piece>> claims = claims_by_tensor(catalog, std::move(held));
   ShardLayout layout(catalog, base::narrow<std::size_t>(ranks, "number of virtual ranks"), options);
   for (std::size_t tensor = 0; tensor < claims.size(); ++tensor) {
-    layout.deal(static_cast<std::uint32_t>(tensor), std::move(claims[tensor]));
+    layout.assign(static_cast<std::uint32_t>(tensor), std::move(claims[tensor]));
   }
   return layout.finish();
 }

@@ -1,6 +1,6 @@
 // Hugging Face files of a packed catalog, of which a rank makes only what it needs.
 //
-// The rule that deals tensors to files needs sizes alone and is quick. What is long is inside the files: the order of
+// The rule that assigns tensors to files needs sizes alone and is quick. What is long is inside the files: the order of
 // their tensors and the text of their headers. A rank makes the headers of its share of the files, for their sizes,
 // which all ranks are then told; then the headers of files that it writes a part of, and the places of tensors that it
 // holds. Everything is a function of catalog and options, so that all ranks agree.
@@ -20,14 +20,14 @@ namespace cairn::plan {
 
 class HfLayout {
  public:
-  /// Deals the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would
+  /// Assigns the tensors to files. Throws Error(kUsage) for a section that cannot name a file and when two files would
   /// have one name, SafetensorsError for a tensor of 2^64 bytes and more.
   HfLayout(PackedCatalog catalog, LayoutOptions options);
 
   [[nodiscard]] const PackedCatalog& catalog() const { return catalog_; }
   [[nodiscard]] std::uint32_t files() const { return static_cast<std::uint32_t>(files_.size()); }
   [[nodiscard]] std::uint32_t file_of(std::uint32_t tensor) const { return file_of_[tensor]; }
-  /// By file: the number of its section, for plan::Deal.
+  /// By file: the number of its section, for plan::Assignment.
   [[nodiscard]] std::vector<std::uint32_t> section_of_files() const;
   /// Ascending, and never none.
   [[nodiscard]] std::span<const std::uint32_t> tensors_of(std::uint32_t file) const { return files_[file].tensors; }

@@ -115,13 +115,14 @@ struct Common {
 };
 
 /// Ranks whose extents hold bytes of the runs, ascending.
-std::vector<int> owners_of(const Runs& runs, const Common& common, const ExtentMap& extents, OutsideExtents outside) {
-  std::vector<int> owners;
+std::vector<int> aggregators_of(const Runs& runs, const Common& common, const ExtentMap& extents,
+                                OutsideExtents outside) {
+  std::vector<int> aggregators;
   std::uint64_t covered = 0;
   for (const Extent& extent : extents.covering(runs.file, runs.file_begin, runs.file_end())) {
     const std::uint64_t bytes = runs.bytes_before(extent.end) - runs.bytes_before(extent.begin);
     covered += bytes;
-    if (bytes != 0 && (owners.empty() || owners.back() != extent.rank)) owners.push_back(extent.rank);
+    if (bytes != 0 && (aggregators.empty() || aggregators.back() != extent.rank)) aggregators.push_back(extent.rank);
   }
   if (covered != runs.bytes && outside == OutsideExtents::kIsError) {
     throw Error(ErrorKind::kInternal,
@@ -130,7 +131,7 @@ std::vector<int> owners_of(const Runs& runs, const Common& common, const ExtentM
                             base::printable(common.tensor.name), base::printable(common.tensor.section),
                             runs.bytes - covered, runs.bytes, shard::to_string(common.region), runs.file));
   }
-  return owners;
+  return aggregators;
 }
 
 /// Pieces x stored boxes; `visit(runs, common)` with a file_rank of 0. Pieces of a tensor follow each other.
@@ -168,8 +169,8 @@ std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<c
                                       OutsideExtents outside) {
   std::vector<Runs> out;
   for_each_region(pieces, memory, stored, [&](Runs& runs, const Common& common) {
-    for (const int owner : owners_of(runs, common, extents, outside)) {
-      runs.file_rank = owner;
+    for (const int aggregator : aggregators_of(runs, common, extents, outside)) {
+      runs.file_rank = aggregator;
       out.push_back(runs);
     }
   });

@@ -42,7 +42,7 @@ class BoxIndex {
   std::vector<std::uint64_t> largest_end_;  ///< of the boxes up to and with this place of order_
 };
 
-/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by extent owner (a
+/// Transfers between this rank's memory and every rank's extents: pieces x stored boxes, split by aggregator (a
 /// region that meets the extents of k ranks gives k equal runs; windows clip them). Piece::tensor is an index into
 /// `stored`, Piece::local into `memory`. Ascending by (file_rank, file, file_begin, local, memory_begin). Cost:
 /// proportional to the output. Bytes in no extent are Error(kInternal), or do not travel.

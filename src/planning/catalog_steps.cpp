@@ -47,7 +47,7 @@ bool in_order(const Key& a, const Key& b) { return plan::in_catalog_order(a.sect
 
 /// `tensor`: a Source or a CatalogTensor.
 template <class Tensor>
-void put_tensor(comm::MailWriter& out, const Tensor& tensor, std::string_view coding) {
+void put_tensor(comm::MessageWriter& out, const Tensor& tensor, std::string_view coding) {
   out.text(tensor.section);
   out.text(tensor.name);
   out.u64(static_cast<std::uint64_t>(tensor.dtype));
@@ -55,7 +55,7 @@ void put_tensor(comm::MailWriter& out, const Tensor& tensor, std::string_view co
   out.text(coding);
 }
 
-plan::CatalogTensor get_tensor(comm::MailReader& in) {
+plan::CatalogTensor get_tensor(comm::MessageReader& in) {
   plan::CatalogTensor tensor;
   tensor.section = in.text();
   tensor.name = in.text();
@@ -66,7 +66,7 @@ plan::CatalogTensor get_tensor(comm::MailReader& in) {
 }
 
 /// Moves behind a tensor.
-void skip_tensor(comm::MailReader& in) {
+void skip_tensor(comm::MessageReader& in) {
   in.text();
   in.text();
   in.u64();
@@ -86,9 +86,9 @@ Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan
 
 }  // namespace
 
-comm::Mail describe_to_homes(const DescribedState& state, int rank, int ranks) {
+comm::Messages describe_to_homes(const DescribedState& state, int rank, int ranks) {
   const auto homes = static_cast<std::uint64_t>(ranks);
-  comm::MailWriter out(homes);
+  comm::MessageWriter out(homes);
   std::unordered_map<Key, const Source*, HashKey> mine;
   mine.reserve(state.sources.size());
   for (std::size_t i = 0; i < state.sources.size(); ++i) {
@@ -107,7 +107,7 @@ comm::Mail describe_to_homes(const DescribedState& state, int rank, int ranks) {
   return out.take();
 }
 
-std::vector<plan::CatalogTensor> merge_described(const comm::Mail& incoming) {
+std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming) {
   struct Described {
     plan::CatalogTensor tensor;
     int rank = 0;
@@ -115,13 +115,13 @@ std::vector<plan::CatalogTensor> merge_described(const comm::Mail& incoming) {
   std::unordered_set<std::string_view> seen;  // replicas say the same, byte for byte
   std::map<std::pair<std::string, std::string>, Described> known;
   for (std::size_t rank = 0; rank < incoming.size(); ++rank) {
-    comm::MailReader in(incoming[rank]);
+    comm::MessageReader in(incoming[rank]);
     while (!in.done()) {
       const auto* begin = reinterpret_cast<const char*>(incoming[rank].data()) + (incoming[rank].size() - in.left());
       const std::size_t left = in.left();
       skip_tensor(in);
       if (!seen.insert({begin, left - in.left()}).second) continue;
-      comm::MailReader description(base::as_bytes({begin, left - in.left()}));
+      comm::MessageReader description(base::as_bytes({begin, left - in.left()}));
       plan::CatalogTensor tensor = get_tensor(description);
       const auto from = static_cast<int>(rank);
       const auto [at, is_new] = known.try_emplace({tensor.section, tensor.name}, Described{tensor, from});
@@ -152,12 +152,12 @@ base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, i
   return out.take();
 }
 
-comm::Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Mail& samples) {
-  comm::MailWriter out(samples.size());
+comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples) {
+  comm::MessageWriter out(samples.size());
   std::vector<Key> borders;
   if (!homed.empty()) {
     for (const base::Bytes& sample : samples) {
-      comm::MailReader in(sample);
+      comm::MessageReader in(sample);
       while (!in.done()) {
         const std::string_view section = in.text();
         borders.push_back({section, in.text()});
@@ -174,10 +174,10 @@ comm::Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const com
   return out.take();
 }
 
-base::Bytes pack_stretch(const comm::Mail& incoming) {
+base::Bytes pack_stretch(const comm::Messages& incoming) {
   std::vector<plan::CatalogTensor> tensors;
   for (const base::Bytes& bytes : incoming) {
-    comm::MailReader in(bytes);
+    comm::MessageReader in(bytes);
     while (!in.done()) tensors.push_back(get_tensor(in));
   }
   plan::CatalogPacker packer;

@@ -24,20 +24,20 @@ struct DescribedState {
 };
 
 /// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
-comm::Mail describe_to_homes(const DescribedState& state, int rank, int ranks);
+comm::Messages describe_to_homes(const DescribedState& state, int rank, int ranks);
 
 /// 2. What the home is told, one entry per tensor, by section and name. Throws Error(kState), naming tensor and ranks,
 /// when two ranks give a tensor different dtypes or shapes.
-std::vector<plan::CatalogTensor> merge_described(const comm::Mail& incoming);
+std::vector<plan::CatalogTensor> merge_described(const comm::Messages& incoming);
 
 /// 3. A few names of the home's tensors, for all ranks; of few ranks only, so that all samples together stay few.
 base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks);
 
 /// 4. The home's tensors, each to the rank whose stretch of the catalog it lies in. `samples`: by rank.
-comm::Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Mail& samples);
+comm::Messages spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Messages& samples);
 
 /// 5. This rank's stretch of the catalog, packed, for all ranks. Those of all ranks follow each other in rank order.
-base::Bytes pack_stretch(const comm::Mail& incoming);
+base::Bytes pack_stretch(const comm::Messages& incoming);
 
 /// 6. Catalog number of every entry of the state. Requires: the catalog has them.
 std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state);

@@ -22,7 +22,7 @@ base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ran
   return out.take();
 }
 
-std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Mail& shares) {
+std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Messages& shares) {
   std::vector<std::uint64_t> sizes(files.files());
   for (std::size_t rank = 0; rank < shares.size() && rank < sizes.size(); ++rank) {
     base::ByteReader in(shares[rank]);
@@ -45,10 +45,10 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks) {
   return out.take();
 }
 
-std::map<std::string, std::string> join_indexes(comm::Mail shares) {
+std::map<std::string, std::string> join_indexes(comm::Messages shares) {
   std::map<std::string, std::string> indexes;
   for (base::Bytes& share : shares) {
-    comm::MailReader in(share);
+    comm::MessageReader in(share);
     while (!in.done()) {
       const std::string_view name = in.text();
       indexes.emplace(name, in.text());
@@ -92,7 +92,7 @@ struct PieceHead {
   std::uint32_t dimensions = 0;
 };
 
-void put_piece(comm::MailWriter& out, const plan::Piece& piece) {
+void put_piece(comm::MessageWriter& out, const plan::Piece& piece) {
   const PieceHead head{piece.tensor, piece.local, base::narrow<std::uint32_t>(piece.rank, "rank of a piece"),
                        base::narrow<std::uint32_t>(piece.box.shape.size(), "dimensions of a piece")};
   out.raw(&head, sizeof head);
@@ -101,7 +101,7 @@ void put_piece(comm::MailWriter& out, const plan::Piece& piece) {
 }
 
 /// Throws when `rank` is not the piece's.
-plan::Piece get_piece(comm::MailReader& in, int rank) {
+plan::Piece get_piece(comm::MessageReader& in, int rank) {
   PieceHead head;
   std::memcpy(&head, in.raw(sizeof head).data(), sizeof head);
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
@@ -126,9 +126,9 @@ plan::Piece get_piece(comm::MailReader& in, int rank) {
 
 int home_of(std::uint32_t tensor, int ranks) { return static_cast<int>(tensor % static_cast<std::uint32_t>(ranks)); }
 
-comm::Mail claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard, int rank,
-                       int ranks) {
-  comm::MailWriter claims(static_cast<std::size_t>(ranks));
+comm::Messages claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard,
+                           int rank, int ranks) {
+  comm::MessageWriter claims(static_cast<std::size_t>(ranks));
   for (std::uint32_t i = 0; i < mine.size(); ++i) {
     const std::uint32_t tensor = tensor_of_shard[mine[i].tensor];
     put_piece(claims, {tensor, i, rank, mine[i].box});
@@ -137,16 +137,16 @@ comm::Mail claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const st
   return claims.take();
 }
 
-comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& claims, int rank) {
+comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Messages& claims, int rank) {
   const auto ranks = static_cast<std::uint32_t>(claims.size());
   std::unordered_map<std::uint32_t, std::vector<plan::Piece>> by_tensor;
   for (std::size_t from = 0; from < claims.size(); ++from) {
-    for (comm::MailReader in(claims[from]); !in.done();) {
+    for (comm::MessageReader in(claims[from]); !in.done();) {
       plan::Piece claim = get_piece(in, static_cast<int>(from));
       by_tensor[claim.tensor].push_back(std::move(claim));
     }
   }
-  comm::MailWriter provided(claims.size());
+  comm::MessageWriter provided(claims.size());
   for (auto tensor = static_cast<std::uint32_t>(rank); tensor < catalog.size(); tensor += ranks) {
     const auto pieces = plan::provide(catalog.at(tensor), std::move(by_tensor[tensor]), kShareBytes, tensor);
     for (const plan::Piece& piece : pieces) {
@@ -157,32 +157,32 @@ comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& c
   return provided.take();
 }
 
-std::vector<plan::Piece> collect_pieces(const comm::Mail& provided, int rank) {
+std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank) {
   std::vector<plan::Piece> pieces;
   for (const base::Bytes& bytes : provided) {
-    for (comm::MailReader in(bytes); !in.done();) pieces.push_back(get_piece(in, rank));
+    for (comm::MessageReader in(bytes); !in.done();) pieces.push_back(get_piece(in, rank));
   }
   return pieces;
 }
 
 plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state) {
-  comm::Mail mail;
+  comm::Messages messages;
   comm::agree(communicator, "describe the state",
-              [&] { mail = describe_to_homes(state, communicator.rank(), communicator.size()); });
-  mail = communicator.all_to_all(std::move(mail));
+              [&] { messages = describe_to_homes(state, communicator.rank(), communicator.size()); });
+  messages = communicator.all_to_all(std::move(messages));
   std::vector<plan::CatalogTensor> homed;
   base::Bytes mine;
   comm::agree(communicator, "merge the catalog", [&] {
-    homed = merge_described(mail);
+    homed = merge_described(messages);
     mine = sample_names(homed, communicator.rank(), communicator.size());
   });
-  mail = communicator.all_gather(mine);
-  comm::agree(communicator, "spread the catalog", [&] { mail = spread_in_order(homed, mail); });
-  mail = communicator.all_to_all(std::move(mail));
-  comm::agree(communicator, "order the catalog", [&] { mine = pack_stretch(mail); });
-  mail = communicator.all_gather(mine);
+  messages = communicator.all_gather(mine);
+  comm::agree(communicator, "spread the catalog", [&] { messages = spread_in_order(homed, messages); });
+  messages = communicator.all_to_all(std::move(messages));
+  comm::agree(communicator, "order the catalog", [&] { mine = pack_stretch(messages); });
+  messages = communicator.all_gather(mine);
   plan::PackedCatalog catalog;
-  comm::agree(communicator, "collect the catalog", [&] { catalog = plan::PackedCatalog(mail); });
+  comm::agree(communicator, "collect the catalog", [&] { catalog = plan::PackedCatalog(messages); });
   return catalog;
 }
 
@@ -190,7 +190,7 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
   base::Bytes mine;
   comm::agree(communicator, "measure the headers",
               [&] { mine = header_sizes_of_share(files, communicator.rank(), communicator.size()); });
-  const comm::Mail all = communicator.all_gather(mine);
+  const comm::Messages all = communicator.all_gather(mine);
   std::vector<std::uint64_t> sizes;
   comm::agree(communicator, "collect the sizes of headers", [&] { sizes = join_header_sizes(files, all); });
   return sizes;
@@ -200,7 +200,7 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
   base::Bytes mine;
   comm::agree(communicator, "make the indexes",
               [&] { mine = indexes_of_share(files, communicator.rank(), communicator.size()); });
-  comm::Mail shares = communicator.gather(mine, 0);
+  comm::Messages shares = communicator.gather(mine, 0);
   mine = {};
   std::map<std::string, std::string> indexes;
   comm::agree_on_root(communicator, "collect the indexes", 0, [&] { indexes = join_indexes(std::move(shares)); });
@@ -210,16 +210,16 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
 std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
                                          std::span<const plan::MemoryBox> mine,
                                          std::span<const std::uint32_t> tensor_of_shard) {
-  comm::Mail mail;
+  comm::Messages messages;
   comm::agree(communicator, "claim the state",
-              [&] { mail = claim_boxes(mine, tensor_of_shard, communicator.rank(), communicator.size()); });
-  mail = communicator.all_to_all(std::move(mail));
+              [&] { messages = claim_boxes(mine, tensor_of_shard, communicator.rank(), communicator.size()); });
+  messages = communicator.all_to_all(std::move(messages));
   comm::agree(communicator, "check that the state is whole",
-              [&] { mail = settle_claims(catalog, mail, communicator.rank()); });
-  mail = communicator.all_to_all(std::move(mail));
+              [&] { messages = settle_claims(catalog, messages, communicator.rank()); });
+  messages = communicator.all_to_all(std::move(messages));
   std::vector<plan::Piece> pieces;
   comm::agree(communicator, "collect the parts to provide",
-              [&] { pieces = collect_pieces(mail, communicator.rank()); });
+              [&] { pieces = collect_pieces(messages, communicator.rank()); });
   return pieces;
 }
 

@@ -25,14 +25,14 @@ namespace cairn::checkpoint {
 base::Bytes header_sizes_of_share(const plan::HfLayout& files, int rank, int ranks);
 
 /// Header sizes of all files from the shares of all ranks.
-std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Mail& shares);
+std::vector<std::uint64_t> join_header_sizes(const plan::HfLayout& files, const comm::Messages& shares);
 
 /// The indexes that this rank makes for rank 0, which writes them: of sections rank - 1, rank - 1 + ranks, ... (rank 0
 /// collects, so it comes last).
 base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks);
 
 /// On rank 0: all indexes by file name, from the shares of all ranks.
-std::map<std::string, std::string> join_indexes(comm::Mail shares);
+std::map<std::string, std::string> join_indexes(comm::Messages shares);
 
 /// Adds to a layout without content the headers that the rank writes a part of.
 void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::span<const plan::Extent> extents);
@@ -52,15 +52,15 @@ format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan
 int home_of(std::uint32_t tensor, int ranks);
 
 /// 1. The claims of a rank, to the homes. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor.
-comm::Mail claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard, int rank,
-                       int ranks);
+comm::Messages claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard,
+                           int rank, int ranks);
 
 /// 2. At a home: what each rank has to provide of its tensors. Throws Error(kState) for holes and overlaps
 /// (plan/coverage.hpp).
-comm::Mail settle_claims(const plan::PackedCatalog& catalog, const comm::Mail& claims, int rank);
+comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Messages& claims, int rank);
 
 /// 3. What homes told this rank: which pieces of its boxes it has to provide, by catalog number.
-std::vector<plan::Piece> collect_pieces(const comm::Mail& provided, int rank);
+std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank);
 
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
 // between messages is in catalog_steps.hpp, layout_steps.hpp and layout_steps.hpp.

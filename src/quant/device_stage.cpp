@@ -111,7 +111,7 @@ void cut_to_fit(const Codec& codec, const Shape& shape, Box rest, std::size_t d,
     if (count == 0 && (is_last || !has_blocks)) {
       throw Error(
           ErrorKind::kUsage,
-          fmt::format("GPU staging: pieces of {} bytes hold no {} of a box of shape {}; raise the memory budget",
+          fmt::format("GPU pipeline: pieces of {} bytes hold no {} of a box of shape {}; raise the memory budget",
                       most_bytes, has_blocks ? "block" : "row", shard::shape_text(rest.shape)));
     }
     Box piece = rest;

@@ -103,7 +103,7 @@ std::string rows_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t w
 }
 
 std::string simple_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways) {
-  if (n % spec.unit != 0) return fmt::format("{} is no multiple of the unit {}", n, spec.unit);
+  if (n % spec.unit != 0) return fmt::format("{} is not a multiple of the unit {}", n, spec.unit);
   switch (spec.kind) {
     case ChunkKind::kEven:
       if (n / spec.unit % ways == 0) return "";
@@ -127,7 +127,7 @@ std::string scale_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t 
     for (const Range& range : chunk(weight, spec.scaled, ways, at)) {
       for (const std::uint64_t cut : {range.begin, range.end}) {
         if (cut % spec.block == 0 || cut == spec.scaled) continue;
-        return fmt::format("its weight is cut at element {} of {}, which is no multiple of the scale block {}", cut,
+        return fmt::format("its weight is cut at element {} of {}, which is not a multiple of the scale block {}", cut,
                            spec.scaled, spec.block);
       }
     }
@@ -156,7 +156,7 @@ Range balanced_chunk(std::uint64_t n, std::uint64_t ways, std::uint64_t at) {
 std::string chunk_problem(const ChunkSpec& spec, std::uint64_t n, std::uint64_t ways) {
   if (spec.block != 0) return scale_problem(spec, n, ways);
   if (spec.period != 0) {
-    if (n % spec.period != 0) return fmt::format("{} is no multiple of the period {}", n, spec.period);
+    if (n % spec.period != 0) return fmt::format("{} is not a multiple of the period {}", n, spec.period);
     if (std::string problem = parts_problem(spec, spec.period); !problem.empty()) return problem;
     return simple_problem(spec, n / spec.period, ways);
   }

@@ -240,7 +240,7 @@ Placement read_placement(const LayoutRules& rules, const JsonReader& value, cons
   }
   out.count = value.at("count").number_from(1);
   if (const auto kind = value.find("chunk")) out.kind = read_kind(*kind);
-  if (out.kind == ChunkKind::kStrided) value.fail("'strided' is no chunk rule here");
+  if (out.kind == ChunkKind::kStrided) value.fail("'strided' is not a chunk rule here");
   if (const auto chunks = value.find("virtual")) out.virtual_stages = chunks->number_from(1);
   const auto pieces = base::try_mul(stages, out.virtual_stages);
   if (!pieces || *pieces > (1U << 20)) value.fail("the axis times 'virtual' is more than 2^20 chunks");

@@ -29,16 +29,16 @@ TEST_P(FileEngineConformance, Holds) {
 }
 
 /// Engine direct with buffers of its own: few, so that requests wait for each other.
-class StagedEngineConformance : public testing::TestWithParam<std::size_t> {};
+class BouncingEngineConformance : public testing::TestWithParam<std::size_t> {};
 
-TEST_P(StagedEngineConformance, Holds) {
+TEST_P(BouncingEngineConformance, Holds) {
   base::AlignedBuffer memory(3 * io::kRequestBytes);
   io::EngineOptions options;
-  options.staging = memory.span();
+  options.bounce_buffer = memory.span();
   expect_holds(GetParam(), "direct", std::move(options));
 }
 
-INSTANTIATE_TEST_SUITE_P(Engine, StagedEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
+INSTANTIATE_TEST_SUITE_P(Engine, BouncingEngineConformance, testing::Range(std::size_t{0}, engine_tests().size()),
                          [](const auto& param) { return engine_tests()[param.param].name; });
 
 /// With rounds on their way while the next ones begin.

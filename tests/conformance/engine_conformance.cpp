@@ -20,7 +20,7 @@ struct RankWindows {
 
 RankWindows windows_of(comm::Communicator& communicator, const plan::ExtentMap& extents, std::uint64_t window_bytes) {
   RankWindows out;
-  out.windows = plan::cut_windows(extents.of(communicator.rank()), window_bytes, extents.grain_bytes());
+  out.windows = plan::cut_windows(extents.of(communicator.rank()), window_bytes, extents.block_bytes());
   out.rounds = communicator.max(out.windows.size());
   return out;
 }

@@ -29,12 +29,12 @@ std::uint64_t bytes_of(const std::vector<plan::FileRange>& ranges) {
 
 /// Writes by the engine, reads by other means, and by the engine on half of the ranks.
 void write_and_read_back(const EngineCase& c, const std::vector<EngineFile>& files,
-                         const std::vector<plan::FileRange>& ranges, std::uint64_t grain_bytes,
+                         const std::vector<plan::FileRange>& ranges, std::uint64_t block_bytes,
                          std::uint64_t window_bytes) {
   const int ranks = c.communicator.size();
-  write_files(c, files, plan::ExtentMap(ranges, ranks, grain_bytes), window_bytes);
+  write_files(c, files, plan::ExtentMap(ranges, ranks, block_bytes), window_bytes);
   EXPECT_EQ(compare_by_other_means(c, files, ranges), bytes_of(ranges));
-  EXPECT_EQ(read_and_compare(c, files, plan::ExtentMap(ranges, (ranks + 1) / 2, grain_bytes), window_bytes),
+  EXPECT_EQ(read_and_compare(c, files, plan::ExtentMap(ranges, (ranks + 1) / 2, block_bytes), window_bytes),
             bytes_of(ranges));
 }
 
@@ -45,8 +45,8 @@ void random_files(const EngineCase& c) {
     for (auto& size : sizes) size = uniform(random, 0, 4) == 0 ? uniform(random, 0, 2) : uniform(random, 1, 200'000);
     auto files = files_of(c, sizes);
     for (auto& file : files) file.path += "." + std::to_string(repeat);
-    const std::uint64_t grain = uniform(random, 1, 20'000);
-    write_and_read_back(c, files, plan::whole_files(sizes), grain, grain * uniform(random, 1, 8));
+    const std::uint64_t block_bytes = uniform(random, 1, 20'000);
+    write_and_read_back(c, files, plan::whole_files(sizes), block_bytes, block_bytes * uniform(random, 1, 8));
   }
 }
 
@@ -64,7 +64,7 @@ void parts_of_files(const EngineCase& c) {
       ranges.push_back({file, at, at + uniform(random, 1, 500)});
     }
   }
-  ranges = plan::widen_to_grain(ranges, sizes, 512);
+  ranges = plan::widen_to_blocks(ranges, sizes, 512);
   write_and_read_back(c, files_of(c, sizes), ranges, 512, 4096);  // windows with several parts of one file
 }
 

@@ -35,7 +35,7 @@ def allowed_layers(cell, above):
     below = re.fullmatch(r"(\w+) and below", cell)
     for name in [below[1]] if below else re.split(r"[\s,]+", cell):
         if name not in above:
-            raise SystemExit(f"src/README.md: '{name}' in '{cell}' is no layer of a row above")
+            raise SystemExit(f"src/README.md: '{name}' in '{cell}' is not a layer of a row above")
         allowed.add(name)
         if below:
             allowed |= above[name][0]

@@ -25,7 +25,7 @@ namespace cairn::shard {
 
 class Config {
  public:
-  /// Throws Error(kFormat) when the text is no JSON object.
+  /// Throws Error(kFormat) when the text is not a JSON object.
   explicit Config(std::string_view json_text);
 
   /// False for a key that is absent or null.

@@ -88,8 +88,9 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
 }
 
 // Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
-// of mlp_only_layers and where (layer + 1) is no multiple of decoder_sparse_step (transformers modeling_qwen3_moe.py).
-// Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj [E, H, I].
+// of mlp_only_layers and where (layer + 1) is not a multiple of decoder_sparse_step (transformers
+// modeling_qwen3_moe.py). Transformers 5 can also save the experts of a layer fused: gate_up_proj [E, 2I, H], down_proj
+// [E, H, I].
 
 Model qwen3_moe_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen3_moe", config, layers);

@@ -45,7 +45,7 @@ class EngineFault : public testing::TestWithParam<const char*> {
     return {0, communicator_->size() - 1};
   }
 
-  [[nodiscard]] bool is_staged() const { return std::string(GetParam()) == "direct_staged"; }
+  [[nodiscard]] bool is_bounced() const { return std::string(GetParam()) == "direct_bounced"; }
   [[nodiscard]] bool is_ahead() const { return std::string(GetParam()).ends_with("_ahead"); }
   [[nodiscard]] bool is_mpiio() const { return engine() == "mpiio"; }
   [[nodiscard]] std::string engine() const {
@@ -54,13 +54,13 @@ class EngineFault : public testing::TestWithParam<const char*> {
   }
   [[nodiscard]] SmallSave small_save(const std::filesystem::path& directory, std::uint64_t file_bytes,
                                      io::EngineOptions options = {}) {
-    if (is_staged()) options.staging = staging_.span();
+    if (is_bounced()) options.bounce_buffer = bounce_buffer_.span();
     return {*communicator_, directory, file_bytes, std::move(options), {engine(), is_ahead() ? 2U : 0U}};
   }
 
   std::unique_ptr<comm::Communicator> communicator_ = comm::duplicate_mpi(MPI_COMM_WORLD);
   SharedTempDir directory_;
-  base::AlignedBuffer staging_{2 * io::kRequestBytes};  ///< few, so that requests wait for each other
+  base::AlignedBuffer bounce_buffer_{2 * io::kRequestBytes};  ///< few, so that requests wait for each other
 };
 
 struct Rule {
@@ -190,7 +190,7 @@ TEST_P(EngineFault, AFailureThatOnlyTheFsyncSees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Engine, EngineFault,
-                         testing::Values("mpiio", "mpiio_ahead", "direct", "direct_ahead", "direct_staged", "posix"),
+                         testing::Values("mpiio", "mpiio_ahead", "direct", "direct_ahead", "direct_bounced", "posix"),
                          [](const auto& param) { return std::string(param.param); });
 
 /// Engine direct where O_DIRECT or io_uring is refused: one warning with the reason, and the same bytes.
@@ -204,16 +204,16 @@ TEST_P(DirectRefused, GoesThroughThePageCacheAndSaysSo) {
   const SharedTempDir directory;
   os::set_fault_rank(communicator->rank());
   const SmallSave save(*communicator, directory.path(), 600'000, {}, {"direct"});
-  base::AlignedBuffer staging(2 * io::kRequestBytes);
-  io::EngineOptions staged;
-  staged.staging = staging.span();
-  const SmallSave staged_save(*communicator, directory.path(), 600'000, staged, {"direct"});
+  base::AlignedBuffer bounce_buffer(2 * io::kRequestBytes);
+  io::EngineOptions bounced;
+  bounced.bounce_buffer = bounce_buffer.span();
+  const SmallSave bounced_save(*communicator, directory.path(), 600'000, bounced, {"direct"});
   os::set_faults(GetParam().first);
   testing::internal::CaptureStderr();
   save.save();
-  EXPECT_EQ(staged_save.load(), save.total_bytes());
+  EXPECT_EQ(bounced_save.load(), save.total_bytes());
   save.remove_files();
-  staged_save.save();
+  bounced_save.save();
   EXPECT_EQ(save.load(), save.total_bytes());
   const std::string said = testing::internal::GetCapturedStderr();
   // A file system in memory refuses O_DIRECT before anything else, and a reason is said once.

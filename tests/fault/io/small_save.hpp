@@ -42,7 +42,7 @@ class SmallSave {
   }
 
  private:
-  [[nodiscard]] std::uint64_t window_bytes() const { return 16 * extents_.grain_bytes() + sizes_[0] / 8; }
+  [[nodiscard]] std::uint64_t window_bytes() const { return 16 * extents_.block_bytes() + sizes_[0] / 8; }
 
   EngineCase case_;
   std::vector<std::uint64_t> sizes_;

@@ -214,9 +214,9 @@ TEST(WrongTargets, AreNamedInTermsOfWhatTheUserSees) {
   };
   EXPECT_EQ(failure("lm_head.weight/moment2_0", DType::kF32, {64, 96}), "");
   EXPECT_EQ(failure("lm_head.weight/moment2_0", DType::kU8, {64, 96}), "");
-  EXPECT_NE(failure("lm_head.weight/moment2_0", DType::kBF16, {64, 96}).find("is F32 [64, 96], wanted is BF16"),
+  EXPECT_NE(failure("lm_head.weight/moment2_0", DType::kBF16, {64, 96}).find("is F32 [64, 96], expected BF16"),
             std::string::npos);
-  EXPECT_NE(failure("lm_head.weight/moment2_0@max_scales", DType::kF32, {64}).find("is F32 [96], wanted is F32 [64]"),
+  EXPECT_NE(failure("lm_head.weight/moment2_0@max_scales", DType::kF32, {64}).find("is F32 [96], expected F32 [64]"),
             std::string::npos);
   EXPECT_NE(failure("lm_head.weight/moment3_0", DType::kF32, {64, 96}).find("has no tensor"), std::string::npos);
 }

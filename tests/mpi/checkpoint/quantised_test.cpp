@@ -124,7 +124,7 @@ TEST_P(OwnQuantised, ASaveIntoARootWarnsOfTensorsBeyondTheFigures) {
   EXPECT_NE(report.warnings[0].find(report.beyond_figures[0].name), std::string::npos) << report.warnings[0];
 }
 
-TEST_P(Quantised, WeightsThatWereLeftOutComeBack) {
+TEST_P(Quantised, ElidedWeightsComeBack) {
   const World world;
   const SharedTempDir root;
   for (const bool keeps_masters : {false, true}) {

@@ -11,7 +11,7 @@ namespace {
 
 ExchangeShape shape_for(const comm::Communicator& communicator) {
   ExchangeShape shape;
-  shape.ranks = shape.workers = communicator.size();
+  shape.ranks = shape.aggregators = communicator.size();
   return shape;
 }
 
@@ -22,8 +22,8 @@ TEST(ExchangeOnMpi, MovesShortRuns) {
   for (int repeat = 0; repeat < 20; ++repeat) {
     ExchangeShape shape = shape_for(*communicator);
     shape.share_memory = repeat % 2 == 0;
-    shape.grain_bytes = uniform(random, 1, 300);
-    shape.window_bytes = shape.grain_bytes * uniform(random, 1, 20);
+    shape.block_bytes = uniform(random, 1, 300);
+    shape.window_bytes = shape.block_bytes * uniform(random, 1, 20);
     shape.buffer_bytes = uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;
     compared += check_gather(*communicator, make_exchange_case(random, shape));
     shape.replicas = true;
@@ -39,7 +39,7 @@ TEST(ExchangeOnMpi, MovesLongRuns) {
   for (int repeat = 0; repeat < 4; ++repeat) {
     ExchangeShape shape = shape_for(*communicator);
     shape.share_memory = repeat == 3;
-    shape.grain_bytes = 4096;
+    shape.block_bytes = 4096;
     shape.window_bytes = 1ULL << 20;
     shape.buffer_bytes = repeat == 0 ? 0 : 4ULL << 20;
     shape.tensor_bytes = 2ULL << 20;

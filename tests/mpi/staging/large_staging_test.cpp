@@ -102,7 +102,7 @@ std::uint64_t status_bytes(const std::string& key) {
 /// By how much the process grows, at most, while `work` runs.
 template <class Work>
 std::uint64_t growth_bytes(Work work) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts over
   const std::uint64_t before = status_bytes("VmRSS");
   EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
   work();

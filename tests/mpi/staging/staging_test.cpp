@@ -169,7 +169,7 @@ TEST_F(Staging, SaysWhatIsWrong) {
                        [&] {
                          load_from(MPI_COMM_WORLD, file_, std::vector<Target>{{other, memory.data()}});
                        }),
-              HasSubstr("tensor 'scale' (section model) is F32 [], wanted is F32 [10]"));
+              HasSubstr("tensor 'scale' (section model) is F32 [], expected F32 [10]"));
   const Shard unknown{"model", "unknown", DType::kF32, {10}, {{{0}, {10}}}};
   EXPECT_THAT(error_of(ErrorKind::kNotFound,
                        [&] {

@@ -126,7 +126,7 @@ TEST(CodedConvert, AnUnknownCodecIsRefused) {
   EXPECT_FALSE(fs::exists(root / "out"));
 }
 
-TEST(Rebuilt, WeightsThatWereLeftOutComeBack) {
+TEST(Rebuilt, ElidedWeightsComeBack) {
   const TempDir root;
   const Truth truth = write_state(root / "source", quant::PaddleDivision::kTrue);
   convert_on(2, root / "source", root / "kept", converting("keep"));
@@ -140,7 +140,7 @@ TEST(Rebuilt, WeightsThatWereLeftOutComeBack) {
   EXPECT_EQ(nlohmann::json::parse(read_file(root / "again" / checkpoint::kManifestFile))["rebuilt"], json["rebuilt"]);
   convert_on(3, root / "again", root / "whole", converting("off"));
   const FileTensors made = read_section(root / "whole", "master_weights");
-  ASSERT_EQ(made.size(), 1U);  // the F32 tensor of the model is no rounded master weight
+  ASSERT_EQ(made.size(), 1U);  // the F32 tensor of the model is not a rounded master weight
   EXPECT_EQ(made.at("w").dtype, DType::kF32);
   EXPECT_EQ(made.at("w").bytes, truth.at({"master_weights", "w"}));
   EXPECT_FALSE(nlohmann::json::parse(read_file(root / "whole" / checkpoint::kManifestFile)).contains("rebuilt"));

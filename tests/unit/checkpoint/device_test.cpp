@@ -154,7 +154,7 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
     };
     const auto targets = state.targets();
     load(targets);
-    device.give_back();
+    device.copy_to_device();
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Target target = targets[i];
       const std::vector<std::byte> found = state.device_bytes(i);

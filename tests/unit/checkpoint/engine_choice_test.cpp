@@ -56,12 +56,12 @@ TEST(EngineChoice, SpreadsAggregatorsOverTheNode) {
       [&](comm::Communicator& communicator) {
         for (const auto& [per_node, expected] : cases) {
           const EngineChoice choice{"direct", "", per_node};
-          const plan::ExtentMap extents = deal_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice, Access::kWrite);
-          std::vector<int> owners;
+          const plan::ExtentMap extents = assign_extents(communicator, {0}, {{0, 0, 1000}}, 1, choice, Access::kWrite);
+          std::vector<int> aggregators;
           for (int rank = 0; rank < 12; ++rank) {
-            if (!extents.of(rank).empty()) owners.push_back(rank);
+            if (!extents.of(rank).empty()) aggregators.push_back(rank);
           }
-          EXPECT_EQ(owners, expected) << per_node << " per node";
+          EXPECT_EQ(aggregators, expected) << per_node << " per node";
         }
       },
       4);
@@ -72,27 +72,27 @@ TEST(EngineChoice, InMemoryAFileHasOneWriterAndManyReaders) {
   EXPECT_THAT(choice.reason, HasSubstr("one writer per file"));
   comm::run_simulated(4, [&](comm::Communicator& communicator) {
     const auto extents_for = [&](Access access) {
-      return deal_extents(communicator, {0, 1}, {{0, 0, 400}, {1, 0, 100}}, 10, choice, access);
+      return assign_extents(communicator, {0, 1}, {{0, 0, 400}, {1, 0, 100}}, 10, choice, access);
     };
-    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(0).first, 1);
-    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(0).last, 1);
-    EXPECT_EQ(extents_for(Access::kWrite).workers_of_file(1).first, 3);
-    EXPECT_EQ(extents_for(Access::kRead).workers_of_file(0).last, 3);
+    EXPECT_EQ(extents_for(Access::kWrite).aggregators_of_file(0).first, 1);
+    EXPECT_EQ(extents_for(Access::kWrite).aggregators_of_file(0).last, 1);
+    EXPECT_EQ(extents_for(Access::kWrite).aggregators_of_file(1).first, 3);
+    EXPECT_EQ(extents_for(Access::kRead).aggregators_of_file(0).last, 3);
   });
   EXPECT_FALSE(choose_by_facts({"ext4", 1, ""}).one_writer_per_file);
 }
 
-TEST(EngineChoice, LongRunsGoStraightToFilesInMemoryUnlessAggregatorsWereAskedFor) {
+TEST(EngineChoice, LongRunsBypassTheWindowsInMemoryUnlessAggregatorsWereAskedFor) {
   const test::TempDir here;
   const bool in_memory = os::file_system_of(here.path()).lives_in_memory();
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
-    const auto straight = [&](const EngineWish& wish) {
-      return choose_engine(communicator, wish, here.path()).straight;
+    const auto bypass = [&](const EngineRequest& request) {
+      return choose_engine(communicator, request, here.path()).bypass;
     };
-    EXPECT_EQ(straight({"auto", 0}), in_memory);
-    EXPECT_EQ(straight({"direct", 0}), in_memory);
-    EXPECT_FALSE(straight({"auto", 1}));
-    EXPECT_FALSE(straight({"mpiio", 0}));
+    EXPECT_EQ(bypass({"auto", 0}), in_memory);
+    EXPECT_EQ(bypass({"direct", 0}), in_memory);
+    EXPECT_FALSE(bypass({"auto", 1}));
+    EXPECT_FALSE(bypass({"mpiio", 0}));
   });
 }
 
@@ -110,41 +110,42 @@ TEST(SplitBudget, IsWindowsOfWholeBlocksAndBuffers) {
   EXPECT_THROW(split_budget(28 * kMiB - 1, 4 * kMiB, {}), Error);
 }
 
-TEST(SplitBudget, StagingMemoryTakesThePlaceOfWindows) {
+TEST(SplitBudget, ABounceBufferTakesThePlaceOfWindows) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
   EngineChoice choice;
-  choice.staging = Staging::kHugePages;
+  choice.bounce_buffer = BounceBuffer::kHugePages;
   for (const std::uint64_t ranks : {1, 4, 8, 100}) {
     choice.ranks_per_node = ranks;
     for (const std::uint64_t budget : {28 * kMiB, 31 * kMiB, 100 * kMiB, 4096 * kMiB}) {
       const MemorySplit split = split_budget(budget, 4 * kMiB, choice);
       EXPECT_GE(split.window_bytes, 4 * kMiB);
       EXPECT_EQ(split.window_bytes % (4 * kMiB), 0U);
-      EXPECT_GE(split.staging_bytes, 8 * kMiB);
-      EXPECT_EQ(split.staging_bytes % io::kRequestBytes, 0U);
-      EXPECT_LE(split.window_bytes + split.staging_bytes + split.exchange_bytes, budget);
+      EXPECT_GE(split.bounce_bytes, 8 * kMiB);
+      EXPECT_EQ(split.bounce_bytes % io::kRequestBytes, 0U);
+      EXPECT_LE(split.window_bytes + split.bounce_bytes + split.exchange_bytes, budget);
     }
   }
   choice.ranks_per_node = 8;
-  EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB, choice).staging_bytes, 16 * kMiB) << "the ranks of a node share a disk";
+  EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB, choice).bounce_bytes, 16 * kMiB) << "the ranks of a node share a disk";
   const MemorySplit none = split_budget(kMiB, 64 << 10, choice);
-  EXPECT_EQ(none.staging_bytes, 0U) << "there is no room for a request";
+  EXPECT_EQ(none.bounce_bytes, 0U) << "there is no room for a request";
   EXPECT_LE(6 * none.window_bytes, kMiB);
-  EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB).staging_bytes, 0U) << "a save has none";
+  EXPECT_EQ(split_budget(256 * kMiB, 4 * kMiB).bounce_bytes, 0U) << "a save has none";
   EXPECT_THROW(split_budget(28 * kMiB - 1, 4 * kMiB, choice), Error);
 }
 
 TEST(EngineChoice, StagesWhereOnlyPrivateMemoryHasHugePages) {
-  EXPECT_EQ(choose_staging("direct", "ext4", {true, false}), Staging::kHugePages);
-  EXPECT_EQ(choose_staging("direct", "ext4", {true, true}), Staging::kNone) << "the windows lie in huge pages";
-  EXPECT_EQ(choose_staging("direct", "ext4", {false, false}), Staging::kNone);
-  EXPECT_EQ(choose_staging("direct", "tmpfs", {true, false}), Staging::kNone);
+  EXPECT_EQ(choose_bounce_buffer("direct", "ext4", {true, false}), BounceBuffer::kHugePages);
+  EXPECT_EQ(choose_bounce_buffer("direct", "ext4", {true, true}), BounceBuffer::kNone)
+      << "the windows lie in huge pages";
+  EXPECT_EQ(choose_bounce_buffer("direct", "ext4", {false, false}), BounceBuffer::kNone);
+  EXPECT_EQ(choose_bounce_buffer("direct", "tmpfs", {true, false}), BounceBuffer::kNone);
   for (const char* engine : {"posix", "mpiio"}) {
-    EXPECT_EQ(choose_staging(engine, "ext4", {true, false}), Staging::kNone) << engine;
+    EXPECT_EQ(choose_bounce_buffer(engine, "ext4", {true, false}), BounceBuffer::kNone) << engine;
   }
 }
 
-TEST(SplitBudget, WindowsAreSmallBesideTheShareOfAWorker) {
+TEST(SplitBudget, WindowsAreSmallBesideTheShareOfAnAggregator) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
   const MemorySplit split = split_budget(256 * kMiB, 4 * kMiB, {});
   const auto window_for = [&](std::uint64_t bytes) {

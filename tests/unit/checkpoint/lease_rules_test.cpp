@@ -241,22 +241,22 @@ LeaseWatch held_watch() {
 
 TEST(LeaseAnswer, AFreeLeaseIsTakenAndAnUnknownOneIsWatched) {
   LeaseWatch watch(1s);
-  const LeaseWish wish;
-  EXPECT_EQ(answer(watch, wish, 0s, 0s), LeaseAnswer::kLookAgain);
+  const LeaseRequest request;
+  EXPECT_EQ(answer(watch, request, 0s, 0s), LeaseAnswer::kLookAgain);
   watch.see(sighting(3, record_of(1)), 0s);
-  EXPECT_EQ(answer(watch, wish, 0s, 59s), LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
-  EXPECT_EQ(answer(watch, wish, 0s, 60s), LeaseAnswer::kTake);
+  EXPECT_EQ(answer(watch, request, 0s, 59s), LeaseAnswer::kLookAgain);  // whatever was asked: it is not known yet
+  EXPECT_EQ(answer(watch, request, 0s, 60s), LeaseAnswer::kTake);
 }
 
 TEST(LeaseAnswer, AHolderThatLivesIsAnErrorUnlessOneWaits) {
   const LeaseWatch watch = held_watch();
-  LeaseWish wish;
-  wish.process = process_on("n2", 8);
-  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
-  wish.wait = 10s;
-  EXPECT_EQ(answer(watch, wish, 9s, 2s), LeaseAnswer::kLookAgain);
-  EXPECT_EQ(answer(watch, wish, 10s, 2s), LeaseAnswer::kRefuse);
-  EXPECT_EQ(answer(watch, wish, 10s, 61s), LeaseAnswer::kTake);
+  LeaseRequest request;
+  request.process = process_on("n2", 8);
+  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  request.wait = 10s;
+  EXPECT_EQ(answer(watch, request, 9s, 2s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(answer(watch, request, 10s, 2s), LeaseAnswer::kRefuse);
+  EXPECT_EQ(answer(watch, request, 10s, 61s), LeaseAnswer::kTake);
 }
 
 TEST(LeaseAnswer, AHolderIsRefusedByNameOnly) {
@@ -271,35 +271,35 @@ TEST(LeaseAnswer, AHolderIsRefusedByNameOnly) {
 
 TEST(LeaseAnswer, ARequeuedJobWaitsByItself) {
   const LeaseWatch watch = held_watch();
-  LeaseWish wish;
-  wish.process = process_on("n2", 8);
-  wish.job_id = "45";  // the holder's
-  EXPECT_EQ(answer(watch, wish, 29min, 2s), LeaseAnswer::kLookAgain);
-  EXPECT_EQ(answer(watch, wish, 30min, 2s), LeaseAnswer::kRefuse);
-  wish.job_id = "46";
-  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
-  wish.restarts = 1;
-  EXPECT_EQ(answer(watch, wish, 29min, 2s), LeaseAnswer::kLookAgain);
-  wish.wait = 0s;  // unless told otherwise
-  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+  LeaseRequest request;
+  request.process = process_on("n2", 8);
+  request.job_id = "45";  // the holder's
+  EXPECT_EQ(answer(watch, request, 29min, 2s), LeaseAnswer::kLookAgain);
+  EXPECT_EQ(answer(watch, request, 30min, 2s), LeaseAnswer::kRefuse);
+  request.job_id = "46";
+  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
+  request.restarts = 1;
+  EXPECT_EQ(answer(watch, request, 29min, 2s), LeaseAnswer::kLookAgain);
+  request.wait = 0s;  // unless told otherwise
+  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
 }
 
 TEST(LeaseAnswer, NobodyWaitsForItself) {
   const LeaseWatch watch = held_watch();
-  LeaseWish wish;
-  wish.process = record_of(1).holder.process;
-  wish.job_id = "45";
-  wish.restarts = 1;
-  EXPECT_EQ(answer(watch, wish, 0s, 2s), LeaseAnswer::kRefuse);
+  LeaseRequest request;
+  request.process = record_of(1).holder.process;
+  request.job_id = "45";
+  request.restarts = 1;
+  EXPECT_EQ(answer(watch, request, 0s, 2s), LeaseAnswer::kRefuse);
 }
 
 TEST(LeaseAnswer, TwoJobsWithoutABatchSystemAreNotOne) {
   LeaseRecord without = record_of(1);
   without.holder.job_id.clear();
-  LeaseWish wish;
-  wish.process = process_on("n2", 8);
-  EXPECT_EQ(wait_for(wish, without), 0s);
-  EXPECT_EQ(wait_for(wish, std::nullopt), 0s);
+  LeaseRequest request;
+  request.process = process_on("n2", 8);
+  EXPECT_EQ(wait_for(request, without), 0s);
+  EXPECT_EQ(wait_for(request, std::nullopt), 0s);
 }
 
 }  // namespace

@@ -25,13 +25,13 @@ Options options_with(std::uint64_t memory_budget_bytes) {
   return options;
 }
 
-/// What a store keeps for windows and staging, on the rank that keeps most.
+/// What a store keeps for windows and bounce buffers, on the rank that keeps most.
 class Kept {
  public:
   void see(const io::WindowStore& store) {
     ASSERT_NE(store.pool, nullptr) << "there were no windows";
-    const std::uint64_t buffers = store.pool->staging().empty() ? io::WindowPool::kAhead + 1 : 1;
-    const std::uint64_t bytes = buffers * store.pool->bytes() + store.pool->staging().size();
+    const std::uint64_t buffers = store.pool->bounce_buffer().empty() ? io::WindowPool::kAhead + 1 : 1;
+    const std::uint64_t bytes = buffers * store.pool->bytes() + store.pool->bounce_buffer().size();
     std::uint64_t before = most_;
     while (before < bytes && !most_.compare_exchange_weak(before, bytes)) {
     }

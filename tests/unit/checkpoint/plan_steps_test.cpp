@@ -17,8 +17,8 @@ namespace {
 using testing::HasSubstr;
 
 /// What every rank sends, to what every rank receives.
-std::vector<comm::Mail> delivered(const std::vector<comm::Mail>& outgoing) {
-  std::vector<comm::Mail> incoming(outgoing.size(), comm::Mail(outgoing.size()));
+std::vector<comm::Messages> delivered(const std::vector<comm::Messages>& outgoing) {
+  std::vector<comm::Messages> incoming(outgoing.size(), comm::Messages(outgoing.size()));
   for (std::size_t from = 0; from < outgoing.size(); ++from) {
     for (std::size_t to = 0; to < outgoing.size(); ++to) incoming[to][from] = outgoing[from][to];
   }
@@ -41,21 +41,21 @@ struct Merged {
 
 Merged merge(const std::vector<std::vector<Source>>& state_of) {
   const int ranks = static_cast<int>(state_of.size());
-  std::vector<comm::Mail> out;
+  std::vector<comm::Messages> out;
   for (int rank = 0; rank < ranks; ++rank) {
     out.push_back(describe_to_homes({state_of[static_cast<std::size_t>(rank)]}, rank, ranks));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
-  comm::Mail samples;
-  for (const comm::Mail& in : delivered(out)) {
+  comm::Messages samples;
+  for (const comm::Messages& in : delivered(out)) {
     homed.push_back(merge_described(in));
     samples.push_back(sample_names(homed.back(), static_cast<int>(samples.size()), ranks));
   }
   out.clear();
   for (const auto& tensors : homed) out.push_back(spread_in_order(tensors, samples));
   Merged merged;
-  comm::Mail stretches;
-  for (const comm::Mail& in : delivered(out)) {
+  comm::Messages stretches;
+  for (const comm::Messages& in : delivered(out)) {
     stretches.push_back(pack_stretch(in));
     merged.largest_stretch_bytes = std::max(merged.largest_stretch_bytes, stretches.back().size());
   }
@@ -144,8 +144,8 @@ TEST(LayoutSteps, SharesOfAnyNumberOfRanksAreTheWhole) {
   ASSERT_GT(whole.files.size(), 20U);
   ASSERT_EQ(whole.index_files.size(), 2U);
   for (const int ranks : {1, 2, 3, 5, 100}) {
-    comm::Mail sizes;
-    comm::Mail indexes;
+    comm::Messages sizes;
+    comm::Messages indexes;
     for (int rank = 0; rank < ranks; ++rank) {
       sizes.push_back(header_sizes_of_share(files, rank, ranks));
       indexes.push_back(indexes_of_share(files, rank, ranks));
@@ -208,17 +208,17 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
   const std::vector<std::uint32_t> numbers[] = {{2, 0}, {1, 0, 2}};
   const std::vector<plan::MemoryBox> memory[] = {{{0, {{0}, {3}}, {}}, {1, {{0, 0}, {256, 512}}, {}}},
                                                  {{0, {}, {}}, {1, {{0, 0}, {256, 512}}, {}}, {2, {{3}, {3}}, {}}}};
-  std::vector<comm::Mail> out;
+  std::vector<comm::Messages> out;
   for (int rank = 0; rank < ranks; ++rank) {
     out.push_back(claim_boxes(memory[rank], numbers[rank], rank, ranks));
     EXPECT_EQ(out.back()[0].size() + out.back()[1].size(), rank == 0 ? 16U * 2 + 16U * 3 : 16U * 3 + 16U * 3);
   }
-  std::vector<comm::Mail> claimed = delivered(out);
+  std::vector<comm::Messages> claimed = delivered(out);
   out.clear();
   for (int rank = 0; rank < ranks; ++rank) {
     out.push_back(settle_claims(packed, claimed[static_cast<std::size_t>(rank)], rank));
   }
-  const std::vector<comm::Mail> provided = delivered(out);
+  const std::vector<comm::Messages> provided = delivered(out);
   const auto first = collect_pieces(provided[0], 0);
   const auto second = collect_pieces(provided[1], 1);
   EXPECT_EQ(first, (std::vector<plan::Piece>{{0, 1, 0, {{0, 0}, {128, 512}}}, {2, 0, 0, {{0}, {3}}}}));
@@ -228,12 +228,12 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
   EXPECT_THROW(collect_pieces(provided[0], 1), Error) << "pieces of another rank";
   std::swap(claimed[0][0], claimed[0][1]);
   EXPECT_THROW(settle_claims(packed, claimed[0], 0), Error) << "claims of another rank";
-  comm::Mail cut = provided[1];
+  comm::Messages cut = provided[1];
   for (base::Bytes& bytes : cut) {
     if (!bytes.empty()) bytes.pop_back();
   }
   EXPECT_THROW(collect_pieces(cut, 1), Error);
-  comm::Mail deep = provided[0];
+  comm::Messages deep = provided[0];
   deep[0][12] = std::byte{9};
   EXPECT_THROW(collect_pieces(deep, 0), Error) << "more dimensions than a box has";
 }

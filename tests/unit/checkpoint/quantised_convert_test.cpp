@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedConvert, testing::Values("q8", "q4", "
                            return name;
                          });
 
-TEST(QuantisedConvertOptions, MasterWeightsCanBeLeftOut) {
+TEST(QuantisedConvertOptions, MasterWeightsCanBeElided) {
   const TempDir root;
   save_moments(root.path());
   checkpoint::ConvertOptions options = options_for("q8");

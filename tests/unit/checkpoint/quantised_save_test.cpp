@@ -241,7 +241,7 @@ TEST(QuantisedSaveOptions, OffAndDisabledSaveEverythingAsItIs) {
   }
 }
 
-TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreLeftOut) {
+TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreElided) {
   const TempDir root;
   Options options = quantised("q8");
   options.quantisation.remove_master_weight = true;

@@ -29,7 +29,7 @@ std::uint64_t limit_of(const json& value) {
   return value.is_string() ? base::parse_size(value.get<std::string>()) : value.get<std::uint64_t>();
 }
 
-TEST(SplitHf, DealsAsHuggingFaceDoes) {
+TEST(SplitHf, AssignsAsHuggingFaceDoes) {
   const json vectors = json::parse(read_file(test_data("hf_split.json")))["split"];
   int cases = 0;
   for (const json& vector : vectors) {

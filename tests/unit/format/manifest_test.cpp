@@ -149,7 +149,7 @@ TEST(Manifest, RefusesBadValues) {
     changed[key] = value;
     expect_refused(changed.dump(), part);
   };
-  refused("format", "other", "this is no manifest");
+  refused("format", "other", "this is not a manifest");
   refused("format_version", 3, "format version 3, this build of Cairn reads up to 2");
   refused("format_version", 18446744073709551615ULL, "use a newer Cairn");
   refused("format_version", 0, "version 0");

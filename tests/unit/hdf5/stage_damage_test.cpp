@@ -1,4 +1,4 @@
-// Files that are no staging files, or no longer: one line, never a crash, never bytes from elsewhere.
+// Files that are not staging files, or no longer: one line, never a crash, never bytes from elsewhere.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

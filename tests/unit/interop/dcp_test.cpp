@@ -275,7 +275,7 @@ TEST(DcpBroken, SectionsMetadata) {
     d.shard(kSecond, {{"w", DType::kF32, {2, 0}, {2, 6}}}, {{"cairn.sections", sections}});
     return failure_of(d.directory);
   };
-  EXPECT_THAT(failure_with("7"), HasSubstr("cairn.sections is no JSON object"));
+  EXPECT_THAT(failure_with("7"), HasSubstr("cairn.sections is not a JSON object"));
   EXPECT_THAT(failure_with(R"({"v": ["optimizer", "v"]})"), AllOf(HasSubstr("'v'"), HasSubstr("does not hold")));
   EXPECT_THAT(failure_with(R"({"w": "optimizer"})"), HasSubstr("no pair"));
   EXPECT_THAT(failure_with(R"({"w": ["optimizer"]})"), HasSubstr("no pair"));

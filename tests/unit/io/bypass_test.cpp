@@ -1,4 +1,4 @@
-// Straight runs: which bytes go without a window, and that they arrive, from many ranks at once.
+// Bypass runs: which bytes go without a window, and that they arrive, from many ranks at once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@
 namespace cairn::io {
 namespace {
 
-constexpr std::uint64_t kLong = StraightRuns::kShortestBytes;
-constexpr std::uint64_t kGrain = 3 * kLong / 2;
+constexpr std::uint64_t kLong = BypassRuns::kShortestBytes;
+constexpr std::uint64_t kBlockBytes = 3 * kLong / 2;
 
 /// Two files. In the first a tensor of rows of two long runs, behind a header; in the second a small tensor and a flat
 /// one.
@@ -52,18 +52,18 @@ struct Layout {
     add("flat", {kFlat}, 1, kHeader + kSmall);
   }
 
-  [[nodiscard]] plan::CellGrid grid() const {
+  [[nodiscard]] plan::BlockGrid grid() const {
     std::vector<std::uint64_t> sizes;
     for (const auto& file : stored.files) sizes.push_back(file.size_bytes);
-    return {sizes, kGrain};
+    return {sizes, kBlockBytes};
   }
-  [[nodiscard]] StraightRuns runs(const std::vector<plan::Piece>& pieces) const {
+  [[nodiscard]] BypassRuns runs(const std::vector<plan::Piece>& pieces) const {
     std::vector<plan::MemoryBox> boxes;
     for (const plan::Piece& piece : pieces) {
       boxes.resize(std::max<std::size_t>(boxes.size(), piece.local + 1));
       boxes[piece.local] = {piece.tensor, piece.box, {}};
     }
-    return StraightRuns(plan::regions_of_memory(pieces, boxes, stored));
+    return BypassRuns(plan::regions_of_memory(pieces, boxes, stored));
   }
 
   format::StoredCheckpoint stored;
@@ -72,10 +72,10 @@ struct Layout {
 /// A whole memory box.
 plan::Piece part(std::uint32_t tensor, std::uint32_t local, Box box) { return {tensor, local, 0, std::move(box)}; }
 
-/// Collective: the runs of these parts that go straight.
-StraightRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, const std::vector<plan::Piece>& parts) {
-  StraightRuns runs = layout.runs(parts);
-  keep_tiled_cells(communicator, layout.grid(), runs);
+/// Collective: the runs of these parts that bypass the windows.
+BypassRuns tiled_runs(comm::Communicator& communicator, const Layout& layout, const std::vector<plan::Piece>& parts) {
+  BypassRuns runs = layout.runs(parts);
+  keep_tiled_blocks(communicator, layout.grid(), runs);
   return runs;
 }
 
@@ -147,73 +147,73 @@ base::Bytes read_back(const EngineFile& file) {
   return bytes;
 }
 
-TEST(StraightRuns, CellsThatLongRunsTileGoStraight) {
+TEST(BypassRuns, BlocksThatLongRunsTileBypassTheWindows) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
+  const plan::BlockGrid grid = layout.grid();
   for (const int ranks : {1, 2, 3, 4, 6}) {
-    std::vector<std::uint64_t> sums(grid.cells(), 0);
+    std::vector<std::uint64_t> sums(grid.blocks(), 0);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto mine = layout.runs(parts_of(rank, ranks)).fingerprints(grid);
       for (std::size_t c = 0; c < sums.size(); ++c) sums[c] += mine[c];
     }
     for (std::uint32_t file = 0; file < grid.files(); ++file) {
-      for (std::size_t cell = grid.cell_of(file, 0); cell < grid.end_of(file); ++cell) {
-        const bool is_tiled = sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(file, cell));
-        EXPECT_EQ(is_tiled, cell != grid.cell_of(file, 0)) << "all but those with a header; cell " << cell;
+      for (std::size_t block = grid.block_of(file, 0); block < grid.end_of(file); ++block) {
+        const bool is_tiled = sums[block] == BypassRuns::fingerprint_of_tiled(grid.range_of(file, block));
+        EXPECT_EQ(is_tiled, block != grid.block_of(file, 0)) << "all but those with a header; block " << block;
       }
     }
   }
 }
 
-TEST(StraightRuns, BytesOfNobodyOrOfTwoMakeACellGoThroughWindows) {
+TEST(BypassRuns, BytesOfNobodyOrOfTwoMakeABlockGoThroughWindows) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
+  const plan::BlockGrid grid = layout.grid();
   const std::uint64_t half = Layout::kFlat / 2;
   const auto tiled = [&](const std::vector<plan::Piece>& parts) {
     const auto sums = layout.runs(parts).fingerprints(grid);
-    std::vector<std::size_t> cells;
-    for (std::size_t cell = grid.cell_of(1, 0); cell < grid.end_of(1); ++cell) {
-      if (sums[cell] == StraightRuns::fingerprint_of_tiled(grid.range_of(1, cell))) cells.push_back(cell);
+    std::vector<std::size_t> blocks;
+    for (std::size_t block = grid.block_of(1, 0); block < grid.end_of(1); ++block) {
+      if (sums[block] == BypassRuns::fingerprint_of_tiled(grid.range_of(1, block))) blocks.push_back(block);
     }
-    return cells;
+    return blocks;
   };
   const auto all = tiled({part(2, 0, {{0}, {Layout::kFlat}})});
-  ASSERT_EQ(all.size(), grid.end_of(1) - grid.cell_of(1, 0) - 1);
+  ASSERT_EQ(all.size(), grid.end_of(1) - grid.block_of(1, 0) - 1);
   EXPECT_TRUE(tiled({}).empty());
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {Layout::kFlat}}), part(2, 1, {{0}, {Layout::kFlat}})}).empty()) << "replicas";
-  // As many bytes as the cells have, but the first half twice and the second never.
+  // As many bytes as the blocks have, but the first half twice and the second never.
   EXPECT_TRUE(tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{0}, {half}})}).empty());
   const auto one_hole = tiled({part(2, 0, {{0}, {half}}), part(2, 1, {{half + 1}, {Layout::kFlat - half - 1}})});
   EXPECT_EQ(one_hole.size(), all.size() - 1);
 }
 
-TEST(StraightRuns, ACellThatAnotherRankWantsInShortRunsGoesThroughWindows) {
+TEST(BypassRuns, ABlockThatAnotherRankWantsInShortRunsGoesThroughWindows) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
+  const plan::BlockGrid grid = layout.grid();
   const auto all = part(0, 0, {{0, 0}, {Layout::kRows, 2 * kLong}});
   const auto sums = layout.runs({all}).fingerprints(grid);
   const auto others =
       layout.runs({part(0, 0, {{3, 8}, {2, 16}})}).fingerprints(grid);  // in the third and the fourth row
   std::size_t tiled_by_one = 0;
-  for (std::size_t cell = grid.cell_of(0, 0); cell < grid.end_of(0); ++cell) {
-    const plan::FileRange range = grid.range_of(0, cell);
-    const std::uint64_t whole = StraightRuns::fingerprint_of_tiled(range);
-    if (sums[cell] != whole) continue;
+  for (std::size_t block = grid.block_of(0, 0); block < grid.end_of(0); ++block) {
+    const plan::FileRange range = grid.range_of(0, block);
+    const std::uint64_t whole = BypassRuns::fingerprint_of_tiled(range);
+    if (sums[block] != whole) continue;
     ++tiled_by_one;
     const std::uint64_t begin = Layout::kHeader + 3 * 2 * kLong + 8;
     const std::uint64_t end = Layout::kHeader + 4 * 2 * kLong + 24;
     const bool is_wanted_twice = range.begin < end && range.end > begin;
-    EXPECT_EQ(sums[cell] + others[cell] != whole, is_wanted_twice) << cell;
+    EXPECT_EQ(sums[block] + others[block] != whole, is_wanted_twice) << block;
   }
   EXPECT_EQ(tiled_by_one, grid.end_of(0) - 1);
 }
 
-TEST(StraightRuns, ShortRunsOfALargerRegionStay) {
+TEST(BypassRuns, ShortRunsOfALargerRegionStay) {
   const Layout layout;
   const auto pieces = [&](const plan::Piece& p) {
-    const StraightRuns runs = layout.runs({p});
+    const BypassRuns runs = layout.runs({p});
     std::size_t count = 0;
-    for (StraightRuns::Walk& walk : runs.walks()) {
+    for (BypassRuns::Walk& walk : runs.walks()) {
       for (; !walk.done(); ++count) walk.next(~0ULL);
     }
     return count;
@@ -224,10 +224,10 @@ TEST(StraightRuns, ShortRunsOfALargerRegionStay) {
   EXPECT_EQ(pieces(part(0, 0, {{2, 5}, {0, 9}})), 0U);
 }
 
-/// Writes by `ranks` ranks, and compares the cells that went straight; the others stay as they were made.
-TEST(StraightIo, WritesAndReadsWhatIsTiled) {
+/// Writes by `ranks` ranks, and compares the blocks that bypassed the windows; the others stay as they were made.
+TEST(BypassIo, WritesAndReadsWhatIsTiled) {
   const Layout layout;
-  const plan::CellGrid grid = layout.grid();
+  const plan::BlockGrid grid = layout.grid();
   for (const int ranks : {1, 2, 5}) {
     const test::TempDir directory;
     const auto files = files_in(directory, layout);
@@ -238,15 +238,15 @@ TEST(StraightIo, WritesAndReadsWhatIsTiled) {
     std::atomic<std::uint64_t> compared = 0;
     comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
       const auto parts = parts_of(communicator.rank(), ranks);
-      StraightRuns runs = layout.runs(parts);
-      const plan::CellSet cells = keep_tiled_cells(communicator, grid, runs);
+      BypassRuns runs = layout.runs(parts);
+      const plan::BlockSet blocks = keep_tiled_blocks(communicator, grid, runs);
       auto memory = memory_of(parts);
       for (const auto& p : parts) {
         for_each_byte(p,
                       [&](std::uint64_t at, std::uint64_t place) { memory[p.local][at] = content(p.tensor, place); });
       }
       const auto from = boxes_of(memory);
-      write_straight(communicator, files, runs, from, [&](auto file, auto offset, auto data) {
+      write_bypass(communicator, files, runs, from, [&](auto file, auto offset, auto data) {
         const std::lock_guard lock(mutex);
         seen[{file, offset}] += data.size();
       });
@@ -254,15 +254,15 @@ TEST(StraightIo, WritesAndReadsWhatIsTiled) {
       for (auto& box : memory) std::fill(box.begin(), box.end(), std::byte{0});
       const auto to = boxes_of(memory);
       std::uint64_t read = 0;
-      read_straight(communicator, files, runs, to, [&](auto, auto, auto data) { read += data.size(); });
+      read_bypass(communicator, files, runs, to, [&](auto, auto, auto data) { read += data.size(); });
       for (const auto& p : parts) {
         const auto& box = layout.stored.tensors[p.tensor].boxes[0];
         for_each_byte(p, [&](std::uint64_t at, std::uint64_t place) {
-          const bool is_straight = cells.contains(grid.cell_of(box.file, box.offset_bytes + place));
-          const std::byte expected = is_straight ? content(p.tensor, place) : std::byte{0};
+          const bool is_bypass = blocks.contains(grid.block_of(box.file, box.offset_bytes + place));
+          const std::byte expected = is_bypass ? content(p.tensor, place) : std::byte{0};
           if (memory[p.local][at] != expected) ++wrong;
-          if (is_straight) ++compared;
-          read -= is_straight ? 1 : 0;
+          if (is_bypass) ++compared;
+          read -= is_bypass ? 1 : 0;
         });
       }
       if (read != 0) ++wrong;
@@ -274,12 +274,13 @@ TEST(StraightIo, WritesAndReadsWhatIsTiled) {
     EXPECT_EQ(bytes, compared) << "each piece is seen once";
     for (std::uint32_t file = 0; file < 2; ++file) {
       const base::Bytes found = read_back(files[file]);
-      EXPECT_TRUE(std::all_of(found.begin(), found.begin() + kGrain, [](std::byte b) { return b == std::byte{0}; }));
+      EXPECT_TRUE(
+          std::all_of(found.begin(), found.begin() + kBlockBytes, [](std::byte b) { return b == std::byte{0}; }));
     }
   }
 }
 
-TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
+TEST(BypassIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
   const Layout layout;
   const test::TempDir directory;
   const auto files = files_in(directory, layout);
@@ -292,11 +293,11 @@ TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
     comm::run_simulated(3, [&](comm::Communicator& communicator) {
       os::set_fault_rank(communicator.rank());
       const auto parts = parts_of(communicator.rank(), 3);
-      const StraightRuns runs = tiled_runs(communicator, layout, parts);
+      const BypassRuns runs = tiled_runs(communicator, layout, parts);
       auto memory = memory_of(parts);
       const auto from = boxes_of(memory);
       try {
-        write_straight(communicator, files, runs, from, [](auto, auto, auto) {});
+        write_bypass(communicator, files, runs, from, [](auto, auto, auto) {});
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kIo);
         test::expect_one_line(error.what(), {directory.path().string()});
@@ -312,7 +313,7 @@ TEST(StraightIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
   }
 }
 
-TEST(StraightIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
+TEST(BypassIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
   const Layout layout;
   const test::TempDir directory;
   const auto files = files_in(directory, layout);
@@ -320,24 +321,24 @@ TEST(StraightIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
   std::filesystem::resize_file(files[1].path, files[1].size_bytes - 1);
   comm::run_simulated(3, [&](comm::Communicator& communicator) {
     const auto parts = parts_of(communicator.rank(), 3);
-    const StraightRuns runs = tiled_runs(communicator, layout, parts);
+    const BypassRuns runs = tiled_runs(communicator, layout, parts);
     auto memory = memory_of(parts);
     const auto to = boxes_of(memory);
-    test::expect_error(ErrorKind::kIo, [&] { read_straight(communicator, files, runs, to, [](auto, auto, auto) {}); },
+    test::expect_error(ErrorKind::kIo, [&] { read_bypass(communicator, files, runs, to, [](auto, auto, auto) {}); },
                        {files[1].path.string(), "ends at byte"});
   });
 }
 
-TEST(StraightIo, MemoryThatIsTooSmallIsRefused) {
+TEST(BypassIo, MemoryThatIsTooSmallIsRefused) {
   const Layout layout;
   const test::TempDir directory;
   const auto files = files_in(directory, layout);
   create(files);
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    const StraightRuns runs = layout.runs({part(2, 1, {{0}, {Layout::kFlat}})});
+    const BypassRuns runs = layout.runs({part(2, 1, {{0}, {Layout::kFlat}})});
     base::Bytes memory(Layout::kFlat - 1);
     std::vector<plan::MemoryBox> from = {{}, {0, {}, memory}};
-    const auto write = [&] { write_straight(communicator, files, runs, from, [](auto, auto, auto) {}); };
+    const auto write = [&] { write_bypass(communicator, files, runs, from, [](auto, auto, auto) {}); };
     test::expect_error(ErrorKind::kInternal, write, {"memory box 1, which has"});
     memory.resize(Layout::kFlat);
     from[1] = {0, {}, memory, Memory::kDevice};

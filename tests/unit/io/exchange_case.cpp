@@ -155,7 +155,7 @@ void add_pieces(std::mt19937_64& random, ExchangeCase& c) {
 plan::ExtentMap extents_of(const ExchangeCase& c) {
   std::vector<std::uint64_t> sizes;
   for (const auto& file : c.stored.files) sizes.push_back(file.size_bytes);
-  return {plan::whole_files(sizes), c.shape.workers, c.shape.grain_bytes};
+  return {plan::whole_files(sizes), c.shape.aggregators, c.shape.block_bytes};
 }
 
 /// All memory of a rank, as it must be when the pieces hold the files' bytes and the rest is untouched.

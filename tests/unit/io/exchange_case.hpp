@@ -19,8 +19,8 @@ namespace cairn::test {
 
 struct ExchangeShape {
   int ranks = 1;
-  int workers = 1;  ///< ranks that own extents
-  std::uint64_t grain_bytes = 64;
+  int aggregators = 1;  ///< ranks that own extents
+  std::uint64_t block_bytes = 64;
   std::uint64_t window_bytes = 256;
   std::uint64_t buffer_bytes = 1ULL << 20;
   std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly

@@ -29,14 +29,14 @@ using testing::HasSubstr;
 ExchangeShape random_shape(std::mt19937_64& random, int ranks) {
   ExchangeShape shape;
   shape.ranks = ranks;
-  shape.workers = static_cast<int>(test::uniform(random, 1, static_cast<std::uint64_t>(ranks)));
-  shape.grain_bytes = test::uniform(random, 1, 200);
-  shape.window_bytes = shape.grain_bytes * test::uniform(random, 1, 20);
+  shape.aggregators = static_cast<int>(test::uniform(random, 1, static_cast<std::uint64_t>(ranks)));
+  shape.block_bytes = test::uniform(random, 1, 200);
+  shape.window_bytes = shape.block_bytes * test::uniform(random, 1, 20);
   shape.buffer_bytes = test::uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;  // 0: the smallest that it takes
   return shape;
 }
 
-TEST(Exchange, GathersEveryByteToItsOwner) {
+TEST(Exchange, GathersEveryByteToItsAggregator) {
   auto random = test::make_random(10);
   std::atomic<std::uint64_t> compared = 0;
   for (const int ranks : {1, 2, 3, 4, 7}) {
@@ -74,8 +74,8 @@ TEST(Exchange, MovesLongRunsWithoutPackingAndShortOnesInSlots) {
     const int ranks_per_node = 1;  // ranks of one node copy instead
     for (const std::uint64_t buffer : {std::uint64_t{0}, std::uint64_t{64} << 20}) {
       ExchangeShape shape;
-      shape.ranks = shape.workers = ranks;
-      shape.grain_bytes = 4096;
+      shape.ranks = shape.aggregators = ranks;
+      shape.block_bytes = 4096;
       shape.window_bytes = 1ULL << 20;
       shape.buffer_bytes = buffer;
       shape.tensor_bytes = 3ULL << 20;

@@ -1,4 +1,4 @@
-// Turns: every worker of a file takes part in it, and files of one turn share no rank.
+// Turns: every aggregator of a file takes part in it, and files of one turn share no rank.
 #include "io/rounds.hpp"
 
 #include <gtest/gtest.h>
@@ -37,19 +37,19 @@ TEST(FileTurns, KeepApartFilesThatShareARank) {
       for (const plan::Extent& extent : extents.of(rank)) EXPECT_TRUE(opened[extent.file].contains(rank));
     }
     for (std::uint32_t f = 0; f < files; ++f) {
-      const auto [first, last] = extents.workers_of_file(f);
+      const auto [first, last] = extents.aggregators_of_file(f);
       EXPECT_EQ(opened[f].size(), first <= last ? static_cast<std::size_t>(last - first + 1) : 0U);
     }
   }
   EXPECT_GT(members, 1000U);
 }
 
-TEST(FileTurns, EveryFileHasOneKeeper) {
+TEST(FileTurns, EveryFileHasOneCreator) {
   const plan::ExtentMap extents({{1, 0, 100}, {3, 0, 7}}, 4, 10);
-  EXPECT_EQ(keeper_of_file(extents, 0, 4), 0);  // no bytes: some rank
-  EXPECT_EQ(keeper_of_file(extents, 1, 4), 0);
-  EXPECT_EQ(keeper_of_file(extents, 2, 4), 2);
-  EXPECT_EQ(keeper_of_file(extents, 3, 4), 3);
+  EXPECT_EQ(creator_of_file(extents, 0, 4), 0);  // no bytes: some rank
+  EXPECT_EQ(creator_of_file(extents, 1, 4), 0);
+  EXPECT_EQ(creator_of_file(extents, 2, 4), 2);
+  EXPECT_EQ(creator_of_file(extents, 3, 4), 3);
 }
 
 }  // namespace

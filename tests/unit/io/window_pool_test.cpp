@@ -20,17 +20,17 @@ std::vector<std::byte*> buffers_of(const WindowPool& pool, std::uint64_t round) 
   return all;
 }
 
-constexpr std::uint64_t kStagingBytes = 4ULL << 20;
+constexpr std::uint64_t kBounceBytes = 4ULL << 20;
 
-TEST(WindowPool, HasOneBufferBesideStagingMemory) {
+TEST(WindowPool, HasOneWindowBesideABounceBuffer) {
   comm::run_simulated(2, [](comm::Communicator& communicator) {
     WindowPool plain(communicator, 5000);
-    WindowPool staged(communicator, 5000, comm::SharedMemory::Reach::kNode, kStagingBytes);
-    EXPECT_TRUE(plain.staging().empty());
-    EXPECT_EQ(staged.staging().size(), kStagingBytes);
+    WindowPool bounced(communicator, 5000, comm::SharedMemory::Reach::kNode, kBounceBytes);
+    EXPECT_TRUE(plain.bounce_buffer().empty());
+    EXPECT_EQ(bounced.bounce_buffer().size(), kBounceBytes);
     for (std::uint64_t round = 1; round <= WindowPool::kAhead; ++round) {
       EXPECT_NE(buffers_of(plain, 0), buffers_of(plain, round));
-      EXPECT_EQ(buffers_of(staged, 0), buffers_of(staged, round));
+      EXPECT_EQ(buffers_of(bounced, 0), buffers_of(bounced, round));
     }
     EXPECT_EQ(buffers_of(plain, 0), buffers_of(plain, WindowPool::kAhead + 1));
   });
@@ -87,13 +87,13 @@ TEST(WindowPool, MakesAWindowThatFailedBefore) {
 TEST(WindowStore, KeepsAPoolThatServes) {
   comm::run_simulated(2, [](comm::Communicator& communicator) {
     WindowStore store;
-    const auto staged = store.get(communicator, 5000, kStagingBytes);
-    EXPECT_EQ(store.get(communicator, 4000, kStagingBytes), staged);
-    EXPECT_NE(store.get(communicator, 4000, 2 * kStagingBytes), staged) << "more staging memory";
+    const auto bounced = store.get(communicator, 5000, kBounceBytes);
+    EXPECT_EQ(store.get(communicator, 4000, kBounceBytes), bounced);
+    EXPECT_NE(store.get(communicator, 4000, 2 * kBounceBytes), bounced) << "a larger bounce buffer";
     const auto plain = store.get(communicator, 4000);
-    EXPECT_TRUE(plain->staging().empty()) << "several buffers are asked for";
-    EXPECT_EQ(store.get(communicator, 4000, kStagingBytes), plain) << "and are enough for anybody";
-    EXPECT_NE(store.get(communicator, 9000, kStagingBytes), plain) << "larger buffers";
+    EXPECT_TRUE(plain->bounce_buffer().empty()) << "several buffers are asked for";
+    EXPECT_EQ(store.get(communicator, 4000, kBounceBytes), plain) << "and are enough for anybody";
+    EXPECT_NE(store.get(communicator, 9000, kBounceBytes), plain) << "larger buffers";
   });
 }
 

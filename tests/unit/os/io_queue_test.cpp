@@ -136,7 +136,7 @@ TEST_F(Queue, SaysWhyIoUringIsRefused) {
 }
 
 TEST_F(Queue, DirectIsRefusedOnFileSystemsInMemory) {
-  if (file_system_of("/dev/shm").type != "tmpfs") GTEST_SKIP() << "/dev/shm is no tmpfs";
+  if (file_system_of("/dev/shm").type != "tmpfs") GTEST_SKIP() << "/dev/shm is not a tmpfs";
   const std::filesystem::path path = "/dev/shm/cairn-io-queue-test-" + std::to_string(::getpid());
   File(path, OpenMode::kCreateNew).set_size(kPage);
   EXPECT_THAT(open_direct(path, OpenMode::kWrite).refusal, HasSubstr("O_DIRECT is refused on tmpfs"));

@@ -1,4 +1,4 @@
-// Grid cells of files, and sets of them, against a plain list of all cells.
+// Blocks of files, and sets of them, against a plain list of all blocks.
 #include "plan/extents.hpp"
 
 #include <gtest/gtest.h>
@@ -14,27 +14,27 @@ namespace {
 
 using plan_test::Seeded;
 
-TEST(CellGrid, NumbersTheCellsOfAllFiles) {
-  const CellGrid grid({10, 0, 4, 5}, 4);
-  EXPECT_EQ(grid.cells(), 3U + 0 + 1 + 2);
+TEST(BlockGrid, NumbersTheBlocksOfAllFiles) {
+  const BlockGrid grid({10, 0, 4, 5}, 4);
+  EXPECT_EQ(grid.blocks(), 3U + 0 + 1 + 2);
   EXPECT_EQ(grid.files(), 4U);
-  EXPECT_EQ(grid.cell_of(0, 3), 0U);
-  EXPECT_EQ(grid.cell_of(0, 9), 2U);
-  EXPECT_EQ(grid.cell_of(1, 0), grid.end_of(1)) << "a file without bytes has no cell";
-  EXPECT_EQ(grid.cell_of(3, 4), 5U);
-  EXPECT_EQ(grid.range_of(0, 2), (FileRange{0, 8, 10})) << "the last cell ends with the file";
+  EXPECT_EQ(grid.block_of(0, 3), 0U);
+  EXPECT_EQ(grid.block_of(0, 9), 2U);
+  EXPECT_EQ(grid.block_of(1, 0), grid.end_of(1)) << "a file without bytes has no block";
+  EXPECT_EQ(grid.block_of(3, 4), 5U);
+  EXPECT_EQ(grid.range_of(0, 2), (FileRange{0, 8, 10})) << "the last block ends with the file";
   EXPECT_EQ(grid.range_of(3, 4), (FileRange{3, 0, 4}));
 }
 
-TEST(CellSet, HasTheCellsThatRangesMeetAndGivesThemBackMerged) {
-  Seeded random("cell sets");
+TEST(BlockSet, HasTheBlocksThatRangesMeetAndGivesThemBackMerged) {
+  Seeded random("block sets");
   for (int round = 0; round < 300; ++round) {
     std::vector<std::uint64_t> sizes(random.between(0, 4));
     for (auto& size : sizes) size = random.between(0, 400);
-    const CellGrid grid(sizes, random.between(1, 70));
+    const BlockGrid grid(sizes, random.between(1, 70));
     std::set<std::size_t> expected;
-    CellSet set(grid);
-    CellSet others(grid);
+    BlockSet set(grid);
+    BlockSet others(grid);
     for (std::uint32_t file = 0; file < sizes.size(); ++file) {
       for (int i = 0; i < 3; ++i) {
         const std::uint64_t a = random.between(0, sizes[file]);
@@ -43,13 +43,13 @@ TEST(CellSet, HasTheCellsThatRangesMeetAndGivesThemBackMerged) {
         const bool is_other = i == 2;
         (is_other ? others : set).insert(range);
         for (std::uint64_t byte = range.begin; byte < range.end && !is_other; ++byte) {
-          expected.insert(grid.cell_of(file, byte));
+          expected.insert(grid.block_of(file, byte));
         }
       }
     }
-    for (std::size_t cell = 0; cell < grid.cells(); ++cell) {
-      ASSERT_EQ(set.contains(cell), expected.contains(cell)) << Seeded::note();
-      if (others.contains(cell)) expected.erase(cell);
+    for (std::size_t block = 0; block < grid.blocks(); ++block) {
+      ASSERT_EQ(set.contains(block), expected.contains(block)) << Seeded::note();
+      if (others.contains(block)) expected.erase(block);
     }
     set.remove(others);
     EXPECT_EQ(set.count(), expected.size()) << Seeded::note();
@@ -57,7 +57,7 @@ TEST(CellSet, HasTheCellsThatRangesMeetAndGivesThemBackMerged) {
     const std::vector<FileRange> ranges = set.ranges();
     for (std::size_t r = 0; r < ranges.size(); ++r) {
       const FileRange& range = ranges[r];
-      for (std::uint64_t byte = range.begin; byte < range.end; ++byte) found.insert(grid.cell_of(range.file, byte));
+      for (std::uint64_t byte = range.begin; byte < range.end; ++byte) found.insert(grid.block_of(range.file, byte));
       if (r == 0) continue;
       const FileRange& before = ranges[r - 1];
       EXPECT_TRUE(before.file < range.file || (before.file == range.file && before.end < range.begin));

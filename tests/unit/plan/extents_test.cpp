@@ -1,4 +1,5 @@
-// Extents and windows: every selected byte has one worker and one window, cuts lie on the grain, shares are even.
+// Extents and windows: every selected byte has one aggregator and one window, cuts lie on the block_bytes, shares are
+// even.
 #include "plan/extents.hpp"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ std::vector<std::uint64_t> random_sizes(Seeded& random) {
   return sizes;
 }
 
-std::vector<FileRange> random_ranges(Seeded& random, std::span<const std::uint64_t> sizes, std::uint64_t grain) {
+std::vector<FileRange> random_ranges(Seeded& random, std::span<const std::uint64_t> sizes, std::uint64_t block_bytes) {
   if (random.one_in(2)) return whole_files(sizes);
   std::vector<FileRange> ranges;
   for (std::uint64_t i = random.between(0, 8); i > 0; --i) {
@@ -55,10 +56,10 @@ std::vector<FileRange> random_ranges(Seeded& random, std::span<const std::uint64
     const std::uint64_t b = random.between(0, sizes[file]);
     ranges.push_back({file, std::min(a, b), std::max(a, b)});
   }
-  return widen_to_grain(ranges, sizes, grain);
+  return widen_to_blocks(ranges, sizes, block_bytes);
 }
 
-void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const Deal& deal) {
+void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const Assignment& assignment) {
   const std::vector<Extent> extents = all_extents(map);
   std::vector<FileRange> nonempty = ranges;
   std::erase_if(nonempty, [](const FileRange& r) { return r.begin == r.end; });
@@ -68,24 +69,24 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const
               return as;
             }()));
   std::uint64_t total = 0;
-  std::map<std::uint32_t, std::map<int, std::uint64_t>> cells;  // by group and rank
-  const std::uint64_t grain = map.grain_bytes();
-  std::set<std::tuple<std::uint32_t, std::uint64_t>> seen_cells;
+  std::map<std::uint32_t, std::map<int, std::uint64_t>> blocks;  // by group and rank
+  const std::uint64_t block_bytes = map.block_bytes();
+  std::set<std::tuple<std::uint32_t, std::uint64_t>> seen_blocks;
   for (const Extent& e : extents) {
     total += e.end - e.begin;
-    for (std::uint64_t cell = e.begin / grain; cell <= (e.end - 1) / grain; ++cell) {
-      ASSERT_TRUE(seen_cells.insert({e.file, cell}).second)
-          << "cell " << cell << " of file " << e.file << " has two owners";
-      ++cells[deal.group_of_file.empty() ? 0 : deal.group_of_file[e.file]][e.rank];
+    for (std::uint64_t block = e.begin / block_bytes; block <= (e.end - 1) / block_bytes; ++block) {
+      ASSERT_TRUE(seen_blocks.insert({e.file, block}).second)
+          << "block " << block << " of file " << e.file << " has two aggregators";
+      ++blocks[assignment.group_of_file.empty() ? 0 : assignment.group_of_file[e.file]][e.rank];
     }
   }
   EXPECT_EQ(total, map.total_bytes());
-  for (const auto& [group, by_rank] : cells) {
-    if (deal.one_worker_per_file) break;
+  for (const auto& [group, by_rank] : blocks) {
+    if (assignment.one_aggregator_per_file) break;
     std::uint64_t least = UINT64_MAX;
     std::uint64_t most = 0;
-    for (int worker = 0; worker < map.workers(); ++worker) {
-      const int rank = deal.ranks.empty() ? worker : deal.ranks[static_cast<std::size_t>(worker)];
+    for (int aggregator = 0; aggregator < map.aggregators(); ++aggregator) {
+      const int rank = assignment.ranks.empty() ? aggregator : assignment.ranks[static_cast<std::size_t>(aggregator)];
       const std::uint64_t count = by_rank.contains(rank) ? by_rank.at(rank) : 0;
       least = std::min(least, count);
       most = std::max(most, count);
@@ -94,25 +95,25 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const
   }
 }
 
-Deal random_deal(Seeded& random, std::size_t files, int workers) {
-  Deal deal;
+Assignment random_assignment(Seeded& random, std::size_t files, int aggregators) {
+  Assignment assignment;
   if (random.one_in(2)) {
     int rank = -1;
-    for (int worker = 0; worker < workers; ++worker)
-      deal.ranks.push_back(rank += static_cast<int>(random.between(1, 4)));
+    for (int aggregator = 0; aggregator < aggregators; ++aggregator)
+      assignment.ranks.push_back(rank += static_cast<int>(random.between(1, 4)));
   }
   if (random.one_in(2)) {
     std::uint32_t group = 0;
     for (std::size_t file = 0; file < files; ++file) {
-      deal.group_of_file.push_back(group += random.one_in(2) ? 1 : 0);
+      assignment.group_of_file.push_back(group += random.one_in(2) ? 1 : 0);
     }
   }
-  deal.one_worker_per_file = random.one_in(3);
-  return deal;
+  assignment.one_aggregator_per_file = random.one_in(3);
+  return assignment;
 }
 
 // In the order of the files, so that their shares are as equal as whole files allow.
-void check_one_worker_per_file(const ExtentMap& map) {
+void check_one_aggregator_per_file(const ExtentMap& map) {
   std::map<std::uint32_t, std::set<int>> ranks;
   for (const Extent& e : all_extents(map)) ranks[e.file].insert(e.rank);
   int last = 0;
@@ -139,18 +140,18 @@ void check_covering(Seeded& random, const ExtentMap& map, std::span<const std::u
     if (e.begin < e.end) expected.push_back(e);
   }
   EXPECT_EQ(map.covering(file, std::min(a, b), std::max(a, b)), expected);
-  EXPECT_EQ(map.workers_of_file(file).first, first);
-  EXPECT_EQ(map.workers_of_file(file).last, last);
+  EXPECT_EQ(map.aggregators_of_file(file).first, first);
+  EXPECT_EQ(map.aggregators_of_file(file).last, last);
 }
 
 void check_windows(Seeded& random, const ExtentMap& map) {
-  const std::uint64_t grain = map.grain_bytes();
-  const std::uint64_t limit = grain + random.between(0, 5 * grain);
+  const std::uint64_t block_bytes = map.block_bytes();
+  const std::uint64_t limit = block_bytes + random.between(0, 5 * block_bytes);
   std::uint64_t checked = 0;
   for (int rank = 0; rank < map.ranks(); ++rank) {
     const std::vector<Extent> extents = map.of(rank);
     std::vector<Extent> parts;
-    for (const Window& window : cut_windows(extents, limit, grain)) {
+    for (const Window& window : cut_windows(extents, limit, block_bytes)) {
       std::uint64_t bytes = 0;
       ASSERT_FALSE(window.parts.empty());
       for (const Extent& part : window.parts) {
@@ -159,7 +160,7 @@ void check_windows(Seeded& random, const ExtentMap& map) {
         const bool whole_start = std::any_of(extents.begin(), extents.end(), [&](const Extent& e) {
           return e.file == part.file && e.begin == part.begin;
         });
-        EXPECT_TRUE(whole_start || part.begin % grain == 0);
+        EXPECT_TRUE(whole_start || part.begin % block_bytes == 0);
         parts.push_back(part);
       }
       EXPECT_EQ(bytes, window.bytes);
@@ -176,22 +177,22 @@ TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
   SCOPED_TRACE(random.note());
   for (int round = 0; round < 1500; ++round) {
     const std::vector<std::uint64_t> sizes = random_sizes(random);
-    const std::uint64_t grain = random.between(1, 70);
-    const std::vector<FileRange> ranges = random_ranges(random, sizes, grain);
-    const int workers = static_cast<int>(random.between(1, 64));
-    const Deal deal = random_deal(random, sizes.size(), workers);
-    const ExtentMap map(ranges, workers, grain, deal);
-    check_map(map, ranges, deal);
+    const std::uint64_t block_bytes = random.between(1, 70);
+    const std::vector<FileRange> ranges = random_ranges(random, sizes, block_bytes);
+    const int aggregators = static_cast<int>(random.between(1, 64));
+    const Assignment assignment = random_assignment(random, sizes.size(), aggregators);
+    const ExtentMap map(ranges, aggregators, block_bytes, assignment);
+    check_map(map, ranges, assignment);
     for (int i = 0; i < 5; ++i) check_covering(random, map, sizes);
     check_windows(random, map);
-    if (deal.one_worker_per_file) check_one_worker_per_file(map);
-    if (HasFailure()) FAIL() << "round " << round << " grain " << grain << " workers " << workers;
+    if (assignment.one_aggregator_per_file) check_one_aggregator_per_file(map);
+    if (HasFailure()) FAIL() << "round " << round << " block " << block_bytes << " aggregators " << aggregators;
   }
 }
 
-TEST(ExtentMap, CutsFallOnTheGrain) {
+TEST(ExtentMap, CutsFallOnBlocks) {
   const std::uint64_t sizes[] = {100, 50};
-  const ExtentMap map(whole_files(sizes), 3, 16);  // 7 + 4 cells: 3, 4, 4
+  const ExtentMap map(whole_files(sizes), 3, 16);  // 7 + 4 blocks: 3, 4, 4
   EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 48, 0}}));
   EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 48, 100, 1}}));
   EXPECT_EQ(map.of(2), (std::vector<Extent>{{1, 0, 50, 2}}));
@@ -199,33 +200,33 @@ TEST(ExtentMap, CutsFallOnTheGrain) {
   EXPECT_TRUE(map.of(-1).empty());
 }
 
-TEST(ExtentMap, DealsGroupsOneByOneToTheRanksOfItsWorkers) {
+TEST(ExtentMap, AssignsGroupsOneByOneToTheRanksOfItsAggregators) {
   const std::uint64_t sizes[] = {64, 64, 32};
   const ExtentMap map(whole_files(sizes), 2, 16, {{3, 7}, {0, 1, 1}});
   EXPECT_EQ(map.ranks(), 8);
   EXPECT_EQ(map.of(3), (std::vector<Extent>{{0, 0, 32, 3}, {1, 0, 48, 3}}));
   EXPECT_EQ(map.of(7), (std::vector<Extent>{{0, 32, 64, 7}, {1, 48, 64, 7}, {2, 0, 32, 7}}));
   for (const int other : {0, 4, 8}) EXPECT_TRUE(map.of(other).empty());
-  EXPECT_EQ(map.workers_of_file(1).first, 3);
-  EXPECT_EQ(map.workers_of_file(2).first, 7);
+  EXPECT_EQ(map.aggregators_of_file(1).first, 3);
+  EXPECT_EQ(map.aggregators_of_file(2).first, 7);
   EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{7, 3}, {}}), Error);
   EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{3}, {}}), Error);
   EXPECT_THROW(ExtentMap(whole_files(sizes), 2, 16, {{}, {1, 0, 0}}), Error);
 }
 
-TEST(ExtentMap, SmallGroupsDoNotMeetAtOneWorker) {
+TEST(ExtentMap, SmallGroupsDoNotMeetAtOneAggregator) {
   const std::uint64_t sizes[] = {30, 10, 20, 10};
-  const ExtentMap map(whole_files(sizes), 4, 10, {{}, {0, 1, 2, 3}});  // 3, 1, 2 and 1 cells
+  const ExtentMap map(whole_files(sizes), 4, 10, {{}, {0, 1, 2, 3}});  // 3, 1, 2 and 1 blocks
   EXPECT_EQ(map.of(0), (std::vector<Extent>{{0, 0, 10, 0}, {2, 0, 10, 0}}));
   EXPECT_EQ(map.of(1), (std::vector<Extent>{{0, 10, 20, 1}, {2, 10, 20, 1}}));
   EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 20, 30, 2}, {3, 0, 10, 2}}));
   EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 10, 3}}));
 }
 
-TEST(ExtentMap, GivesWholeFilesToOneWorkerEach) {
+TEST(ExtentMap, GivesWholeFilesToOneAggregatorEach) {
   const std::uint64_t sizes[] = {100, 20, 40, 40, 100, 100};
-  Deal deal{{2, 3, 5, 8}, {0, 0, 0, 1, 1, 1}, true};
-  const ExtentMap map(whole_files(sizes), 4, 10, deal);
+  Assignment assignment{{2, 3, 5, 8}, {0, 0, 0, 1, 1, 1}, true};
+  const ExtentMap map(whole_files(sizes), 4, 10, assignment);
   EXPECT_EQ(map.of(2), (std::vector<Extent>{{0, 0, 100, 2}}));
   EXPECT_EQ(map.of(3), (std::vector<Extent>{{1, 0, 20, 3}, {2, 0, 40, 3}, {3, 0, 40, 3}}));
   EXPECT_EQ(map.of(5), (std::vector<Extent>{{4, 0, 100, 5}}));
@@ -233,11 +234,11 @@ TEST(ExtentMap, GivesWholeFilesToOneWorkerEach) {
   EXPECT_EQ(map.covering(4, 95, 100), (std::vector<Extent>{{4, 95, 100, 5}}));
 }
 
-TEST(ExtentMap, MoreWorkersThanCells) {
+TEST(ExtentMap, MoreAggregatorsThanBlocks) {
   const std::uint64_t sizes[] = {10};
   const ExtentMap map(whole_files(sizes), 1000, 4);
   EXPECT_EQ(all_extents(map), (std::vector<Extent>{{0, 0, 4, 0}, {0, 4, 8, 1}, {0, 8, 10, 2}}));
-  EXPECT_EQ(map.workers_of_file(0).last, 2);
+  EXPECT_EQ(map.aggregators_of_file(0).last, 2);
 }
 
 TEST(ExtentMap, NothingToDo) {
@@ -245,34 +246,34 @@ TEST(ExtentMap, NothingToDo) {
   EXPECT_EQ(map.total_bytes(), 0U);
   EXPECT_TRUE(map.of(0).empty());
   EXPECT_TRUE(map.covering(0, 0, 100).empty());
-  EXPECT_GT(map.workers_of_file(0).first, map.workers_of_file(0).last);
+  EXPECT_GT(map.aggregators_of_file(0).first, map.aggregators_of_file(0).last);
   const std::uint64_t empty[] = {0, 7, 0};
   EXPECT_EQ(ExtentMap(whole_files(empty), 2, 4).total_bytes(), 7U);
 }
 
 TEST(ExtentMap, SizesNearTheEndOf64Bits) {
   const std::uint64_t huge = (1ULL << 63) + 12345;
-  const std::uint64_t grain = 4ULL << 20;
+  const std::uint64_t block_bytes = 4ULL << 20;
   const std::uint64_t sizes[] = {huge};
-  const ExtentMap map(whole_files(sizes), 16384, grain);
+  const ExtentMap map(whole_files(sizes), 16384, block_bytes);
   std::uint64_t at = 0;
-  for (int rank = 0; rank < map.workers(); ++rank) {
+  for (int rank = 0; rank < map.aggregators(); ++rank) {
     const auto extents = map.of(rank);
     ASSERT_EQ(extents.size(), 1U);
     EXPECT_EQ(extents[0].begin, at);
-    EXPECT_EQ(at % grain, 0U);
+    EXPECT_EQ(at % block_bytes, 0U);
     at = extents[0].end;
   }
   EXPECT_EQ(at, huge);
   const auto tail = map.covering(0, huge - 1, UINT64_MAX);
   EXPECT_EQ(tail, (std::vector<Extent>{{0, huge - 1, huge, 16383}}));
-  const auto wide = widen_to_grain({{0, huge - 1, huge}}, sizes, grain);
-  EXPECT_EQ(wide, (std::vector<FileRange>{{0, huge - huge % grain, huge}}));
+  const auto wide = widen_to_blocks({{0, huge - 1, huge}}, sizes, block_bytes);
+  EXPECT_EQ(wide, (std::vector<FileRange>{{0, huge - huge % block_bytes, huge}}));
   const std::uint64_t largest[] = {UINT64_MAX};
-  EXPECT_EQ(widen_to_grain({{0, UINT64_MAX - 1, UINT64_MAX}}, largest, grain).at(0).end, UINT64_MAX);
+  EXPECT_EQ(widen_to_blocks({{0, UINT64_MAX - 1, UINT64_MAX}}, largest, block_bytes).at(0).end, UINT64_MAX);
 }
 
-TEST(ExtentMap, RefusesRangesThatShareACell) {
+TEST(ExtentMap, RefusesRangesThatShareABlock) {
   EXPECT_THROW(ExtentMap({{0, 0, 10}, {0, 12, 20}}, 2, 16), Error);
   EXPECT_THROW(ExtentMap({{0, 32, 40}, {0, 0, 10}}, 2, 16), Error);
   EXPECT_THROW(ExtentMap({{1, 0, 10}, {0, 0, 10}}, 2, 16), Error);
@@ -282,16 +283,16 @@ TEST(ExtentMap, RefusesRangesThatShareACell) {
   EXPECT_NO_THROW(ExtentMap({{0, 0, 10}, {0, 17, 20}}, 2, 16));
 }
 
-TEST(WidenToGrain, MergesAndClips) {
+TEST(WidenToBlocks, MergesAndClips) {
   const std::uint64_t sizes[] = {100, 30};
-  EXPECT_EQ(widen_to_grain({{1, 5, 6}, {0, 90, 95}, {0, 3, 4}, {0, 14, 18}, {0, 50, 50}}, sizes, 16),
+  EXPECT_EQ(widen_to_blocks({{1, 5, 6}, {0, 90, 95}, {0, 3, 4}, {0, 14, 18}, {0, 50, 50}}, sizes, 16),
             (std::vector<FileRange>{{0, 0, 32}, {0, 80, 96}, {1, 0, 16}}));
-  EXPECT_EQ(widen_to_grain({{0, 97, 98}}, sizes, 16), (std::vector<FileRange>{{0, 96, 100}}));
-  EXPECT_THROW(widen_to_grain({{2, 0, 1}}, sizes, 16), Error);
-  EXPECT_THROW(widen_to_grain({{1, 0, 31}}, sizes, 16), Error);
+  EXPECT_EQ(widen_to_blocks({{0, 97, 98}}, sizes, 16), (std::vector<FileRange>{{0, 96, 100}}));
+  EXPECT_THROW(widen_to_blocks({{2, 0, 1}}, sizes, 16), Error);
+  EXPECT_THROW(widen_to_blocks({{1, 0, 31}}, sizes, 16), Error);
 }
 
-TEST(CutWindows, SpansFilesAndCutsOnTheGrain) {
+TEST(CutWindows, SpansFilesAndCutsOnBlocks) {
   const std::vector<Extent> extents = {{0, 5, 20, 3}, {1, 0, 40, 3}};
   const auto windows = cut_windows(extents, 32, 8);
   ASSERT_EQ(windows.size(), 2U);

@@ -16,7 +16,7 @@ std::vector<std::uint64_t> random_shape(Seeded& random, std::uint64_t max_rank, 
 /// Disjoint non-empty boxes that cover the (non-empty) shape.
 std::vector<Box> random_partition(Seeded& random, const std::vector<std::uint64_t>& shape);
 
-/// What `ranks` ranks hold of the tensor, every element by at least one: partition boxes dealt with replicas, flat
+/// What `ranks` ranks hold of the tensor, every element by at least one: partition boxes assigned with replicas, flat
 /// ranges, or everything everywhere; some empty boxes too.
 std::vector<plan::Piece> random_claims(Seeded& random, const std::vector<std::uint64_t>& shape, int ranks);
 

@@ -63,35 +63,35 @@ std::vector<std::vector<Piece>> pieces_to_save(const World& world, const Knobs& 
   return pieces;
 }
 
-/// Every rank's transfers, sent to the extent owners.
+/// Every rank's transfers, sent to the aggregators.
 std::vector<std::vector<Runs>> exchange_transfers(const World& world, const std::vector<std::vector<Piece>>& pieces,
                                                   const format::StoredCheckpoint& stored, const ExtentMap& extents) {
   const auto memory = memory_boxes(world);
-  std::vector<base::Bytes> mail(pieces.size());
+  std::vector<base::Bytes> messages(pieces.size());
   for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
     int last = -1;
     for (const Runs& runs : plan::transfers_of_memory(pieces[rank], memory[rank], stored, extents)) {
       EXPECT_GE(runs.file_rank, last) << "transfers are not ascending by file rank";
       last = runs.file_rank;
-      plan::append_runs(mail[static_cast<std::size_t>(runs.file_rank)], runs);
+      plan::append_runs(messages[static_cast<std::size_t>(runs.file_rank)], runs);
     }
   }
   std::vector<std::vector<Runs>> out;
-  for (std::size_t rank = 0; rank < mail.size(); ++rank) {
-    out.push_back(plan::parse_runs(mail[rank], static_cast<int>(rank)));
+  for (std::size_t rank = 0; rank < messages.size(); ++rank) {
+    out.push_back(plan::parse_runs(messages[rank], static_cast<int>(rank)));
   }
   return out;
 }
 
 using VisitRun = std::function<void(const Runs&, const plan::Run&)>;
 
-/// Carries out the plan: all windows of all extent owners.
-void for_all_runs(const std::vector<std::vector<Runs>>& by_owner, const ExtentMap& extents, const Knobs& knobs,
+/// Carries out the plan: all windows of all aggregators.
+void for_all_runs(const std::vector<std::vector<Runs>>& by_aggregator, const ExtentMap& extents, const Knobs& knobs,
                   const VisitRun& visit) {
-  for (std::size_t owner = 0; owner < by_owner.size(); ++owner) {
-    const auto mine = extents.of(static_cast<int>(owner));
-    const auto windows = plan::cut_windows(mine, knobs.window_bytes, knobs.grain_bytes);
-    for (const Runs& runs : by_owner[owner]) {
+  for (std::size_t aggregator = 0; aggregator < by_aggregator.size(); ++aggregator) {
+    const auto mine = extents.of(static_cast<int>(aggregator));
+    const auto windows = plan::cut_windows(mine, knobs.window_bytes, knobs.block_bytes);
+    for (const Runs& runs : by_aggregator[aggregator]) {
       std::uint64_t moved = 0;
       for (const plan::Window& window : windows) {
         for (const plan::Extent& part : window.parts) {
@@ -212,8 +212,8 @@ Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box) {
 
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs) {
   const auto sizes = sizes_of(layout.stored);
-  const ExtentMap extents(plan::whole_files(sizes), static_cast<int>(world.held.size()), knobs.grain_bytes);
-  const auto by_owner = exchange_transfers(world, pieces_to_save(world, knobs), layout.stored, extents);
+  const ExtentMap extents(plan::whole_files(sizes), static_cast<int>(world.held.size()), knobs.block_bytes);
+  const auto by_aggregator = exchange_transfers(world, pieces_to_save(world, knobs), layout.stored, extents);
   std::vector<std::vector<Bytes>> memory;
   for (const auto& list : world.held) {
     memory.emplace_back();
@@ -222,7 +222,7 @@ std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& lay
   std::vector<Bytes> files;
   for (const std::uint64_t size : sizes) files.emplace_back(size, std::byte{0});
   auto written = counters_like(files);
-  for_all_runs(by_owner, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
+  for_all_runs(by_aggregator, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
     const Bytes& from = memory[static_cast<std::size_t>(runs.memory_rank)][runs.local];
     ASSERT_LE(run.memory_offset + run.length_bytes, from.size());
     std::memcpy(files[runs.file].data() + run.file_offset, from.data() + run.memory_offset, run.length_bytes);
@@ -241,8 +241,8 @@ std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& 
                             const Knobs& knobs, bool selective) {
   const auto sizes = sizes_of(stored);
   auto ranges = plan::whole_files(sizes);
-  if (selective) ranges = plan::widen_to_grain(wanted_ranges(world, stored), sizes, knobs.grain_bytes);
-  const ExtentMap extents(ranges, static_cast<int>(world.held.size()), knobs.grain_bytes);
+  if (selective) ranges = plan::widen_to_blocks(wanted_ranges(world, stored), sizes, knobs.block_bytes);
+  const ExtentMap extents(ranges, static_cast<int>(world.held.size()), knobs.block_bytes);
   std::vector<std::vector<Piece>> pieces(world.held.size());
   for (Piece& piece : held_pieces(world)) pieces[static_cast<std::size_t>(piece.rank)].push_back(std::move(piece));
   std::vector<std::vector<Bytes>> memory(world.held.size());
@@ -254,8 +254,8 @@ std::uint64_t simulate_load(const World& world, const format::StoredCheckpoint& 
     }
     arrived.push_back(counters_like(memory[rank]));
   }
-  const auto by_owner = exchange_transfers(world, pieces, stored, extents);
-  for_all_runs(by_owner, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
+  const auto by_aggregator = exchange_transfers(world, pieces, stored, extents);
+  for_all_runs(by_aggregator, extents, knobs, [&](const Runs& runs, const plan::Run& run) {
     const auto rank = static_cast<std::size_t>(runs.memory_rank);
     ASSERT_LE(run.memory_offset + run.length_bytes, memory[rank][runs.local].size());
     std::memcpy(memory[rank][runs.local].data() + run.memory_offset, files[runs.file].data() + run.file_offset,

@@ -33,7 +33,7 @@ struct World {
 };
 
 struct Knobs {
-  std::uint64_t grain_bytes = 64;
+  std::uint64_t block_bytes = 64;
   std::uint64_t window_bytes = 256;
   std::uint64_t share_bytes = 32;
 };
@@ -44,7 +44,7 @@ World random_world(Seeded& random);
 /// Lets `ranks` ranks hold every element of every tensor in random ways.
 void hold_at_random(Seeded& random, World& world, int ranks);
 
-/// Adds what rank `claim.rank` holds, claim by claim (claim.local is numbered anew).
+/// Adds what rank `claim.rank` holds, claim by claim (claim.local is renumbered).
 void hold(World& world, std::uint32_t tensor, const std::vector<plan::Piece>& claims);
 
 /// Everything that is held, numbered as in World::held.
@@ -54,7 +54,7 @@ std::vector<plan::Piece> held_pieces(const World& world);
 Bytes box_bytes(const World& world, std::uint32_t tensor, const Box& box);
 
 /// Saves the world: claims, transfers on the wire, windows, runs. Fails the test unless every byte of every data
-/// section is written exactly once, inside its owner's window, and no header byte is. Returns the files.
+/// section is written exactly once, inside its aggregator's window, and no header byte is. Returns the files.
 std::vector<Bytes> simulate_save(const World& world, const plan::FileLayout& layout, const Knobs& knobs);
 
 /// Loads everything that the world's ranks hold from the files. Fails the test unless every byte arrives exactly once

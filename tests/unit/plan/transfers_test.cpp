@@ -38,7 +38,7 @@ struct Held {
       : memory(4, MemoryBox{tensor, box, {}}), pieces{{tensor, 3, rank, piece}} {}
 };
 
-TEST(Transfers, OnePerExtentOwnerThatHoldsBytes) {
+TEST(Transfers, OnePerAggregatorThatHoldsBytes) {
   const auto stored = small_checkpoint();
   const std::uint64_t sizes[] = {272};
   const ExtentMap extents(whole_files(sizes), 17, 16);  // 16 bytes each: header, then half a row
@@ -61,7 +61,7 @@ TEST(Transfers, OnePerExtentOwnerThatHoldsBytes) {
   EXPECT_EQ(transfers[0], expected);
 }
 
-TEST(Transfers, OneForAnOwnerWithSeveralExtentsOfTheFile) {
+TEST(Transfers, OneForAnAggregatorWithSeveralExtentsOfTheFile) {
   const auto stored = small_checkpoint();
   std::vector<FileRange> ranges;  // only the cells of the column
   for (std::uint64_t row = 0; row < 8; ++row) ranges.push_back({0, 32 + 32 * row, 48 + 32 * row});

@@ -1,4 +1,4 @@
-// Plans of all ranks together: every byte once, whatever the layout, the number of ranks and the grain.
+// Plans of all ranks together: every byte once, whatever the layout, the number of ranks and the block size.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,8 +20,8 @@ using plan_test::World;
 
 Knobs random_knobs(Seeded& random) {
   Knobs knobs;
-  knobs.grain_bytes = random.one_in(3) ? 4096 : random.between(1, 300);
-  knobs.window_bytes = knobs.grain_bytes + random.between(0, 3 * knobs.grain_bytes);
+  knobs.block_bytes = random.one_in(3) ? 4096 : random.between(1, 300);
+  knobs.window_bytes = knobs.block_bytes + random.between(0, 3 * knobs.block_bytes);
   knobs.share_bytes = random.between(1, 400);
   return knobs;
 }
@@ -168,7 +168,7 @@ void save_and_load_at_scale(int ranks) {
   const FileLayout layout = lay_out_hf(world.catalog, options);
   ASSERT_GE(layout.files.size(), 3U);
   Knobs knobs;
-  knobs.grain_bytes = 96;
+  knobs.block_bytes = 96;
   hold_columns(world, ranks);
   const auto by_columns = plan_test::simulate_save(world, layout, knobs);
   EXPECT_EQ(check_files(world, layout, by_columns), truth_bytes(world));

@@ -133,7 +133,7 @@ TEST(Chunk, ScalesFollowTheirWeight) {
 TEST(Chunk, ProblemsSayWhatIsWrong) {
   EXPECT_EQ(chunk_problem(spec_of(ChunkKind::kEven), 576, 5), "576 does not divide by 5");
   EXPECT_EQ(chunk_problem(spec_of(ChunkKind::kEven, 64), 576, 2), "9 units of 64 do not divide by 2");
-  EXPECT_EQ(chunk_problem(spec_of(ChunkKind::kBalanced, 64), 100, 2), "100 is no multiple of the unit 64");
+  EXPECT_EQ(chunk_problem(spec_of(ChunkKind::kBalanced, 64), 100, 2), "100 is not a multiple of the unit 64");
   ChunkSpec parts;
   parts.parts = {4, 5};
   EXPECT_EQ(chunk_problem(parts, 10, 1), "its parts add up to 9, not 10");

@@ -245,7 +245,7 @@ TEST(ShardMap, ScalesAreCutWithTheirWeights) {
   EXPECT_EQ(at("tp=8", "self_attn.kv_a_proj_with_mqa.weight_scale_inv"), (std::vector<Box>{{{0, 0}, {5, 56}}}));
   const std::string message = error_of(ErrorKind::kUsage, [&] { (void)state.bind(Layout::parse("tp=32"), model); });
   EXPECT_NE(message.find("gate_proj.weight_scale_inv"), std::string::npos) << message;
-  EXPECT_NE(message.find("its weight is cut at element 576 of 18432, which is no multiple of the scale block 128"),
+  EXPECT_NE(message.find("its weight is cut at element 576 of 18432, which is not a multiple of the scale block 128"),
             std::string::npos)
       << message;
   EXPECT_EQ(at("tp=5,uneven", "self_attn.q_b_proj.weight"), (std::vector<Box>{{{39 * 384, 0}, {13 * 384, 1536}}}));
