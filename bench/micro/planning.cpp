@@ -6,12 +6,12 @@
 #include <memory>
 
 #include "check.hpp"
-#include "checkpoint/claim_steps.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/demo_state.hpp"
 #include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
+#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::micro {

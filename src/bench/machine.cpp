@@ -13,8 +13,8 @@
 #include <sstream>
 
 #include "base/bytes.hpp"
+#include "base/version.hpp"
 #include "bench/git_revision.hpp"
-#include "checkpoint/version.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 
@@ -136,7 +136,7 @@ Machine describe_machine(comm::Communicator& communicator, const std::filesystem
   ::uname(&system);
   machine.kernel = fmt::format("{} {} {}", system.sysname, system.release, system.machine);
   machine.mpi_library = comm::mpi_library().c_str();  // without what follows a NUL: Open MPI counts it as text
-  machine.tool = checkpoint::tool_version();
+  machine.tool = base::tool_version();
   machine.revision = kGitRevision;
   machine.compiler = __VERSION__;
   machine.date = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));

@@ -14,9 +14,9 @@
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "directory/root.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 

@@ -6,8 +6,8 @@
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 #include "os/fault.hpp"
 
 namespace cairn::bench::internal {

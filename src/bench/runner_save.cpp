@@ -6,9 +6,9 @@
 #include "bench/page_cache.hpp"
 #include "bench/runner_parts.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 

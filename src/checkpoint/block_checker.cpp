@@ -7,7 +7,7 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/open.hpp"
+#include "directory/open.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
 
@@ -71,30 +71,6 @@ void BlockChecker::add_fault(std::uint32_t file, plan::ByteRange range, std::uin
     fault.has_names = false;  // the header itself is damaged, which is another fault, or the file has none
   }
   faults.push_back(std::move(fault));
-}
-
-std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes) {
-  const std::uint64_t size = os::File(path, os::OpenMode::kRead).size_bytes();
-  if (size > limit_bytes) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}' has {} bytes, but at most {} are expected",
-                                                base::printable(path.string(), 1000), size, limit_bytes));
-  }
-  std::string text;
-  text.reserve(size);
-  const io::EngineFile file[] = {{path, size}};
-  const plan::Extent whole[] = {{0, 0, size, 0}};
-  reader.read(file, whole, [&](std::uint32_t, std::uint64_t, std::span<const std::byte> data) {
-    text.append(reinterpret_cast<const char*>(data.data()), data.size());
-  });
-  return text;
-}
-
-std::uint32_t crc32c_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes) {
-  const io::EngineFile file[] = {{path, size_bytes}};
-  const plan::Extent whole[] = {{0, 0, size_bytes, 0}};
-  format::RunningCrc32c crc;
-  reader.read(file, whole, [&](std::uint32_t, std::uint64_t, std::span<const std::byte> data) { crc.add(data); });
-  return crc.value();
 }
 
 }  // namespace cairn::checkpoint

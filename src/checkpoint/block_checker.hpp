@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/phases.hpp"
-#include "checkpoint/window_io.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"
 #include "plan/extents.hpp"
@@ -46,11 +46,5 @@ class BlockChecker {
   PhaseClock& clock_;
   std::uint32_t crc_ = 0;  ///< of what has come of a block
 };
-
-/// A whole small file past the page cache. Throws Error(kFormat) when it is larger than `limit_bytes`.
-std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes);
-
-/// Of a file of that size, past the page cache.
-std::uint32_t crc32c_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes);
 
 }  // namespace cairn::checkpoint

@@ -3,21 +3,21 @@
 #include <string>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/describe.hpp"
 #include "checkpoint/given_alike.hpp"
-#include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/load_targets.hpp"
-#include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
-#include "checkpoint/tensor_reader.hpp"
 #include "checkpoint/watched_call.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
+#include "directory/carried.hpp"
+#include "directory/lease.hpp"
+#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
+#include "planning/describe.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "checkpoint/box_pieces.hpp"
-#include "checkpoint/decode_pieces.hpp"
+#include "codes/box_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

@@ -10,7 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/view.hpp"
+#include "codes/view.hpp"
 
 namespace cairn::checkpoint {
 

@@ -8,10 +8,10 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/cast.hpp"
-#include "checkpoint/decode_pieces.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/watched_call.hpp"
+#include "codes/cast.hpp"
+#include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
 #include "quant/check.hpp"

@@ -12,7 +12,7 @@
 
 #include "checkpoint/decode_queue.hpp"
 #include "checkpoint/tensor_reader.hpp"
-#include "checkpoint/view.hpp"
+#include "codes/view.hpp"
 
 namespace cairn::checkpoint {
 

@@ -10,6 +10,7 @@
 #include "checkpoint/watched_call.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
+#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "io/straight_io.hpp"

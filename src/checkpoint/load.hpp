@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
-#include "checkpoint/wanted_box.hpp"
+#include "codes/wanted_box.hpp"
+#include "directory/open.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"

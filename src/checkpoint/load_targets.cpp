@@ -3,11 +3,11 @@
 #include <vector>
 
 #include "checkpoint/decoding_reader.hpp"
-#include "checkpoint/describe.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "checkpoint/reports.hpp"
 #include "checkpoint/targets.hpp"
+#include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
+#include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
 

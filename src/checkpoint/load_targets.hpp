@@ -5,8 +5,8 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "directory/open.hpp"
 #include "io/window_pool.hpp"
 
 namespace cairn::checkpoint {

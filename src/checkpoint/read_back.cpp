@@ -14,13 +14,12 @@
 #include "checkpoint/block_checker.hpp"
 #include "checkpoint/progress.hpp"
 #include "comm/agree.hpp"
+#include "directory/read_back_file.hpp"
 #include "io/disk_reader.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
 namespace {
-
-constexpr const char* kRefused = "storage reported more as written than it holds; the save is refused";
 
 /// The rank whose even share this one reads: with its ranks placed node by node, one of the next node.
 std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ranks_of_node) {
@@ -31,7 +30,7 @@ std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ra
 std::string describe(const BlockFault& fault, std::uint64_t faults) {
   return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}",
                      base::printable(fault.path.string(), 1000), words_of(fault),
-                     faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"), kRefused);
+                     faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"), kReadBackRefused);
 }
 
 }  // namespace
@@ -94,18 +93,6 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   if (!first) return "";
   communicator.share(why, *first);
   return fmt::format("what was read back may have come from the page cache and not from storage: {}", why);
-}
-
-void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c) {
-  base::AlignedBuffer memory(io::DiskReader::kLeastBytes);
-  io::DiskReader reader(memory.span());
-  const std::uint64_t size = os::file_size(path);
-  const std::uint32_t found = crc32c_from_disk(reader, path, size);
-  if (size == size_bytes && found == crc32c) return;
-  throw Error(ErrorKind::kIntegrity,
-              fmt::format("'{}', which was just written, reads back otherwise: {} bytes with checksum {:08x}, {} with "
-                          "{:08x} were written: {}",
-                          base::printable(path.string(), 1000), size, found, size_bytes, crc32c, kRefused));
 }
 
 }  // namespace cairn::checkpoint

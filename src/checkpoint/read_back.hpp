@@ -41,7 +41,4 @@ struct ReadBackJob {
 std::string read_back_data(comm::Communicator& communicator, const std::filesystem::path& directory,
                            const format::BlockTable& table, const ReadBackJob& job, PhaseClock& clock);
 
-/// Rank-local. Throws as read_back_data() unless the file has that size and checksum.
-void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c);
-
 }  // namespace cairn::checkpoint

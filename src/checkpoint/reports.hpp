@@ -7,8 +7,8 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "directory/open.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::checkpoint {

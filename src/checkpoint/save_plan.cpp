@@ -3,11 +3,11 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/catalog_exchange.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "plan/transfer.hpp"
+#include "planning/catalog_exchange.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::checkpoint {
 

@@ -6,14 +6,14 @@
 #include <span>
 #include <vector>
 
-#include "checkpoint/catalog_steps.hpp"
-#include "checkpoint/describe.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
 #include "io/exchange.hpp"
 #include "io/straight_runs.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
 

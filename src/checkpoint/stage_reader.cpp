@@ -8,13 +8,11 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/box_pieces.hpp"
 #include "checkpoint/progress.hpp"
-#include "checkpoint/root.hpp"
 #include "checkpoint/watched_call.hpp"
+#include "codes/box_pieces.hpp"
 #include "comm/agree.hpp"
-#include "format/hf_index.hpp"
-#include "format/manifest.hpp"
+#include "directory/open_stage.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 
@@ -26,80 +24,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
 constexpr std::uint64_t kMinPieceBytes = 64 << 10;
 
-fs::path stage_path(const OpenCheckpoint& checkpoint) {
-  return checkpoint.directory / checkpoint.stored.files.at(0).name;
-}
-
-/// Takes the metadata of data files out of the manifest, where unknown keys are kept.
-std::map<std::string, std::string> take_metadata(format::Manifest& manifest, const std::string& where) {
-  std::map<std::string, std::string> metadata;
-  const base::Json object = manifest.extra.take(kStageMetadataKey);
-  for (const auto& [key, value] : object.is_object() ? object.items() : std::span<const base::Json::Member>()) {
-    if (!value.is_string()) {
-      throw Error(ErrorKind::kFormat, fmt::format("{}: {}: '{}' must be a string, found {}", where, kStageMetadataKey,
-                                                  base::printable(key), value.type_name()));
-    }
-    metadata[key] = value.text();
-  }
-  return metadata;
-}
-
-/// Names of carried files become names in a directory one day.
-void check_carried_name(const std::string& name, const std::string& where) {
-  format::check_relative_path(name, where);
-  if (name.find('/') != std::string::npos || name == kManifestFile || name == kBlocksFile ||
-      name.ends_with(".safetensors")) {
-    throw Error(ErrorKind::kFormat,
-                fmt::format("{}: '{}' cannot be a file that was carried along", where, base::printable(name)));
-  }
-}
-
 }  // namespace
-
-bool is_stage_name(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
-
-bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.dialect == interop::Dialect::kHdf5; }
-
-OpenCheckpoint open_stage(const fs::path& path) {
-  const std::string shown = base::printable(path.string());
-  if (!hdf5::looks_like_hdf5(path)) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}' does not begin as an HDF5 file does", shown));
-  }
-  hdf5::StageDescription description = hdf5::describe_stage(path);
-  OpenCheckpoint checkpoint;
-  checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  checkpoint.dialect = interop::Dialect::kHdf5;
-  checkpoint.stored = std::move(description.stored);
-  checkpoint.manifest = format::parse_manifest(description.manifest, path.string() + ":/cairn/manifest");
-  checkpoint.metadata = take_metadata(*checkpoint.manifest, shown + ":/cairn/manifest");
-  for (const auto& [name, bytes] : description.carried) {
-    check_carried_name(name, shown);
-    checkpoint.carried.push_back(name);
-  }
-  return checkpoint;
-}
-
-std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::string& name,
-                                  std::uint64_t limit_bytes) {
-  const fs::path path = stage_path(checkpoint);
-  hdf5::StageFile file(path, checkpoint.stored.files.at(0).size_bytes);
-  const std::uint64_t size = file.carried_bytes(name);
-  if (size > limit_bytes) {
-    throw Error(ErrorKind::kFormat,
-                fmt::format("'{}': '{}' has {} bytes, but at most {} are expected", base::printable(path.string()),
-                            base::printable(name), size, limit_bytes));
-  }
-  const base::Bytes bytes = file.read_carried(name);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const std::string& name) {
-  const fs::path path = stage_path(checkpoint);
-  const std::uint64_t file_bytes = checkpoint.stored.files.at(0).size_bytes;
-  return {hdf5::StageFile(path, file_bytes).carried_bytes(name), [path, file_bytes, name](const base::PutBytes& put) {
-            hdf5::StageFile(path, file_bytes).give_carried(name, put);
-          }};
-}
 
 StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
     : communicator_(communicator),

@@ -9,8 +9,8 @@
 #include "base/joined.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/describe.hpp"
 #include "plan/catalog.hpp"
+#include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/open.hpp"
-#include "checkpoint/view.hpp"
+#include "codes/device_memory.hpp"
+#include "codes/view.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 

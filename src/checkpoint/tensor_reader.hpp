@@ -5,13 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 
-#include "base/byte_stream.hpp"
-#include "base/bytes.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/open.hpp"
 #include "checkpoint/phases.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -33,12 +30,5 @@ class TensorReader {
 /// its own) must outlive the reader.
 std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
                                           ReadOptions options, io::WindowStore* windows = nullptr);
-
-/// Rank-local: one of checkpoint.carried. Throws Error(kFormat) when it is larger than `limit_bytes`.
-std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
-
-/// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is one,
-/// after the last piece. `checkpoint` must outlive it.
-base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 }  // namespace cairn::checkpoint

@@ -6,7 +6,6 @@
 #include "base/log.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/convert.hpp"
 #include "cli/arguments.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"
@@ -16,6 +15,7 @@
 #include "cli/timings.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
+#include "export/convert.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -6,12 +6,12 @@
 #include <algorithm>
 
 #include "base/units.hpp"
-#include "checkpoint/diff.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"
 #include "cli/progress.hpp"
 #include "cli/resolve.hpp"
 #include "cli/table.hpp"
+#include "export/diff.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <filesystem>
 
-#include "checkpoint/diff.hpp"
 #include "cli/output.hpp"
+#include "export/diff.hpp"
 
 namespace cairn::cli {
 

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "base/units.hpp"
-#include "checkpoint/root.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/resolve.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
 #include "shard/box_math.hpp"

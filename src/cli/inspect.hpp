@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/open.hpp"
 #include "cli/output.hpp"
+#include "directory/open.hpp"
 #include "format/rebuilt.hpp"
 
 namespace cairn::cli {

@@ -5,11 +5,11 @@
 
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
 #include "cli/exit_code.hpp"
 #include "cli/json_output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 
 namespace cairn::cli {
 namespace {

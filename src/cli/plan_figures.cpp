@@ -43,7 +43,7 @@ MetadataRow posted(const PlanWorld& world, std::string_view name, const PostOffi
 }
 
 /// A rank's message counts once, however many ranks receive it.
-MetadataRow gathered(std::string_view name, const checkpoint::Mail& mail) {
+MetadataRow gathered(std::string_view name, const comm::Mail& mail) {
   std::uint64_t all = 0;
   for (const base::Bytes& bytes : mail) all += bytes.size();
   std::vector<std::uint64_t> sent;

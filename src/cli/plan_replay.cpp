@@ -9,12 +9,12 @@
 #include <optional>
 
 #include "cairn/error.hpp"
-#include "checkpoint/claim_steps.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/heap_meter.hpp"
 #include "io/exchange_schedule.hpp"
+#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -206,7 +206,7 @@ class Replay {
   int rank_;
   HeapMeter heap_;
   RankCost cost_;
-  checkpoint::Mail mail_;
+  comm::Mail mail_;
   base::Bytes mine_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Source> sources_;

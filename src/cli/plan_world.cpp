@@ -8,10 +8,10 @@
 #include "base/units.hpp"
 #include "bench/shards_of.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/claim_steps.hpp"
 #include "checkpoint/engine_choice.hpp"
-#include "checkpoint/layout_steps.hpp"
 #include "checkpoint/window_io.hpp"
+#include "planning/claim_steps.hpp"
+#include "planning/layout_steps.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -43,8 +43,8 @@ std::vector<Source> sources_of(const PlanInput& input, std::span<const shard::He
   return sources;
 }
 
-checkpoint::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks) {
-  checkpoint::Mail mail(index(ranks));
+comm::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks) {
+  comm::Mail mail(index(ranks));
   for (const plan::Transfer& transfer : transfers) plan::append_record(mail[index(transfer.extent_rank)], transfer);
   return mail;
 }

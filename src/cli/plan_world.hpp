@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/describe.hpp"
 #include "cli/demo_state.hpp"
 #include "cli/post_office.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/transfer.hpp"
+#include "planning/describe.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::cli {
@@ -63,11 +63,11 @@ class PlanWorld {
     explicit Messages(int ranks)
         : descriptions(ranks), spread(ranks), claims(ranks), provisions(ranks), records(ranks) {}
     PostOffice descriptions;
-    checkpoint::Mail samples;  ///< by sender; to all, like the next two
+    comm::Mail samples;  ///< by sender; to all, like the next two
     PostOffice spread;
-    checkpoint::Mail stretches;
-    checkpoint::Mail header_shares;
-    checkpoint::Mail index_shares;  ///< by sender; to rank 0
+    comm::Mail stretches;
+    comm::Mail header_shares;
+    comm::Mail index_shares;  ///< by sender; to rank 0
     PostOffice claims;
     PostOffice provisions;
     PostOffice records;  ///< kept after keep_records
@@ -112,6 +112,6 @@ plan::ExtentMap deal_to_all(const plan::HfLayout& files, const plan::FileLayout&
                             std::uint64_t block_bytes);
 
 /// Transfer records of a rank, to the owners of the extents.
-checkpoint::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks);
+comm::Mail records_of(const std::vector<plan::Transfer>& transfers, int ranks);
 
 }  // namespace cairn::cli

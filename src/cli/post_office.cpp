@@ -25,7 +25,7 @@ std::uint32_t PostOffice::number_of(const base::Bytes& content) {
   return number;
 }
 
-void PostOffice::post(int from, const checkpoint::Mail& outgoing) {
+void PostOffice::post(int from, const comm::Mail& outgoing) {
   const auto sender = static_cast<std::size_t>(from);
   for (std::size_t to = 0; to < outgoing.size(); ++to) {
     if (outgoing[to].empty()) continue;
@@ -37,8 +37,8 @@ void PostOffice::post(int from, const checkpoint::Mail& outgoing) {
   }
 }
 
-checkpoint::Mail PostOffice::deliver(int to) const {
-  checkpoint::Mail mail(boxes_.size());
+comm::Mail PostOffice::deliver(int to) const {
+  comm::Mail mail(boxes_.size());
   for (const Letter& letter : boxes_.at(static_cast<std::size_t>(to))) mail[letter.from] = contents_[letter.content];
   return mail;
 }

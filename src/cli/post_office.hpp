@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "checkpoint/catalog_steps.hpp"
+#include "planning/catalog_steps.hpp"
 
 namespace cairn::cli {
 
@@ -25,9 +25,9 @@ class PostOffice {
   /// Messages to other ranks than these are counted, but not kept.
   void keep_only(const std::vector<int>& ranks);
   /// `outgoing`: one message per rank. Ranks post in ascending order.
-  void post(int from, const checkpoint::Mail& outgoing);
+  void post(int from, const comm::Mail& outgoing);
   /// What rank `to` gets: one message per rank.
-  [[nodiscard]] checkpoint::Mail deliver(int to) const;
+  [[nodiscard]] comm::Mail deliver(int to) const;
   [[nodiscard]] const MailVolume& volume_of(int rank) const { return volumes_[static_cast<std::size_t>(rank)]; }
 
  private:

@@ -9,8 +9,8 @@
 #include "base/counted.hpp"
 #include "base/units.hpp"
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 #include "os/file.hpp"
 
 namespace cairn::cli {

@@ -3,7 +3,7 @@
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
 //   op      open write read fsync close rename exchange mkdir unlink truncate flock link (file operations; exchange swaps two
 //           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
-//           src/checkpoint/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "os.io_uring" (io_queue.hpp),
+//           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "os.io_uring" (io_queue.hpp),
 //           "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" (a thread that cannot be
 //           started), or one of the benchmark ("bench.saved", "bench.load",
 //           "bench.raw": one bit is turned in what was saved, loaded, read raw)

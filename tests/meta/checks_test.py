@@ -69,6 +69,31 @@ class LayersCheck(Tree):
         self.write("src/base/a.hpp", '\n#include "io/d.hpp"\n')
         self.check('src/base/a.hpp:2: "io/d.hpp": base may not include io (only nothing)')
 
+    def write_walk(self, *steps):
+        self.write("src/io/engine.cpp", "void Engine::write() { put(); }\n")
+        self.write("src/io/put.cpp", "void put() {}\n")
+        self.write("src/README.md", README + "\n" + "\n".join(steps) + "\n")
+
+    def test_good_walk(self):
+        self.write_walk("1. `Engine::write` (`io/engine.cpp`)", "2. `put` (`io/put.cpp`): bytes")
+        self.assert_clean("layers_check.py")
+
+    def test_walk_to_a_file_that_is_gone(self):
+        self.write_walk("1. `Engine::write` (`io/gone.cpp`)")
+        self.check("1. `Engine::write`: there is no src/io/gone.cpp")
+
+    def test_walk_by_a_function_that_is_gone(self):
+        self.write_walk("1. `Engine::write` (`io/engine.cpp`)", "2. `place` (`io/put.cpp`)")
+        self.check("2. `place` is not in src/io/put.cpp")
+
+    def test_walk_that_skips_a_call(self):
+        self.write_walk("1. `put` (`io/put.cpp`)", "2. `Engine::write` (`io/engine.cpp`)")
+        self.check("2. `Engine::write` is not called in the file of the step before")
+
+    def test_walk_that_is_too_long(self):
+        self.write_walk(*[f"{number}. `put` (`io/put.cpp`)" for number in range(1, 12)])
+        self.check("11. `put`: a walk has at most 10 calls")
+
     def test_include_sideways(self):
         self.write("src/README.md", README.replace("plan base", "base"))
         self.check('"plan/b.hpp": io may not include plan')

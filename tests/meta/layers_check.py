@@ -1,7 +1,8 @@
 """No include points up or sideways: src/README.md's table says which layer may include which, and is read here.
 
 Checked as well: CMake's LAYERS of each layer obey the same table; layers that the table calls pure include no header that
-opens files or talks to other processes; include/cairn includes nothing from src.
+opens files or talks to other processes; include/cairn includes nothing from src; and the walks of src/README.md, lists of
+"N. `function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of the one before.
 """
 
 import re
@@ -78,11 +79,35 @@ def check_cmake(name, text, table):
     return findings
 
 
+STEP = re.compile(r"^(\d+)\. `([\w:]+)` \(`([\w/.]+)`\)", re.MULTILINE)
+MOST_CALLS = 10
+
+
+def check_walks(root, text):
+    findings, last = [], None
+    for number, function, file in STEP.findall(text):
+        where = f"src/README.md, walk: {number}. `{function}`"
+        path = root / "src" / file
+        source = path.read_text() if path.is_file() else ""
+        call = re.compile(rf"\b{function.split('::')[-1]}\(")
+        if int(number) > MOST_CALLS:
+            findings.append(f"{where}: a walk has at most {MOST_CALLS} calls")
+        if not source:
+            findings.append(f"{where}: there is no src/{file}")
+        elif not re.search(rf"\b{re.escape(function)}\(", source):
+            findings.append(f"{where} is not in src/{file}")
+        if int(number) > 1 and last is not None and not call.search(last):
+            findings.append(f"{where} is not called in the file of the step before")
+        last = source
+    return findings
+
+
 def check(root, _options):
-    table = read_table((root / "src/README.md").read_text())
+    text = (root / "src/README.md").read_text()
+    table = read_table(text)
     if not table:
         return ["src/README.md: no table of layers found"]
-    findings, seen = [], 0
+    findings, seen = check_walks(root, text), 0
     for name in tracked_files(root):
         parts = name.split("/")
         if parts[0] == "src" and len(parts) > 2 and parts[1] not in table:

@@ -11,10 +11,10 @@
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
-#include "checkpoint/convert.hpp"
-#include "checkpoint/diff.hpp"
-#include "checkpoint/lease_folder.hpp"
 #include "comm/mpi.hpp"
+#include "directory/lease_folder.hpp"
+#include "export/convert.hpp"
+#include "export/diff.hpp"
 #include "faults.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/convert.hpp"
 #include "comm/mpi.hpp"
 #include "environment.hpp"
+#include "export/convert.hpp"
 #include "faults.hpp"
 #include "os/fault.hpp"
 #include "same_text.hpp"

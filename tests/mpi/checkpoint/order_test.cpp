@@ -18,9 +18,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
-#include "checkpoint/convert.hpp"
-#include "checkpoint/root.hpp"
 #include "comm/mpi.hpp"
+#include "directory/root.hpp"
+#include "export/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "os/record.hpp"

@@ -8,9 +8,9 @@
 #include <string>
 
 #include "cairn/staging.hpp"
-#include "checkpoint/convert.hpp"
-#include "checkpoint/diff.hpp"
 #include "comm/mpi.hpp"
+#include "export/convert.hpp"
+#include "export/diff.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
 

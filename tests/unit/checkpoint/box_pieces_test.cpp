@@ -1,5 +1,5 @@
 // Pieces of a box: bounded, in memory order, together the box; by arithmetic also for boxes of many GiB.
-#include "checkpoint/box_pieces.hpp"
+#include "codes/box_pieces.hpp"
 
 #include <gtest/gtest.h>
 

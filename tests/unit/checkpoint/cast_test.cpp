@@ -1,5 +1,5 @@
 // Weights in another dtype: every half value widens to what it is and comes back; rounding is to the nearest, ties to even.
-#include "checkpoint/cast.hpp"
+#include "codes/cast.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cairn/error.hpp"
-#include "checkpoint/values.hpp"
+#include "export/values.hpp"
 #include "random.hpp"
 
 namespace cairn::checkpoint {

@@ -8,12 +8,12 @@
 #include <limits>
 
 #include "cairn/error.hpp"
-#include "checkpoint/convert.hpp"
-#include "checkpoint/diff.hpp"
-#include "checkpoint/root.hpp"
 #include "coded_state.hpp"
 #include "comm/simulated.hpp"
+#include "directory/root.hpp"
 #include "environment.hpp"
+#include "export/convert.hpp"
+#include "export/diff.hpp"
 #include "nlohmann/json.hpp"
 #include "temp_dir.hpp"
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/cast.hpp"
 #include "coded_files.hpp"
+#include "codes/cast.hpp"
 #include "random.hpp"
 
 namespace cairn::test {

@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "checkpoint/convert.hpp"
-#include "checkpoint/diff.hpp"
-#include "checkpoint/values.hpp"
 #include "directory_names.hpp"
+#include "export/convert.hpp"
+#include "export/diff.hpp"
+#include "export/values.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

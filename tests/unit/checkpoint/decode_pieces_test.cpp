@@ -1,5 +1,5 @@
 // The boxes in which a box of moments is decoded: valid for the codec, disjoint, bounded, and no more than what must be.
-#include "checkpoint/decode_pieces.hpp"
+#include "codes/decode_pieces.hpp"
 
 #include <gtest/gtest.h>
 

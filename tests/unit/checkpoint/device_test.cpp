@@ -7,8 +7,8 @@
 
 #include "cairn/error.hpp"
 #include "checkpoint/decoding_reader.hpp"
-#include "checkpoint/device_memory.hpp"
 #include "checkpoint/targets.hpp"
+#include "codes/device_memory.hpp"
 #include "gpu/memory.hpp"
 #include "gpu/pipeline.hpp"
 #include "moment_state.hpp"

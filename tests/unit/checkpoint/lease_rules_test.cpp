@@ -1,7 +1,7 @@
 // When a lease may be taken, by a made-up clock and made-up holders.
 #include <gtest/gtest.h>
 
-#include "checkpoint/lease_rules.hpp"
+#include "directory/lease_rules.hpp"
 
 namespace cairn::checkpoint {
 namespace {

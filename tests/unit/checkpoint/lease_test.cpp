@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "checkpoint/lease.hpp"
+#include "directory/lease.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"

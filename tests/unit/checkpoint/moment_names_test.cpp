@@ -1,7 +1,7 @@
 // Names of moments: every framework's words, and what only looks like one.
 #include <gtest/gtest.h>
 
-#include "checkpoint/moment_names.hpp"
+#include "codes/moment_names.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 #include "cairn/error.hpp"
-#include "checkpoint/lease_folder.hpp"
-#include "checkpoint/root.hpp"
-#include "checkpoint/root_state.hpp"
-#include "checkpoint/tensor_reader.hpp"
+#include "directory/carried.hpp"
+#include "directory/lease_folder.hpp"
+#include "directory/root.hpp"
+#include "directory/root_state.hpp"
 #include "format/blocks.hpp"
 #include "simulated_save.hpp"
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <random>
 
-#include "checkpoint/catalog_steps.hpp"
-#include "checkpoint/layout_steps.hpp"
+#include "planning/catalog_steps.hpp"
+#include "planning/layout_steps.hpp"
 #include "random.hpp"
 
 namespace cairn::checkpoint {
@@ -16,8 +16,8 @@ namespace {
 using testing::HasSubstr;
 
 /// What every rank sends, to what every rank receives.
-std::vector<Mail> delivered(const std::vector<Mail>& outgoing) {
-  std::vector<Mail> incoming(outgoing.size(), Mail(outgoing.size()));
+std::vector<comm::Mail> delivered(const std::vector<comm::Mail>& outgoing) {
+  std::vector<comm::Mail> incoming(outgoing.size(), comm::Mail(outgoing.size()));
   for (std::size_t from = 0; from < outgoing.size(); ++from) {
     for (std::size_t to = 0; to < outgoing.size(); ++to) incoming[to][from] = outgoing[from][to];
   }
@@ -40,21 +40,21 @@ struct Merged {
 
 Merged merge(const std::vector<std::vector<Source>>& state_of) {
   const int ranks = static_cast<int>(state_of.size());
-  std::vector<Mail> out;
+  std::vector<comm::Mail> out;
   for (int rank = 0; rank < ranks; ++rank) {
     out.push_back(describe_to_homes({state_of[static_cast<std::size_t>(rank)]}, rank, ranks));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
-  Mail samples;
-  for (const Mail& in : delivered(out)) {
+  comm::Mail samples;
+  for (const comm::Mail& in : delivered(out)) {
     homed.push_back(merge_described(in));
     samples.push_back(sample_names(homed.back(), static_cast<int>(samples.size()), ranks));
   }
   out.clear();
   for (const auto& tensors : homed) out.push_back(spread_in_order(tensors, samples));
   Merged merged;
-  Mail stretches;
-  for (const Mail& in : delivered(out)) {
+  comm::Mail stretches;
+  for (const comm::Mail& in : delivered(out)) {
     stretches.push_back(pack_stretch(in));
     merged.largest_stretch_bytes = std::max(merged.largest_stretch_bytes, stretches.back().size());
   }
@@ -143,8 +143,8 @@ TEST(LayoutSteps, SharesOfAnyNumberOfRanksAreTheWhole) {
   ASSERT_GT(whole.files.size(), 20U);
   ASSERT_EQ(whole.index_files.size(), 2U);
   for (const int ranks : {1, 2, 3, 5, 100}) {
-    Mail sizes;
-    Mail indexes;
+    comm::Mail sizes;
+    comm::Mail indexes;
     for (int rank = 0; rank < ranks; ++rank) {
       sizes.push_back(header_sizes_of_share(files, rank, ranks));
       indexes.push_back(indexes_of_share(files, rank, ranks));

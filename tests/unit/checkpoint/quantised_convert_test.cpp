@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
-#include "checkpoint/convert.hpp"
 #include "directory_names.hpp"
+#include "export/convert.hpp"
 #include "quantised_state.hpp"
 #include "simulated_save.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/open.hpp"
+#include "directory/open.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
 #include "quant/whole.hpp"

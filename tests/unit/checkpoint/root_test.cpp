@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
-#include "checkpoint/root.hpp"
+#include "directory/root.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

@@ -9,11 +9,11 @@
 #include <memory>
 #include <string>
 
-#include "checkpoint/lease.hpp"
 #include "checkpoint/load.hpp"
-#include "checkpoint/root.hpp"
 #include "checkpoint/save.hpp"
 #include "comm/simulated.hpp"
+#include "directory/lease.hpp"
+#include "directory/root.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"

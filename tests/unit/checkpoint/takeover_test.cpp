@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "checkpoint/takeover.hpp"
+#include "directory/takeover.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "simulated_save.hpp"

@@ -1,5 +1,5 @@
 // What a user sees of a checkpoint: moments instead of codes, weights made from others; and every rule that is none.
-#include "checkpoint/view.hpp"
+#include "codes/view.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,90 @@
+// Who codes which moments: every block of a codec by one rank, most of them where they lie.
+//
+// Replicas share the coding as they share the writing of tensors that are not coded: the ranks' boxes of the first moments
+// are claimed and dealt (claim_steps.hpp), and the second moments follow. What a rank then has to provide it codes itself,
+// in direct pieces. Where a codec's blocks lie partly on other ranks, the elements are loose: they travel to the block's
+// home (loose_blocks.hpp).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "codes/moment_names.hpp"
+#include "codes/moment_pairs.hpp"
+#include "comm/communicator.hpp"
+#include "format/coding.hpp"
+#include "plan/packed_catalog.hpp"
+#include "planning/describe.hpp"
+
+namespace cairn::checkpoint {
+
+/// A box of the moments of one tensor that this rank holds and codes by itself.
+struct DirectPiece {
+  std::uint32_t tensor = 0;  ///< number in the catalog of first moments
+  std::uint32_t local = 0;   ///< number of the memory box
+  Box box;                   ///< in coordinates of the codec's view
+};
+
+/// Elements of blocks of which other ranks hold a part.
+struct LoosePiece {
+  std::uint32_t tensor = 0;
+  std::uint32_t local = 0;
+  Box box;  ///< in coordinates of the tensor
+};
+
+struct Pieces {
+  std::vector<DirectPiece> direct;
+  std::vector<LoosePiece> loose;
+};
+
+/// Cuts a box of a tensor of `shape` into both. Pure; appends.
+void cut_box(const quant::Codec& codec, const quant::Shape& shape, const LoosePiece& whole, Pieces& into);
+
+/// A tensor of the catalog of first moments, as the codecs want it.
+struct CodedTensor {
+  std::string section;
+  quant::MomentNames names;
+  quant::Source source;  ///< name of the first moment
+  const quant::Codec* codec = nullptr;
+  std::vector<quant::Part> parts;
+};
+
+/// Requires: the name is one of a pair of moments, and the codec codes the shape.
+CodedTensor make_coded_tensor(const quant::Codec& codec, const plan::CatalogTensor& moment);
+
+/// What a file says of the tensor.
+format::Coding coding_of(const CodedTensor& tensor);
+
+/// A box of the codec's view as boxes of the tensor, which follow each other in the view's order.
+std::vector<Box> boxes_in_tensor(const CodedTensor& tensor, const Box& box);
+
+/// Whether a codec keeps scales of their own, which several ranks may share.
+bool has_scales(const quant::Codec& codec);
+
+struct CodingPlan {
+  SortedState sorted;
+  std::map<std::string, const quant::Codec*> codecs;  ///< by section
+  plan::PackedCatalog firsts;                         ///< the first moments of all ranks
+  Pieces pieces;                                      ///< of this rank
+  /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
+  std::vector<std::uint32_t> scale_batches;
+  std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded
+
+  [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
+};
+
+/// Collective. Throws what sort_state() and exchange_claims() throw.
+CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const Source> state,
+                            const Quantisation& quantisation);
+
+/// This rank's boxes of the first moments and of the second ones, which lie alike.
+struct MomentBoxes {
+  std::vector<LocalBox> first;
+  std::vector<LocalBox> second;
+};
+MomentBoxes moment_boxes(const SortedState& sorted, std::span<const Source> state);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,31 @@
+// How far the coded moments of all ranks are from those that were given, and whether that is too far.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "codes/coding_errors.hpp"
+#include "codes/coding_plan.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::checkpoint {
+
+/// On rank 0; elsewhere empty.
+struct CodingReport {
+  std::vector<CodingError> errors;  ///< of all tensors, when Quantisation asks for them; by section and name
+  std::vector<CodingError>
+      beyond_figures;   ///< of those that are coded worse than their codec's figures, the worst first
+  std::string warning;  ///< of these; empty when there are none
+};
+
+/// Collective. Throws Error(kState) naming the tensor whose updates are wrong by more than Quantisation::max_update_error.
+/// `mine`: by the numbers of `tensor_of`.
+CodingReport collect_errors(comm::Communicator& communicator,
+                            const std::function<CodedTensor(std::uint32_t)>& tensor_of, const ErrorsByTensor& mine,
+                            const Quantisation& options);
+
+void add_coding_report(CodingReport coding, Report& report);
+
+}  // namespace cairn::checkpoint

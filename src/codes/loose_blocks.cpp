@@ -1,0 +1,243 @@
+#include "codes/loose_blocks.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "comm/mail.hpp"
+#include "quant/boxes.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< that a rank sends in a round, about
+constexpr std::uint64_t kHomeRows = 64;
+constexpr std::uint64_t kHomeBlocks = 1024;
+
+/// Where the blocks of a tensor lie: numbered through the flattened tensor, `row_blocks` in a row of the view.
+struct BlockGrid {
+  explicit BlockGrid(const CodedTensor& tensor)
+      : shape(tensor.source.shape),
+        step(tensor.codec->traits().block_elements),
+        in_rows(tensor.codec->view(shape) == shape),
+        row_blocks(in_rows ? shape.back() / step : 1) {}
+
+  [[nodiscard]] std::size_t home_of(std::uint32_t tensor, std::uint64_t block, std::size_t ranks) const {
+    const std::uint64_t group = in_rows ? block / row_blocks / kHomeRows : block / kHomeBlocks;
+    return (tensor * 0x9E3779B97F4A7C15ULL + group) % ranks;
+  }
+  /// The first block behind `block` that may have another home.
+  [[nodiscard]] std::uint64_t next_group(std::uint64_t block) const {
+    const std::uint64_t length = in_rows ? row_blocks * kHomeRows : kHomeBlocks;
+    return (block / length + 1) * length;
+  }
+  [[nodiscard]] std::uint64_t elements_of(std::uint64_t block) const {
+    return std::min(step, shard::elements_of(shape) - block * step);
+  }
+  /// The block as a box of the view.
+  [[nodiscard]] Box box_of(std::uint64_t block) const {
+    if (!in_rows) return {{block * step}, {elements_of(block)}};
+    Box box{quant::position_of(shard::whole(shape), block * step), std::vector<std::uint64_t>(shape.size(), 1)};
+    box.shape.back() = step;
+    return box;
+  }
+
+  quant::Shape shape;
+  std::uint64_t step;
+  bool in_rows;
+  std::uint64_t row_blocks;
+};
+
+/// Walks the rows of a rank's loose pieces and mails their elements to the homes.
+class LooseSender {
+ public:
+  LooseSender(const CodingPlan& plan, const MomentBoxes& memory, std::size_t ranks)
+      : plan_(plan), memory_(memory), ranks_(ranks) {}
+
+  [[nodiscard]] bool done() const { return piece_ == plan_.pieces.loose.size(); }
+
+  /// The next round's mail.
+  comm::Mail next() {
+    comm::MailWriter out(ranks_);
+    std::uint64_t bytes = 0;
+    while (!done() && bytes < kRoundBytes) {
+      const LoosePiece& piece = plan_.pieces.loose[piece_];
+      const BlockGrid grid(plan_.tensor(piece.tensor));
+      const std::uint64_t length = piece.box.shape.back();
+      const std::uint64_t rows = shard::elements_of(piece.box) / length;
+      for (; row_ < rows && bytes < kRoundBytes; ++row_) {
+        send_row(piece, grid, out);
+        bytes += 2 * sizeof(float) * length;
+      }
+      if (row_ < rows) break;
+      row_ = 0;
+      ++piece_;
+    }
+    return out.take();
+  }
+
+ private:
+  void send_row(const LoosePiece& piece, const BlockGrid& grid, comm::MailWriter& out) const {
+    const LocalBox& first = memory_.first[piece.local];
+    const LocalBox& second = memory_.second[piece.local];
+    const std::uint64_t length = piece.box.shape.back();
+    const quant::Shape position = quant::position_of(piece.box, row_ * length);
+    quant::Shape inside = position;
+    for (std::size_t d = 0; d < inside.size(); ++d) inside[d] -= first.box.offset[d];
+    std::uint64_t at = shard::flat_index(first.box.shape, inside) * sizeof(float);
+    const std::uint64_t begin = shard::flat_index(grid.shape, position);
+    const std::uint64_t end = begin + length;
+    for (std::uint64_t from = begin; from < end;) {
+      const std::uint64_t to = std::min(end, grid.next_group(from / grid.step) * grid.step);
+      const std::uint64_t bytes = (to - from) * sizeof(float);
+      out.u64(piece.tensor);
+      out.u64(from);
+      out.u64(to - from);
+      out.raw(first.data + at, bytes);
+      out.raw(second.data + at, bytes);
+      out.close(grid.home_of(piece.tensor, from / grid.step, ranks_));
+      at += bytes;
+      from = to;
+    }
+  }
+
+  const CodingPlan& plan_;
+  const MomentBoxes& memory_;
+  std::size_t ranks_;
+  std::size_t piece_ = 0;
+  std::uint64_t row_ = 0;
+};
+
+/// The blocks of one tensor at their home.
+class HomeTensor {
+ public:
+  explicit HomeTensor(CodedTensor tensor) : tensor_(std::move(tensor)), grid_(tensor_) {}
+
+  void take(std::uint64_t from, std::span<const std::byte> m, std::span<const std::byte> v, Measuring measuring,
+            quant::TensorErrors& errors) {
+    const std::uint64_t end = from + m.size() / sizeof(float);
+    std::size_t at = 0;
+    while (from < end) {
+      const std::uint64_t number = from / grid_.step;
+      const std::uint64_t count = std::min(end, (number + 1) * grid_.step) - from;
+      Block& block = blocks_[number];
+      const std::uint64_t elements = grid_.elements_of(number);
+      block.m.resize(elements);
+      block.v.resize(elements);
+      std::memcpy(&block.m[from % grid_.step], m.data() + at, count * sizeof(float));
+      std::memcpy(&block.v[from % grid_.step], v.data() + at, count * sizeof(float));
+      block.filled += count;
+      if (block.filled == elements) code(number, block, measuring, errors);
+      from += count;
+      at += count * sizeof(float);
+    }
+  }
+
+  /// Everything in as few boxes as its neighbourhood allows.
+  CodedPiece finish(std::uint32_t number) {
+    CodedPiece piece;
+    piece.tensor = number;
+    std::vector<std::uint64_t> order;
+    for (const auto& [block, content] : blocks_) {
+      if (content.codes.empty()) {
+        throw Error(ErrorKind::kInternal,
+                    fmt::format("block {} of '{}' is not whole: {} of {} elements came", block,
+                                base::printable(tensor_.source.name), content.filled, grid_.elements_of(block)));
+      }
+      order.push_back(block);
+    }
+    const auto column = [&](std::uint64_t block) { return grid_.in_rows ? block % grid_.row_blocks : 0; };
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint64_t a, std::uint64_t b) { return column(a) < column(b); });
+    for (std::size_t begin = 0; begin < order.size();) {
+      std::size_t end = begin + 1;
+      while (end < order.size() && order[end] == order[end - 1] + grid_.row_blocks) ++end;
+      add_boxes(order[begin], end - begin, piece.boxes);
+      for (; begin < end; ++begin) {
+        const base::Bytes& codes = blocks_[order[begin]].codes;
+        piece.bytes.insert(piece.bytes.end(), codes.begin(), codes.end());
+      }
+    }
+    return piece;
+  }
+
+ private:
+  struct Block {
+    std::uint64_t filled = 0;
+    std::vector<float> m;
+    std::vector<float> v;
+    base::Bytes codes;
+  };
+
+  void code(std::uint64_t number, Block& block, Measuring measuring, quant::TensorErrors& errors) const {
+    const Box box = grid_.box_of(number);
+    block.codes.resize(quant::bytes_of(tensor_.parts[0], tensor_.codec->part_box(grid_.shape, 0, box)));
+    const std::vector<std::span<std::byte>> out = {block.codes};
+    tensor_.codec->encode(tensor_.source, box, {block.m, block.v}, {}, out);
+    measure_errors(measuring, {*tensor_.codec, tensor_.source, box, {block.m, block.v}, out}, errors);
+    block.m = {};
+    block.v = {};
+  }
+
+  /// `count` blocks below each other (or after each other in a flattened tensor) as boxes of the part.
+  void add_boxes(std::uint64_t block, std::uint64_t count, std::vector<Box>& out) const {
+    const std::uint64_t block_bytes = tensor_.parts[0].shape.back();
+    if (!grid_.in_rows) {
+      out.push_back({{block, 0}, {count, block_bytes}});
+      return;
+    }
+    const quant::Shape rows(grid_.shape.begin(), grid_.shape.end() - 1);
+    const std::uint64_t row = block / grid_.row_blocks;
+    for (Box& box : shard::boxes_of_flat_range(rows, row, row + count)) {
+      box.offset.insert(box.offset.end(), {block % grid_.row_blocks, 0});
+      box.shape.insert(box.shape.end(), {1, block_bytes});
+      out.push_back(std::move(box));
+    }
+  }
+
+  CodedTensor tensor_;
+  BlockGrid grid_;
+  std::map<std::uint64_t, Block> blocks_;
+};
+
+}  // namespace
+
+std::vector<CodedPiece> code_loose_blocks(comm::Communicator& communicator, const CodingPlan& plan,
+                                          const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors) {
+  LooseSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
+  std::map<std::uint32_t, HomeTensor> home;
+  while (communicator.max(sender.done() ? 0 : 1) != 0) {
+    comm::Mail mail;
+    comm::agree(communicator, "send parts of blocks", [&] { mail = sender.next(); });
+    mail = communicator.all_to_all(std::move(mail));
+    comm::agree(communicator, "code blocks", [&] {
+      for (const base::Bytes& message : mail) {
+        comm::MailReader in(message);
+        while (!in.done()) {
+          const auto tensor = static_cast<std::uint32_t>(in.u64());
+          const std::uint64_t from = in.u64();
+          const std::uint64_t bytes = in.u64() * sizeof(float);
+          const auto m = in.raw(bytes);
+          const auto v = in.raw(bytes);
+          auto at = home.find(tensor);
+          if (at == home.end()) at = home.emplace(tensor, HomeTensor(plan.tensor(tensor))).first;
+          at->second.take(from, m, v, measuring, errors[tensor]);
+        }
+      }
+    });
+  }
+  std::vector<CodedPiece> pieces;
+  comm::agree(communicator, "collect blocks", [&] {
+    for (auto& [number, tensor] : home) pieces.push_back(tensor.finish(number));
+  });
+  return pieces;
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,147 @@
+#include "codes/state_coder.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "codes/loose_blocks.hpp"
+#include "codes/piece_coder.hpp"
+#include "codes/scale_exchange.hpp"
+#include "comm/agree.hpp"
+#include "format/coding.hpp"
+#include "quant/whole.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// One call of StateCoder::code().
+class Coding {
+ public:
+  Coding(comm::Communicator& communicator, const CodingPlan& plan, std::span<const Source> state, Measuring measuring)
+      : communicator_(communicator), plan_(plan), measuring_(measuring) {
+    comm::agree(communicator_, "look at the moments", [&] { memory_ = moment_boxes(plan_.sorted, state); });
+  }
+
+  std::vector<CodedPiece> run() {
+    comm::agree(communicator_, "code the moments", [&] {
+      for (const DirectPiece& piece : plan_.pieces.direct) {
+        const CodedTensor tensor = plan_.tensor(piece.tensor);
+        if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
+      }
+      bring_loose();
+    });
+    std::uint32_t begin = 0;
+    for (const std::uint32_t end : plan_.scale_batches) {
+      code_with_scales(begin, end);
+      begin = end;
+    }
+    auto loose = code_loose_blocks(communicator_, plan_, memory_, measuring_, errors_);
+    std::move(loose.begin(), loose.end(), std::back_inserter(pieces_));
+    return std::move(pieces_);
+  }
+
+  [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
+
+ private:
+  [[nodiscard]] PieceMemory memory_of(const DirectPiece& piece) {
+    return {memory_.first[piece.local], memory_.second[piece.local], device_};
+  }
+
+  /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
+  void bring_loose() {
+    for (const LoosePiece& piece : plan_.pieces.loose) {
+      for (LocalBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]}) device_.bring({box, 1});
+    }
+  }
+
+  void add_codes(const DirectPiece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
+    auto bytes = encode_piece(tensor, piece.box, memory_of(piece), statistics, measuring_, errors_[piece.tensor]);
+    for (std::size_t p = 0; p < bytes.size(); ++p) {
+      if (tensor.parts[p].role == quant::Role::kScales) continue;
+      const Box box = tensor.codec->part_box(tensor.source.shape, p, piece.box);
+      pieces_.push_back({piece.tensor, p, {box}, std::move(bytes[p])});
+    }
+  }
+
+  /// The tensors [begin, end) whose scales several ranks may share.
+  void code_with_scales(std::uint32_t begin, std::uint32_t end) {
+    std::vector<const DirectPiece*> mine;
+    std::vector<MeasuredPiece> measured;
+    comm::agree(communicator_, "measure the moments", [&] {
+      for (const DirectPiece& piece : plan_.pieces.direct) {
+        if (piece.tensor < begin || piece.tensor >= end) continue;
+        const CodedTensor tensor = plan_.tensor(piece.tensor);
+        if (!has_scales(*tensor.codec)) continue;
+        mine.push_back(&piece);
+        measured.push_back({piece.tensor, piece.box, measure_piece(tensor, piece.box, memory_of(piece))});
+      }
+    });
+    auto scales = exchange_scales(communicator_, plan_, measured);
+    std::move(scales.begin(), scales.end(), std::back_inserter(pieces_));
+    comm::agree(communicator_, "code the moments", [&] {
+      for (std::size_t i = 0; i < mine.size(); ++i) {
+        add_codes(*mine[i], plan_.tensor(mine[i]->tensor), measured[i].statistics);
+      }
+    });
+  }
+
+  comm::Communicator& communicator_;
+  const CodingPlan& plan_;
+  Measuring measuring_;
+  MomentBoxes memory_;
+  DeviceMemory device_;
+  ErrorsByTensor errors_;
+  std::vector<CodedPiece> pieces_;
+};
+
+/// Pieces as sources, which point into them.
+void add_sources(const CodingPlan& plan, CodedState& state) {
+  for (const CodedPiece& piece : state.pieces) {
+    const CodedTensor tensor = plan.tensor(piece.tensor);
+    const quant::Part& part = tensor.parts[piece.part];
+    Source source;
+    source.section = tensor.section;
+    source.name = quant::stored_name(part, tensor.names);
+    source.dtype = part.dtype;
+    source.shape = part.shape;
+    source.boxes = piece.boxes;
+    source.data = piece.bytes.data();
+    state.sources.push_back(std::move(source));
+    state.codings.push_back(piece.part == 0 ? format::encode_coding(coding_of(tensor)) : "");
+  }
+}
+
+}  // namespace
+
+bool StateCoder::is_needed(const Quantisation& options) {
+  const bool has_codec =
+      std::any_of(options.codecs.begin(), options.codecs.end(), [](const auto& item) { return item.second != "off"; });
+  return (has_codec && !options.disable_ckpt_quant) || options.remove_master_weight || options.skip_save_model_weight;
+}
+
+CodedState StateCoder::code(comm::Communicator& communicator, std::span<const Source> state,
+                            const Quantisation& options, bool is_known) {
+  if (!is_known) {
+    plan_.reset();
+    kept_ = leave_out(communicator, state, options);
+  }
+  std::vector<Source> some;
+  if (kept_.numbers.size() != state.size()) {
+    for (const std::uint32_t number : kept_.numbers) some.push_back(state[number]);
+    state = some;
+  }
+  if (!plan_) plan_ = make_coding_plan(communicator, state, options);
+  CodedState coded;
+  for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);
+  coded.codings.resize(coded.sources.size());
+  if (plan_->firsts.size() == 0) return coded;
+  Coding coding(communicator, *plan_, state, measuring_of(options));
+  coded.pieces = coding.run();
+  add_sources(*plan_, coded);
+  coded.errors = collect_errors(
+      communicator, [&](std::uint32_t number) { return plan_->tensor(number); }, coding.errors(), options);
+  return coded;
+}
+
+base::Json StateCoder::quantisation() const { return plan_ ? base::Json(plan_->codec_names) : base::Json::object(); }
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,50 @@
+// Makes of the state that a trainer holds the one that is saved: some weights left out, moments as codes.
+//
+// The codes of this rank are held in host memory until they are written: 1.06 (q8) or 0.59 (q4) of the 8 bytes that the
+// two moments of an element have, for what the rank codes. That is beside Options::memory_budget_bytes.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/json.hpp"
+#include "cairn/checkpoint.hpp"
+#include "codes/coded_piece.hpp"
+#include "codes/coding_plan.hpp"
+#include "codes/coding_report.hpp"
+#include "codes/left_out.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::checkpoint {
+
+/// What is saved. Pointers of the sources lead into the trainer's memory and into `pieces`.
+struct CodedState {
+  std::vector<Source> sources;
+  std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
+  std::vector<CodedPiece> pieces;
+  CodingReport errors;
+};
+
+/// Keeps what it found out about a state for the next save of the same.
+class StateCoder {
+ public:
+  /// Whether these options change a state at all.
+  static bool is_needed(const Quantisation& options);
+
+  /// Collective. `is_known`: sections, names, boxes and options are those of the last call, on every rank. Throws kUsage
+  /// or kState, naming the tensor, for what cannot be coded; nothing has been written then.
+  CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
+                  bool is_known);
+
+  /// For the manifest: section -> codec, and `rebuilt`.
+  [[nodiscard]] base::Json quantisation() const;
+  [[nodiscard]] const base::Json& rebuilt() const { return kept_.rebuilt; }
+
+ private:
+  Kept kept_;
+  std::optional<CodingPlan> plan_;
+};
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,127 @@
+#include "codes/view.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "codes/cast.hpp"
+#include "directory/root.hpp"
+#include "format/rebuilt.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+ViewTensor as_it_is(const OpenCheckpoint& checkpoint, std::uint32_t number) {
+  const format::StoredTensor& tensor = checkpoint.stored.tensors[number];
+  return {tensor.section, tensor.name, tensor.dtype, tensor.shape, Origin::kStored, number};
+}
+
+std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
+  if (checkpoint.quantised.empty()) return {};
+  const auto numbers = plan::numbers_by_name(checkpoint.stored.tensors);
+  std::vector<CodedPair> pairs;
+  for (const interop::QuantisedMoments& moments : checkpoint.quantised) {
+    const quant::Codec& codec = quant::find_codec(moments.codec);
+    CodedPair pair{&moments, &codec, codec.parts(moments.shape), {}};
+    for (const std::string& part : moments.parts) pair.stored.push_back(numbers.at({moments.section, part}));
+    pairs.push_back(std::move(pair));
+  }
+  return pairs;
+}
+
+void add_moments(View& view) {
+  for (std::uint32_t i = 0; i < view.pairs.size(); ++i) {
+    const interop::QuantisedMoments& moments = *view.pairs[i].moments;
+    view.tensors.push_back({moments.section, moments.first, DType::kF32, moments.shape, Origin::kFirstMoment, i});
+    view.tensors.push_back({moments.section, moments.second, DType::kF32, moments.shape, Origin::kSecondMoment, i});
+  }
+}
+
+/// The tensors that a rule makes: those of its source that are stored as they are and that its section lacks.
+std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
+  std::set<std::string_view> present;
+  for (const ViewTensor& tensor : view.tensors) {
+    if (tensor.section == rule.section) present.insert(tensor.name);
+  }
+  std::vector<ViewTensor> made;
+  for (const ViewTensor& tensor : view.tensors) {
+    if (tensor.section != rule.from || tensor.origin != Origin::kStored || tensor.dtype == rule.dtype) continue;
+    if (!can_cast(tensor.dtype, rule.dtype) || present.contains(tensor.name)) continue;
+    made.push_back({rule.section, tensor.name, rule.dtype, tensor.shape, Origin::kCast, tensor.source});
+  }
+  return made;
+}
+
+/// Master weights of a checkpoint that has none: its model weights.
+std::vector<ViewTensor> master_weights_of_model(const View& view) {
+  const auto is_master = [](const ViewTensor& tensor) { return tensor.section == format::kMasterWeightsSection; };
+  if (std::any_of(view.tensors.begin(), view.tensors.end(), is_master)) return {};
+  auto made = made_by(view, {format::kMasterWeightsSection, format::kModelSection, DType::kF32});
+  for (ViewTensor tensor : view.tensors) {
+    if (tensor.section != format::kModelSection || tensor.origin != Origin::kStored) continue;
+    if (tensor.dtype != DType::kF32) continue;
+    tensor.section = format::kMasterWeightsSection;
+    made.push_back(tensor);
+  }
+  return made;
+}
+
+void sort_by_catalog(std::vector<ViewTensor>& tensors) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const ViewTensor& a, const ViewTensor& b) {
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
+  });
+}
+
+}  // namespace
+
+ViewOptions view_options(const Options& options) {
+  return {options.quantisation.paddle_reciprocals, options.quantisation.master_weight_compatible};
+}
+
+View stored_view(const OpenCheckpoint& checkpoint) {
+  View view;
+  view.tensors.reserve(checkpoint.stored.tensors.size());
+  for (std::uint32_t i = 0; i < checkpoint.stored.tensors.size(); ++i) {
+    view.tensors.push_back(as_it_is(checkpoint, i));
+  }
+  view.pairs = pairs_of(checkpoint);
+  return view;
+}
+
+View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) {
+  View view = stored_view(checkpoint);
+  if (options.paddle_reciprocals) view.decode.paddle_division = quant::PaddleDivision::kReciprocal;
+  std::vector<format::Rebuilt> rules;
+  if (checkpoint.manifest) {
+    rules = format::parse_rebuilt(checkpoint.manifest->extra, (checkpoint.directory / kManifestFile).string());
+  }
+  if (!view.pairs.empty()) {
+    view.as_stored = false;
+    std::vector<bool> is_part(view.tensors.size(), false);
+    for (const CodedPair& pair : view.pairs) {
+      for (const std::uint32_t number : pair.stored) is_part[number] = true;
+    }
+    for (const ViewTensor& tensor : view.tensors) {
+      if (is_part[tensor.source]) view.parts.push_back(tensor);
+    }
+    std::erase_if(view.tensors, [&](const ViewTensor& tensor) { return is_part[tensor.source]; });
+    add_moments(view);
+  }
+  std::vector<ViewTensor> made;
+  for (const format::Rebuilt& rule : rules) {
+    const auto more = made_by(view, rule);
+    made.insert(made.end(), more.begin(), more.end());
+  }
+  view.tensors.insert(view.tensors.end(), made.begin(), made.end());
+  if (options.master_weight_compatible) {
+    const auto more = master_weights_of_model(view);
+    made.insert(made.end(), more.begin(), more.end());
+    view.tensors.insert(view.tensors.end(), more.begin(), more.end());
+  }
+  if (!made.empty()) view.as_stored = false;
+  if (!view.as_stored) sort_by_catalog(view.tensors);
+  return view;
+}
+
+}  // namespace cairn::checkpoint

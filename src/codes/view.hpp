@@ -1,0 +1,71 @@
+// What a user sees of an open checkpoint: moments in F32 where codes and scales are stored, and weights that can be made
+// from others. A pure description; decoding_reader.hpp reads it.
+//
+// Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, which are
+// had by their stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored.
+// Names and shapes are the checkpoint's, which must outlive the view and stay unchanged.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "cairn/dtype.hpp"
+#include "directory/open.hpp"
+#include "quant/codec.hpp"
+
+namespace cairn::checkpoint {
+
+enum class Origin {
+  kStored,        ///< as it is
+  kFirstMoment,   ///< decoded
+  kSecondMoment,  ///< decoded
+  kCast,          ///< from a stored tensor in another dtype (cast.hpp)
+};
+
+struct ViewTensor {
+  std::string_view section;
+  std::string_view name;
+  DType dtype = DType::kF32;
+  std::span<const std::uint64_t> shape;
+  Origin origin = Origin::kStored;
+  std::uint32_t source = 0;  ///< number of a stored tensor; of moments index into View::pairs
+};
+
+/// Both moments of a parameter and what is stored of them.
+struct CodedPair {
+  const interop::QuantisedMoments* moments = nullptr;
+  const quant::Codec* codec = nullptr;
+  std::vector<quant::Part> parts;
+  std::vector<std::uint32_t> stored;  ///< number of the stored tensor of each part
+};
+
+struct ViewOptions {
+  bool paddle_reciprocals = false;        ///< as in cairn::Quantisation
+  bool master_weight_compatible = false;  ///< as in cairn::Quantisation
+};
+ViewOptions view_options(const Options& options);
+
+struct View {
+  std::vector<ViewTensor> tensors;
+  std::vector<ViewTensor> parts;
+  std::vector<CodedPair> pairs;
+  quant::DecodeOptions decode;
+  bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
+
+  /// By number. Throws std::out_of_range.
+  [[nodiscard]] const ViewTensor& at(std::uint32_t number) const {
+    return number < tensors.size() ? tensors[number] : parts.at(number - tensors.size());
+  }
+};
+
+/// The tensors that the files have, codes and scales among them.
+View stored_view(const OpenCheckpoint& checkpoint);
+
+/// Rank-local, a function of the checkpoint alone. Throws Error(kFormat) when the manifest's rules for rebuilt
+/// weights are none.
+View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options);
+
+}  // namespace cairn::checkpoint

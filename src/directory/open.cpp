@@ -1,0 +1,323 @@
+#include "directory/open.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "directory/open_stage.hpp"
+#include "directory/open_wire.hpp"
+#include "directory/root.hpp"
+#include "format/blocks.hpp"
+#include "format/crc32c.hpp"
+#include "hdf5/stage_file.hpp"
+#include "os/file.hpp"
+#include "os/page_cache.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::checkpoint {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
+constexpr std::uint64_t kMaxBlocksBytes = 1ULL << 30;
+constexpr std::size_t kLfsPrefixBytes = 64;
+constexpr int kOpenAttempts = 8;
+
+/// How many files ahead the kernel is asked for their first block, so that storage is not waited for file by file.
+constexpr std::size_t kFilesAhead = 8;
+
+const format::FileBlocks* blocks_of(const fs::path& path, std::uint64_t size, const format::BlockTable& table) {
+  const auto row = std::ranges::find(table.files, path.filename().string(), &format::FileBlocks::name);
+  return row == table.files.end() || row->size_bytes != size ? nullptr : &*row;
+}
+
+/// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is named by
+/// who compares the lists.
+format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockTable& table) {
+  const os::File file(path, os::OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  const format::FileBlocks* const row = blocks_of(path, size, table);
+  if (row == nullptr) return read_header(path);
+  base::Bytes bytes;
+  std::uint64_t header_end = format::kPrefixBytes;
+  for (std::uint64_t at = 0; at < std::min(header_end, size); at += table.block_bytes) {
+    bytes.resize(std::min(at + table.block_bytes, size));
+    const auto block = std::span(bytes).subspan(at);
+    file.read_at(block, at);
+    const std::uint64_t number = at / table.block_bytes;
+    const std::uint32_t found = format::crc32c(block);
+    if (found != row->crcs.at(number)) {
+      throw Error(
+          ErrorKind::kIntegrity,
+          fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
+                      base::printable(path.string()), number, format::mismatch_words(found, row->crcs[number])));
+    }
+    if (at == 0) header_end += format::header_length(bytes, size, path.string());
+  }
+  if (size == 0) (void)format::header_length(bytes, size, path.string());  // says that it is too small
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  return format::parse_header(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes), size,
+                              path.string());
+}
+
+using Headers = std::map<std::string, format::SafetensorsHeader>;
+
+Headers read_checked_headers(const fs::path& directory, const std::vector<std::string>& names,
+                             const format::BlockTable& table) {
+  Headers headers;
+  std::size_t announced = 0;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    for (; announced < std::min(names.size(), i + kFilesAhead); ++announced) {
+      os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes);
+    }
+    headers[names[i]] = read_checked_header(directory / names[i], table);
+  }
+  return headers;
+}
+
+interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
+                                  const std::optional<format::BlockTable>& blocks) {
+  interop::Directory directory;
+  directory.path = path.string();
+  std::vector<std::string> safetensors;
+  for (const auto& entry : entries) {
+    if (entry.is_directory) {
+      directory.folders.push_back(entry.name);
+    } else if (!entry.is_regular) {
+      continue;
+    } else if (entry.name.ends_with(".safetensors")) {
+      safetensors.push_back(entry.name);
+    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
+      directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
+    } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
+      directory.others[entry.name] = entry.size_bytes;
+    }
+  }
+  if (blocks) {
+    directory.safetensors = read_checked_headers(path, safetensors, *blocks);
+  } else {
+    for (const std::string& name : safetensors) directory.safetensors[name] = read_header(path / name);
+  }
+  return directory;
+}
+
+/// Of what the manifest lists beside data: there, and of its size. Contents are compared where they are read.
+void check_carried(const OpenCheckpoint& checkpoint, Links links) {
+  for (const auto& file : checkpoint.manifest->carried_files) {
+    const fs::path path = checkpoint.directory / file.name;
+    const std::string shown = base::printable(path.string());
+    if (!os::exists(path)) {
+      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
+    }
+    // Those of the directory itself are checked; a manifest may name a file in a folder that is a link.
+    if (file.name.find('/') != std::string::npos) check_links(checkpoint.directory, std::vector{file.name}, links);
+    const std::uint64_t size = os::file_size(path);
+    if (size == file.size_bytes) continue;
+    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
+  }
+}
+
+OpenedTexts read_texts(const fs::path& path) {
+  OpenedTexts texts;
+  if (!os::exists(path / kManifestFile)) return texts;
+  texts.manifest = os::read_text(path / kManifestFile, kMaxJsonBytes);
+  const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
+  if (blocks.size_bytes() > kMaxBlocksBytes) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
+                            blocks.size_bytes(), kMaxBlocksBytes));
+  }
+  texts.blocks.resize(blocks.size_bytes());
+  blocks.read_at(texts.blocks, 0);
+  return texts;
+}
+
+/// The manifest's files, the block table's and the directory's must be the same ones with the same sizes.
+void check_against_manifest(const OpenCheckpoint& checkpoint) {
+  const auto fail = [&](const std::string& what) -> Error {
+    return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
+  };
+  const auto& listed = checkpoint.manifest->data_files;
+  const auto& table = checkpoint.blocks->files;
+  for (const auto& file : listed) {
+    const auto& stored = checkpoint.stored.files;
+    const auto at = std::find_if(stored.begin(), stored.end(), [&](const auto& f) { return f.name == file.name; });
+    if (at == stored.end()) throw fail(fmt::format("{} is missing, {} names it", file.name, kManifestFile));
+    if (at->size_bytes != file.size_bytes) {
+      throw fail(
+          fmt::format("{} has {} bytes, {} names {}", file.name, at->size_bytes, kManifestFile, file.size_bytes));
+    }
+    const auto row = std::find_if(table.begin(), table.end(), [&](const auto& f) { return f.name == file.name; });
+    if (row == table.end() || row->size_bytes != file.size_bytes) {
+      throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
+    }
+    const std::uint32_t digest = format::file_digest(*row, checkpoint.blocks->block_bytes);
+    if (digest != file.crc32c) {
+      throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
+                             file.crc32c, kBlocksFile, digest));
+    }
+  }
+  for (const auto& file : checkpoint.stored.files) {
+    const bool known = std::any_of(listed.begin(), listed.end(), [&](const auto& f) { return f.name == file.name; });
+    if (!known) throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, kManifestFile));
+  }
+}
+
+/// Catalog order, whatever order the dialect gave.
+void sort_tensors(format::StoredCheckpoint& stored) {
+  std::stable_sort(stored.tensors.begin(), stored.tensors.end(), [](const auto& a, const auto& b) {
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
+  });
+}
+
+/// A single file is a directory with one data file.
+interop::Directory single_file(const fs::path& path) {
+  interop::Directory directory;
+  directory.path = path.parent_path().string();
+  directory.alone = true;
+  directory.safetensors[path.filename().string()] = read_header(path);
+  return directory;
+}
+
+struct Opened {
+  OpenCheckpoint checkpoint;
+  OpenedTexts texts;  ///< of which it was made
+};
+
+/// Empty where there is none, or none that can be read.
+std::string manifest_text(const fs::path& path) {
+  try {
+    return fs::is_directory(path) && os::exists(path / kManifestFile)
+               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
+               : "";
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+Opened open_once(const fs::path& path, Links links) {
+  const std::string shown = base::printable(path.string());
+  if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
+  const bool is_directory = fs::is_directory(path);
+  Opened opened;
+  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) {
+    opened.checkpoint = open_stage(path);
+    opened.texts.manifest = format::encode_manifest(*opened.checkpoint.manifest);
+    return opened;
+  }
+  OpenCheckpoint& checkpoint = opened.checkpoint;
+  checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
+  if (is_directory && path.string().ends_with(kPartialSuffix)) {
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
+                            "a checkpoint",
+                            shown));
+  }
+  std::vector<os::DirectoryEntry> entries;
+  if (is_directory) {
+    entries = os::list_directory(path);
+    check_links(path, entries, links);
+    opened.texts = read_texts(path);
+  }
+  attach_texts(checkpoint, opened.texts);
+  auto recognised =
+      interop::recognise(is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
+  checkpoint.dialect = recognised.dialect;
+  checkpoint.stored = std::move(recognised.stored);
+  sort_tensors(checkpoint.stored);
+  checkpoint.quantised = std::move(recognised.quantised);
+  checkpoint.metadata = std::move(recognised.metadata);
+  checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
+  checkpoint.carried = std::move(recognised.carried);
+  checkpoint.warnings = std::move(recognised.warnings);
+  if (checkpoint.manifest) {
+    check_against_manifest(checkpoint);
+    check_carried(checkpoint, links);
+  }
+  return opened;
+}
+
+/// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a crash,
+/// is opened where the old one waits.
+Opened open_one(const fs::path& given, Links links) {
+  const fs::path name = given.has_filename() ? given : given.parent_path();
+  fs::path path = name;
+  for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
+    const std::string before = manifest_text(path);
+    try {
+      Opened opened = open_once(path, links);
+      if (manifest_text(path) != before) continue;
+      if (path != name) {
+        opened.checkpoint.warnings.push_back(
+            fmt::format("'{}' is being replaced, or was when its saver ended: this is "
+                        "the old one",
+                        base::printable(name.string())));
+      }
+      return opened;
+    } catch (const Error&) {
+      if (path != name) {
+        path = name;  // the old one is gone: the new one has the name
+      } else if (const auto replaced = replaced_checkpoint(name)) {
+        path = *replaced;
+      } else if (manifest_text(path) == before) {
+        throw;
+      }
+    }
+  }
+  throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced {} times while it was opened; try again when its saver is "
+                                          "done",
+                                          base::printable(name.string()), kOpenAttempts));
+}
+
+}  // namespace
+
+format::SafetensorsHeader read_header(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, kLfsPrefixBytes));
+  file.read_at(prefix, 0);
+  const std::uint64_t length = format::header_length(prefix, size, path.string());
+  std::string json(length, '\0');
+  file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
+  return format::parse_header(json, size, path.string());
+}
+
+OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links).checkpoint; }
+
+bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
+  std::uint64_t changed = 0;
+  comm::agree_on_root(communicator, "look whether the checkpoint was replaced", 0, [&] {
+    const std::string text = manifest_text(directory);
+    changed = text.empty() || format::crc32c(base::as_bytes(text)) != manifest_crc32c ? 1 : 0;
+  });
+  return communicator.max(changed) != 0;
+}
+
+bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
+  // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
+  const std::string directory = base::printable(opened.directory.string(), 1000);
+  if (!opened.manifest || is_stage(opened)) return false;  // a staging file has its manifest in itself
+  if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
+  return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
+}
+
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path, Links links) {
+  base::Bytes bytes;
+  comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
+    const Opened opened = open_one(path, links);
+    bytes = encode_open(opened.checkpoint, opened.texts);
+  });
+  communicator.share(bytes, 0);
+  OpenCheckpoint checkpoint;
+  comm::agree(communicator, "open checkpoint", [&] { checkpoint = decode_open(bytes); });
+  return checkpoint;
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,151 @@
+#include "directory/open_wire.hpp"
+
+#include <fmt/core.h>
+
+#include "base/checked.hpp"
+#include "directory/root.hpp"
+#include "format/crc32c.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+void put_strings(base::ByteWriter& out, const std::vector<std::string>& values) {
+  out.u64(values.size());
+  for (const std::string& value : values) out.text(value);
+}
+
+std::vector<std::string> get_strings(base::ByteReader& in) {
+  std::vector<std::string> values;
+  for (std::uint64_t left = in.u64(); left > 0; --left) values.push_back(in.text());
+  return values;
+}
+
+void put_stored(base::ByteWriter& out, const format::StoredCheckpoint& stored) {
+  out.u64(stored.files.size());
+  for (const auto& file : stored.files) {
+    out.text(file.name);
+    out.u64(file.size_bytes);
+  }
+  out.u64(stored.tensors.size());
+  for (const auto& tensor : stored.tensors) {
+    out.text(tensor.section);
+    out.text(tensor.name);
+    out.u64(static_cast<std::uint64_t>(tensor.dtype));
+    out.u64s(tensor.shape);
+    out.u64(tensor.boxes.size());
+    for (const auto& box : tensor.boxes) {
+      out.u64(box.file);
+      out.u64(box.offset_bytes);
+      out.u64s(box.box.offset);
+      out.u64s(box.box.shape);
+    }
+  }
+}
+
+format::StoredCheckpoint get_stored(base::ByteReader& in) {
+  format::StoredCheckpoint stored;
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string name = in.text();
+    stored.files.push_back({std::move(name), in.u64()});
+  }
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    format::StoredTensor tensor;
+    tensor.section = in.text();
+    tensor.name = in.text();
+    tensor.dtype = static_cast<DType>(in.u64());
+    tensor.shape = in.u64s();
+    for (std::uint64_t boxes = in.u64(); boxes > 0; --boxes) {
+      format::StoredBox box;
+      box.file = base::narrow<std::uint32_t>(in.u64(), "file number");
+      box.offset_bytes = in.u64();
+      box.box.offset = in.u64s();
+      box.box.shape = in.u64s();
+      tensor.boxes.push_back(std::move(box));
+    }
+    stored.tensors.push_back(std::move(tensor));
+  }
+  return stored;
+}
+
+void put_quantised(base::ByteWriter& out, const std::vector<interop::QuantisedMoments>& quantised) {
+  out.u64(quantised.size());
+  for (const auto& moments : quantised) {
+    for (const std::string& text : {moments.codec, moments.section, moments.first, moments.second}) out.text(text);
+    out.u64s(moments.shape);
+    put_strings(out, moments.parts);
+  }
+}
+
+std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
+  std::vector<interop::QuantisedMoments> quantised;
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    interop::QuantisedMoments moments;
+    for (std::string* text : {&moments.codec, &moments.section, &moments.first, &moments.second}) *text = in.text();
+    moments.shape = in.u64s();
+    moments.parts = get_strings(in);
+    quantised.push_back(std::move(moments));
+  }
+  return quantised;
+}
+
+}  // namespace
+
+base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+  base::ByteWriter out;
+  out.text(checkpoint.directory.string());
+  out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
+  put_stored(out, checkpoint.stored);
+  put_quantised(out, checkpoint.quantised);
+  out.u64(checkpoint.metadata.size());
+  for (const auto& [key, value] : checkpoint.metadata) {
+    out.text(key);
+    out.text(value);
+  }
+  put_strings(out, checkpoint.disputed_metadata);
+  put_strings(out, checkpoint.carried);
+  put_strings(out, checkpoint.warnings);
+  out.u64(texts.manifest ? 1 : 0);
+  out.text(texts.manifest.value_or(""));
+  out.blob(texts.blocks);
+  return out.take();
+}
+
+OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
+  base::ByteReader in(bytes);
+  OpenCheckpoint checkpoint;
+  checkpoint.directory = in.text();
+  checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
+  checkpoint.stored = get_stored(in);
+  checkpoint.quantised = get_quantised(in);
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string key = in.text();
+    checkpoint.metadata[std::move(key)] = in.text();
+  }
+  checkpoint.disputed_metadata = get_strings(in);
+  checkpoint.carried = get_strings(in);
+  checkpoint.warnings = get_strings(in);
+  OpenedTexts texts;
+  const bool has_manifest = in.u64() != 0;
+  std::string manifest = in.text();
+  if (has_manifest) texts.manifest = std::move(manifest);
+  texts.blocks = in.blob();
+  attach_texts(checkpoint, texts);
+  return checkpoint;
+}
+
+void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+  if (!texts.manifest) return;
+  const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
+  checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(*texts.manifest));
+  checkpoint.manifest = format::parse_manifest(*texts.manifest, (checkpoint.directory / kManifestFile).string());
+  if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
+  const std::uint32_t found = format::crc32c(texts.blocks);
+  if (found != checkpoint.manifest->blocks_crc32c) {
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged", blocks_path,
+                            found, kManifestFile, checkpoint.manifest->blocks_crc32c));
+  }
+  checkpoint.blocks = format::decode_blocks(texts.blocks, blocks_path);
+}
+
+}  // namespace cairn::checkpoint

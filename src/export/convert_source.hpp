@@ -1,0 +1,48 @@
+// What a conversion takes from its source besides the tensors' bytes, whatever it is converted to.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/byte_stream.hpp"
+#include "base/json.hpp"
+#include "checkpoint/load.hpp"
+#include "codes/view.hpp"
+#include "directory/open.hpp"
+#include "export/convert.hpp"
+#include "format/manifest.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::checkpoint {
+
+/// Rank-local. Codes and scales as they are stored, or moments in F32 and every weight that can be made: what
+/// options.quant says, and always the latter for shards and staging files, which adds to `notes` when it matters. Throws
+/// Error(kUsage) for a `quant` that is unknown, or one of codes for shards and staging files, and as decoded_view().
+View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
+              std::vector<std::string>& notes);
+
+/// Codes and scales that the view has as tensors come with the notes that the files carry of them.
+plan::Catalog catalog_of(const View& view);
+
+/// Keys of the source's manifest that this version does not know. Those that a save writes beside are of its own files.
+base::Json unknown_keys(const OpenCheckpoint& source);
+
+/// `notes` gets a line where the files of the source disagree about their `__metadata__`.
+void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes);
+
+/// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not known.
+void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);
+
+/// Which files a conversion takes along: those that a save was given, or an earlier conversion took, and of the others
+/// those that belong to a model by their names (interop/file_names.hpp). `notes` gets a line that names what is left behind.
+std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vector<std::string>& notes);
+
+/// Rank-local: file name -> content. `source` must outlive it.
+std::map<std::string, base::ByteStream> streams_of(const OpenCheckpoint& source, const std::vector<std::string>& files);
+
+/// A conversion reads and writes: half of the budget is for reading, or the least that blocks of a common size need.
+ReadOptions reading_half(const ReadOptions& options);
+
+}  // namespace cairn::checkpoint

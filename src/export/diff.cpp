@@ -1,0 +1,337 @@
+#include "export/diff.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include "base/checked.hpp"
+#include "base/joined.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/decoding_reader.hpp"
+#include "checkpoint/progress.hpp"
+#include "comm/agree.hpp"
+#include "export/values.hpp"
+#include "os/fault.hpp"
+#include "plan/catalog.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+using Key = std::pair<std::string_view, std::string_view>;
+
+/// One of the two checkpoints.
+struct Side {
+  Side(comm::Communicator& communicator, const std::filesystem::path& path, Links links)
+      : opened(open_checkpoint(communicator, path, links)) {}
+  OpenCheckpoint opened;
+  View view;
+};
+
+/// A tensor of both, to be compared element by element.
+struct Pair {
+  std::size_t row = 0;  ///< in DiffResult::tensors
+  std::uint32_t a = 0;
+  std::uint32_t b = 0;
+  std::uint64_t elements = 0;
+};
+
+/// A flat range of a pair, small enough for memory.
+struct Piece {
+  const Pair* pair = nullptr;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+};
+
+TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
+  TensorDiff diff;
+  diff.section = a.section;
+  diff.name = a.name;
+  diff.elements = shard::elements_of(a.shape);
+  if (!std::ranges::equal(a.shape, b.shape)) {
+    diff.verdict = TensorVerdict::kOtherShape;
+    diff.detail = fmt::format("[{}] against [{}]", base::joined(a.shape), base::joined(b.shape));
+  } else if (a.dtype != b.dtype) {
+    diff.verdict = TensorVerdict::kOtherDtype;
+    diff.detail = fmt::format("{} against {}", name_of(a.dtype), name_of(b.dtype));
+  }
+  return diff;
+}
+
+TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
+  TensorDiff diff;
+  diff.section = tensor.section;
+  diff.name = tensor.name;
+  diff.verdict = verdict;
+  diff.elements = shard::elements_of(tensor.shape);
+  return diff;
+}
+
+/// Rows in catalog order, and the pairs whose elements can be compared.
+std::vector<Pair> pair_up(const View& a, const View& b, DiffResult& result) {
+  const auto in_a = plan::numbers_by_name(a.tensors);
+  const auto in_b = plan::numbers_by_name(b.tensors);
+  std::vector<Key> keys;
+  for (const auto& [key, number] : in_a) keys.push_back(key);
+  for (const auto& [key, number] : in_b) {
+    if (!in_a.contains(key)) keys.push_back(key);
+  }
+  std::sort(keys.begin(), keys.end(),
+            [](const Key& x, const Key& y) { return plan::in_catalog_order(x.first, x.second, y.first, y.second); });
+  std::vector<Pair> pairs;
+  for (const Key& key : keys) {
+    const auto at_a = in_a.find(key);
+    const auto at_b = in_b.find(key);
+    if (at_b == in_b.end()) {
+      result.tensors.push_back(only_in(a.at(at_a->second), TensorVerdict::kOnlyInA));
+    } else if (at_a == in_a.end()) {
+      result.tensors.push_back(only_in(b.at(at_b->second), TensorVerdict::kOnlyInB));
+    } else {
+      const auto& tensor_a = a.at(at_a->second);
+      const auto& tensor_b = b.at(at_b->second);
+      result.tensors.push_back(compare_heads(tensor_a, tensor_b));
+      const TensorDiff& row = result.tensors.back();
+      const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
+      const bool comparable =
+          row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
+      if (comparable) pairs.push_back({result.tensors.size() - 1, at_a->second, at_b->second, row.elements});
+    }
+  }
+  return pairs;
+}
+
+/// This rank's share of every pair, in pieces of at most `piece_elements` (a multiple of 8, so that sub-byte groups stay
+/// whole).
+std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& communicator,
+                            std::uint64_t piece_elements) {
+  const auto ranks = static_cast<std::uint64_t>(communicator.size());
+  const auto rank = static_cast<std::uint64_t>(communicator.rank());
+  std::vector<Piece> pieces;
+  for (const Pair& pair : pairs) {
+    const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
+    const std::uint64_t first = std::min(pair.elements, rank * share);
+    const std::uint64_t last = std::min(pair.elements, first + share);
+    for (std::uint64_t at = first; at < last; at += piece_elements) {
+      pieces.push_back({&pair, at, std::min(at + piece_elements, last)});
+    }
+  }
+  return pieces;
+}
+
+/// What the ranks found of one tensor.
+struct Tally {
+  explicit Tally(std::size_t tensors) : differing(tensors, 0), outside(tensors, 0), max_difference(tensors, 0) {}
+  std::vector<std::uint64_t> differing;
+  std::vector<std::uint64_t> outside;
+  std::vector<double> max_difference;
+};
+
+/// Elements of one tensor in both checkpoints.
+struct Elements {
+  DType dtype_a;
+  DType dtype_b;
+  std::span<const std::byte> bytes_a;
+  std::span<const std::byte> bytes_b;
+  std::size_t row;
+};
+
+bool is_close(double difference, double b, const Tolerance& tolerance) {
+  if (tolerance.is_none() || std::isinf(difference)) return false;
+  return difference <= tolerance.absolute + tolerance.relative * std::abs(b);
+}
+
+void compare_values(const Elements& elements, const Tolerance& tolerance, Tally& tally) {
+  const auto& [dtype_a, dtype_b, bytes_a, bytes_b, row] = elements;
+  const std::vector<double> x = decode_values(dtype_a, bytes_a);
+  const std::vector<double> y = decode_values(dtype_b, bytes_b);
+  const std::size_t width = bits_of(dtype_a) / 8;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    const bool differs = dtype_a == dtype_b ? std::memcmp(&bytes_a[i * width], &bytes_b[i * width], width) != 0
+                                            : !(x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i])));
+    if (!differs) continue;
+    ++tally.differing[row];
+    double difference = std::abs(x[i] - y[i]);
+    if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) difference = 0;
+    if (std::isnan(difference)) difference = std::numeric_limits<double>::infinity();
+    if (!is_close(difference, y[i], tolerance)) ++tally.outside[row];
+    tally.max_difference[row] = std::max(tally.max_difference[row], difference);
+  }
+}
+
+/// Sub-byte and other dtypes without values: whole groups of bytes are compared, and count for their elements.
+void compare_groups(const Elements& elements, Tally& tally) {
+  const std::size_t group_bytes = std::lcm<std::size_t>(8, bits_of(elements.dtype_a)) / 8;
+  const std::uint64_t group_elements = group_bytes * 8 / bits_of(elements.dtype_a);
+  for (std::size_t at = 0; at < elements.bytes_a.size(); at += group_bytes) {
+    if (std::memcmp(&elements.bytes_a[at], &elements.bytes_b[at], group_bytes) == 0) continue;
+    tally.differing[elements.row] += group_elements;
+    tally.outside[elements.row] += group_elements;
+  }
+}
+
+/// Reads the same pieces of both and compares; collective through the loaders.
+class PieceComparer {
+ public:
+  /// A view and its reader.
+  struct Input {
+    const View& view;
+    TensorReader& reader;
+  };
+  PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
+      : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
+
+  std::uint64_t compare(std::span<const Piece> pieces, Tally& tally) {
+    const auto bytes_a = load(pieces, a_, &Pair::a);
+    const auto bytes_b = load(pieces, b_, &Pair::b);
+    std::uint64_t compared = 0;
+    comm::agree(communicator_, "compare the elements", [&] {
+      os::fault_memory("memory.compare");
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const Pair& pair = *pieces[i].pair;
+        const Elements elements{a_.view.at(pair.a).dtype, b_.view.at(pair.b).dtype, bytes_a[i], bytes_b[i], pair.row};
+        compared += bytes_a[i].size();
+        if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
+        if (has_values(elements.dtype_a)) {
+          compare_values(elements, tolerance_, tally);
+        } else {
+          compare_groups(elements, tally);
+        }
+      }
+    });
+    return compared;
+  }
+
+ private:
+  std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
+                                           std::uint32_t Pair::*number) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<WantedBox> wanted;
+    comm::agree(communicator_, "make room for elements", [&] {
+      os::fault_memory("memory.elements");
+      memory.resize(pieces.size());
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::uint32_t tensor_number = pieces[i].pair->*number;
+        const ViewTensor& tensor = input.view.at(tensor_number);
+        memory[i].resize((pieces[i].end - pieces[i].begin) * bits_of(tensor.dtype) / 8);
+        std::uint64_t at = 0;
+        for (Box& box : shard::boxes_of_flat_range(tensor.shape, pieces[i].begin, pieces[i].end)) {
+          const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
+          wanted.push_back({tensor_number, std::move(box), std::span(memory[i]).subspan(at, bytes)});
+          at += bytes;
+        }
+      }
+    });
+    input.reader.load(wanted);
+    return memory;
+  }
+
+  comm::Communicator& communicator_;
+  Input a_;
+  Input b_;
+  Tolerance tolerance_;
+};
+
+/// What the tallies say of the tensors that were compared.
+void judge(const std::vector<Pair>& pairs, const View& a, const Tally& tally, const Tolerance& tolerance,
+           DiffResult& result) {
+  for (const Pair& pair : pairs) {
+    TensorDiff& row = result.tensors[pair.row];
+    row.elements_differing = tally.differing[pair.row];
+    row.elements_outside = tally.outside[pair.row];
+    if (has_values(a.at(pair.a).dtype)) row.max_abs_difference = tally.max_difference[pair.row];
+    if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
+    const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
+    row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
+  }
+}
+
+void check_tolerance(const Tolerance& tolerance) {
+  for (const double value : {tolerance.relative, tolerance.absolute}) {
+    if (std::isfinite(value) && value >= 0) continue;
+    throw Error(ErrorKind::kUsage, fmt::format("a tolerance of {}: expected is 0 or a positive number", value));
+  }
+}
+
+/// Collective.
+DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const DiffOptions& options) {
+  DiffResult result;
+  std::vector<Pair> pairs;
+  comm::agree(communicator, "pair up the tensors", [&] {
+    for (Side* side : {&a, &b}) side->view = decoded_view(side->opened, {options.paddle_reciprocals, false});
+    pairs = pair_up(a.view, b.view, result);
+  });
+  const auto load_a = make_view_reader(communicator, a.opened, a.view, options.read);
+  const auto load_b = make_view_reader(communicator, b.opened, b.view, options.read);
+  PieceComparer comparer(communicator, {a.view, *load_a}, {b.view, *load_b}, options.tolerance);
+
+  // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
+  const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
+  std::vector<Piece> pieces;
+  std::optional<Tally> room;
+  comm::agree(communicator, "share the elements", [&] {
+    os::fault_memory("memory.diff");
+    pieces = share_of(pairs, communicator, round_elements);
+    room.emplace(result.tensors.size());
+  });
+  Tally& tally = *room;
+  std::uint64_t compared = 0;
+  std::uint64_t total = 0;  // bytes of the first one's, as compared
+  for (const Piece& piece : pieces) {
+    total += (piece.end - piece.begin) * bits_of(a.view.at(piece.pair->a).dtype) / 8;
+  }
+  for (std::size_t at = 0; communicator.max(at < pieces.size() ? 1 : 0) != 0;) {
+    std::size_t end = at;
+    std::uint64_t elements = 0;
+    while (end < pieces.size() && (end == at || elements + pieces[end].end - pieces[end].begin <= round_elements)) {
+      elements += pieces[end].end - pieces[end].begin;
+      ++end;
+    }
+    report_progress("comparing", compared, total);
+    const QuietProgress quiet;
+    compared += comparer.compare(std::span(pieces).subspan(at, end - at), tally);
+    at = end;
+  }
+  communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
+  communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
+  communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
+  result.bytes_compared = communicator.sum(compared);
+  judge(pairs, a.view, tally, options.tolerance, result);
+  return result;
+}
+
+}  // namespace
+
+bool DiffResult::equal() const {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const TensorDiff& diff) { return diff.verdict == TensorVerdict::kEqual; });
+}
+
+bool DiffResult::close() const {
+  return std::all_of(tensors.begin(), tensors.end(), [](const TensorDiff& diff) {
+    return diff.verdict == TensorVerdict::kEqual || diff.verdict == TensorVerdict::kClose;
+  });
+}
+
+DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
+                const std::filesystem::path& path_b, const DiffOptions& options) {
+  comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
+  for (int attempt = 1;; ++attempt) {
+    Side a(communicator, path_a, options.read.links);
+    Side b(communicator, path_b, options.read.links);
+    try {
+      return compare(communicator, a, b, options);
+    } catch (const comm::AgreedError& error) {
+      if (attempt == kLoadAttempts) throw;
+      if (!was_replaced(communicator, a.opened, error) && !was_replaced(communicator, b.opened, error)) throw;
+    }
+  }
+}
+
+}  // namespace cairn::checkpoint

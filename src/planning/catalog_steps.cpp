@@ -1,0 +1,202 @@
+#include "planning/catalog_steps.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "cairn/error.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+/// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples on
+/// every rank costs a millisecond.
+constexpr std::uint64_t kSamples = 1024;
+
+/// Section and name; the views lead into descriptions that outlive them.
+struct Key {
+  std::string_view section;
+  std::string_view name;
+
+  friend bool operator==(const Key&, const Key&) = default;
+};
+
+/// FNV-1a: the same on every rank, unlike std::hash across builds.
+struct HashKey {
+  std::uint64_t operator()(const Key& key) const {
+    std::uint64_t hash = 0xcbf29ce484222325ULL;
+    for (const std::string_view text : {key.section, key.name}) {
+      for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+      hash = (hash ^ 0xffU) * 0x100000001b3ULL;
+    }
+    return hash ^ hash >> 32;
+  }
+};
+
+Key key_of(const plan::CatalogTensor& tensor) { return {tensor.section, tensor.name}; }
+
+bool in_order(const Key& a, const Key& b) { return plan::in_catalog_order(a.section, a.name, b.section, b.name); }
+
+/// `tensor`: a Source or a CatalogTensor.
+template <class Tensor>
+void put_tensor(comm::MailWriter& out, const Tensor& tensor, std::string_view coding) {
+  out.text(tensor.section);
+  out.text(tensor.name);
+  out.u64(static_cast<std::uint64_t>(tensor.dtype));
+  out.u64s(tensor.shape);
+  out.text(coding);
+}
+
+plan::CatalogTensor get_tensor(comm::MailReader& in) {
+  plan::CatalogTensor tensor;
+  tensor.section = in.text();
+  tensor.name = in.text();
+  tensor.dtype = static_cast<DType>(in.u64());
+  tensor.shape = in.u64s();
+  tensor.coding = in.text();
+  return tensor;
+}
+
+/// Moves behind a tensor.
+void skip_tensor(comm::MailReader& in) {
+  in.text();
+  in.text();
+  in.u64();
+  in.skip_u64s();
+  in.text();
+}
+
+Error contradiction(const plan::CatalogTensor& first, int first_rank, const plan::CatalogTensor& second,
+                    int second_rank) {
+  const auto text = [](const plan::CatalogTensor& t) {
+    return fmt::format("{} {}", name_of(t.dtype), shard::to_string(shard::whole(t.shape)));
+  };
+  return {ErrorKind::kState,
+          fmt::format("tensor '{}' (section {}) is {} on rank {} but {} on rank {}", base::printable(first.name),
+                      base::printable(first.section), text(first), first_rank, text(second), second_rank)};
+}
+
+}  // namespace
+
+comm::Mail describe_to_homes(const DescribedState& state, int rank, int ranks) {
+  const auto homes = static_cast<std::uint64_t>(ranks);
+  comm::MailWriter out(homes);
+  std::unordered_map<Key, const Source*, HashKey> mine;
+  mine.reserve(state.sources.size());
+  for (std::size_t i = 0; i < state.sources.size(); ++i) {
+    const Source& source = state.sources[i];
+    const Key key{source.section, source.name};
+    const auto [at, is_new] = mine.try_emplace(key, &source);
+    if (is_new) {
+      put_tensor(out, source, state.codings.empty() ? std::string_view() : state.codings[i]);
+      out.close(HashKey{}(key) % homes);
+    } else if (at->second->dtype != source.dtype || at->second->shape != source.shape) {
+      const Source& first = *at->second;
+      throw contradiction({first.section, first.name, first.dtype, first.shape}, rank,
+                          {source.section, source.name, source.dtype, source.shape}, rank);
+    }
+  }
+  return out.take();
+}
+
+std::vector<plan::CatalogTensor> merge_described(const comm::Mail& incoming) {
+  struct Described {
+    plan::CatalogTensor tensor;
+    int rank = 0;
+  };
+  std::unordered_set<std::string_view> seen;  // replicas say the same, byte for byte
+  std::map<std::pair<std::string, std::string>, Described> known;
+  for (std::size_t rank = 0; rank < incoming.size(); ++rank) {
+    comm::MailReader in(incoming[rank]);
+    while (!in.done()) {
+      const auto* begin = reinterpret_cast<const char*>(incoming[rank].data()) + (incoming[rank].size() - in.left());
+      const std::size_t left = in.left();
+      skip_tensor(in);
+      if (!seen.insert({begin, left - in.left()}).second) continue;
+      comm::MailReader description(base::as_bytes({begin, left - in.left()}));
+      plan::CatalogTensor tensor = get_tensor(description);
+      const auto from = static_cast<int>(rank);
+      const auto [at, is_new] = known.try_emplace({tensor.section, tensor.name}, Described{tensor, from});
+      if (!is_new) throw contradiction(at->second.tensor, at->second.rank, tensor, from);
+    }
+  }
+  std::vector<plan::CatalogTensor> merged;
+  merged.reserve(known.size());
+  for (auto& [key, described] : known) merged.push_back(std::move(described.tensor));
+  return merged;
+}
+
+base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks) {
+  base::ByteWriter out;
+  const auto world = static_cast<std::uint64_t>(ranks);
+  const std::uint64_t every = base::ceil_div(world, kSamples);  // ranks of which one gives samples
+  if (static_cast<std::uint64_t>(rank) % every != 0) return out.take();
+  const std::uint64_t givers = base::ceil_div(world, every);
+  const std::uint64_t wanted = std::min<std::uint64_t>(base::ceil_div(kSamples, givers), homed.size());
+  // Another place on every rank (golden ratio), for homes have their tensors in order: all first ones are alike.
+  const double place = std::fmod(0.6180339887498949 * (rank + 1), 1.0);
+  for (std::uint64_t i = 0; i < wanted; ++i) {
+    const double at = (static_cast<double>(i) + place) / static_cast<double>(wanted);
+    const plan::CatalogTensor& tensor = homed[static_cast<std::size_t>(at * static_cast<double>(homed.size()))];
+    out.text(tensor.section);
+    out.text(tensor.name);
+  }
+  return out.take();
+}
+
+comm::Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Mail& samples) {
+  comm::MailWriter out(samples.size());
+  std::vector<Key> borders;
+  if (!homed.empty()) {
+    for (const base::Bytes& sample : samples) {
+      comm::MailReader in(sample);
+      while (!in.done()) {
+        const std::string_view section = in.text();
+        borders.push_back({section, in.text()});
+      }
+    }
+    std::sort(borders.begin(), borders.end(), in_order);
+  }
+  for (const plan::CatalogTensor& tensor : homed) {
+    const auto behind = std::upper_bound(borders.begin(), borders.end(), key_of(tensor), in_order);
+    const auto stretch = static_cast<std::uint64_t>(behind - borders.begin());
+    put_tensor(out, tensor, tensor.coding);
+    out.close(stretch * samples.size() / (borders.size() + 1));
+  }
+  return out.take();
+}
+
+base::Bytes pack_stretch(const comm::Mail& incoming) {
+  std::vector<plan::CatalogTensor> tensors;
+  for (const base::Bytes& bytes : incoming) {
+    comm::MailReader in(bytes);
+    while (!in.done()) tensors.push_back(get_tensor(in));
+  }
+  plan::CatalogPacker packer;
+  for (const plan::CatalogTensor& tensor : plan::make_catalog(std::move(tensors)).tensors) packer.add(tensor);
+  return packer.take();
+}
+
+std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state) {
+  std::vector<std::uint32_t> numbers;
+  numbers.reserve(state.size());
+  for (const Source& source : state) {
+    const auto number = catalog.find(source.section, source.name);
+    if (!number) {
+      throw Error(ErrorKind::kInternal, fmt::format("tensor '{}' (section {}) is missing in the catalog",
+                                                    base::printable(source.name), base::printable(source.section)));
+    }
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+}  // namespace cairn::checkpoint

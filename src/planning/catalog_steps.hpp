@@ -1,0 +1,45 @@
+// How ranks that each know some tensors come to hold the whole catalog: the work of one rank between two messages.
+//
+// Numbered as they follow each other; catalog_exchange.hpp carries the messages. Nobody sorts the whole catalog: a tensor
+// goes to a home by a hash of its name, which merges what ranks say of it; homes send their tensors on to ranks that
+// each have a stretch of the catalog, whose borders a sample decides; these sort and pack, and the packed stretches laid
+// end to end are the catalog. Rank-local and pure: `cairn plan` runs them for any number of ranks in one process.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/checkpoint.hpp"
+#include "comm/mail.hpp"
+#include "plan/packed_catalog.hpp"
+
+namespace cairn::checkpoint {
+
+/// What a rank brings to a save.
+struct DescribedState {
+  std::span<const Source> sources;
+  std::span<const std::string> codings = {};  ///< CatalogTensor::coding of each source, or none
+};
+
+/// 1. The tensors of this rank, each once, to their homes. Throws Error(kState) when `state` contradicts itself.
+comm::Mail describe_to_homes(const DescribedState& state, int rank, int ranks);
+
+/// 2. What the home is told, one entry per tensor, by section and name. Throws Error(kState), naming tensor and ranks,
+/// when two ranks give a tensor different dtypes or shapes.
+std::vector<plan::CatalogTensor> merge_described(const comm::Mail& incoming);
+
+/// 3. A few names of the home's tensors, for all ranks; of few ranks only, so that all samples together stay few.
+base::Bytes sample_names(std::span<const plan::CatalogTensor> homed, int rank, int ranks);
+
+/// 4. The home's tensors, each to the rank whose stretch of the catalog it lies in. `samples`: by rank.
+comm::Mail spread_in_order(std::span<const plan::CatalogTensor> homed, const comm::Mail& samples);
+
+/// 5. This rank's stretch of the catalog, packed, for all ranks. Those of all ranks follow each other in rank order.
+base::Bytes pack_stretch(const comm::Mail& incoming);
+
+/// 6. Catalog number of every entry of the state. Requires: the catalog has them.
+std::vector<std::uint32_t> number_tensors(const plan::PackedCatalog& catalog, std::span<const Source> state);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,139 @@
+#include "planning/describe.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/checked.hpp"
+#include "base/units.hpp"
+#include "base/utf8.hpp"
+#include "cairn/error.hpp"
+#include "format/safetensors.hpp"
+#include "gpu/runtime.hpp"
+#include "plan/transfer.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+bool is_section_name(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), allowed);
+}
+
+Error wrong(const Shard& shard, const std::string& what) {
+  return {ErrorKind::kUsage, fmt::format("tensor '{}' (section {}): {}", base::printable(shard.name),
+                                         base::printable(shard.section), what)};
+}
+
+std::uint64_t box_bytes(const Shard& shard, const Box& box) {
+  const std::uint64_t bits = shard::elements_of(box) * bits_of(shard.dtype);
+  if (bits % 8 != 0)
+    throw wrong(shard, fmt::format("box {} of a sub-byte dtype ends inside a byte", shard::to_string(box)));
+  return bits / 8;
+}
+
+void check_device_pointer(const Shard& shard, const void* data) {
+  const gpu::Availability devices = gpu::availability();
+  if (devices.devices == 0)
+    throw wrong(shard, "its memory is said to be a device's, but there is none: " + devices.reason);
+  const gpu::MemoryKind kind = gpu::place_of(data).kind;
+  if (data == nullptr || kind == gpu::MemoryKind::kDevice || kind == gpu::MemoryKind::kManaged) return;
+  throw wrong(shard, "its memory is said to be a device's, but the pointer is not of a device");
+}
+
+void check_shard(const Shard& shard, const void* data, Memory memory) {
+  if (!is_section_name(shard.section)) {
+    throw wrong(shard, "a section is 1 to 64 letters, digits, '_' or '-': it names files");
+  }
+  if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
+  if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
+  if (shard.shape.size() > plan::kMaxRecordRank) {
+    throw wrong(shard,
+                fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxRecordRank));
+  }
+  format::tensor_bytes(shard.dtype, shard.shape, shard.name);
+  std::uint64_t bytes = 0;
+  for (const Box& box : shard.boxes) {
+    if (!shard::fits(box, shard.shape)) {
+      throw wrong(shard, fmt::format("box {} does not fit shape {}", shard::to_string(box),
+                                     shard::to_string(shard::whole(shard.shape))));
+    }
+    bytes += box_bytes(shard, box);
+  }
+  if (bytes != 0 && data == nullptr) throw wrong(shard, "the pointer to its data is null");
+  if (memory != Memory::kHost) check_device_pointer(shard, data);
+}
+
+template <class Entry>
+void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<LocalBox>& out) {
+  // A source's memory is only ever read; the type is shared with targets.
+  auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
+  for (const Box& box : entry.boxes) {
+    const std::uint64_t bytes = box_bytes(entry, box);
+    out.push_back({shard, box, at, bytes, entry.memory});
+    if (bytes != 0) at += bytes;
+  }
+}
+
+template <class Entry>
+std::vector<LocalBox> boxes_of(std::span<const Entry> entries) {
+  std::vector<LocalBox> boxes;
+  for (std::uint32_t i = 0; i < entries.size(); ++i) add_boxes_of(entries[i], i, boxes);
+  return boxes;
+}
+
+}  // namespace
+
+std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); }
+
+void check_shards(std::span<const Source> state) {
+  for (const Source& source : state) check_shard(source, source.data, source.memory);
+}
+
+void check_shards(std::span<const Target> targets) {
+  for (const Target& target : targets) check_shard(target, target.data, target.memory);
+}
+
+void add_boxes(const Source& source, std::uint32_t shard, std::vector<LocalBox>& out) {
+  add_boxes_of(source, shard, out);
+}
+
+std::vector<LocalBox> local_boxes(std::span<const Source> state) { return boxes_of(state); }
+std::vector<LocalBox> local_boxes(std::span<const Target> targets) { return boxes_of(targets); }
+
+base::Bytes describe(std::span<const Source> state, const Options& options) {
+  base::ByteWriter out;
+  out.u64(options.max_file_bytes);
+  out.u64(options.align_bytes);
+  out.u64(options.block_bytes);
+  out.u64(options.memory_budget_bytes);
+  const Quantisation& quantisation = options.quantisation;
+  for (const auto& [section, codec] : quantisation.codecs) {
+    out.text(section);
+    out.text(codec);
+  }
+  out.u64(quantisation.disable_ckpt_quant ? 1 : 0);
+  out.u64(quantisation.remove_master_weight ? 1 : 0);
+  out.u64(quantisation.skip_save_model_weight ? 1 : 0);
+  for (const auto& [key, value] : options.file_metadata) {
+    out.text(key);
+    out.text(value);
+  }
+  for (const Source& source : state) {
+    out.text(source.section);
+    out.text(source.name);
+    out.u64(static_cast<std::uint64_t>(source.dtype));
+    out.u64s(source.shape);
+    out.u64(source.boxes.size());
+    for (const Box& box : source.boxes) {
+      out.u64s(box.offset);
+      out.u64s(box.shape);
+    }
+  }
+  return out.take();
+}
+
+}  // namespace cairn::checkpoint
