@@ -1,6 +1,6 @@
 // Every rank of a layout plans a save, in one process and without a byte of tensor data.
 //
-// The steps are those of a real save (checkpoint/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
+// The steps are those of a real save (planning/*_steps.hpp, plan/transfers.hpp), each run for each rank with the
 // messages that the ranks would send each other. What is equal on all ranks - catalog, split into files, sizes - is
 // made once here; plan_replay.hpp runs one rank from beginning to end and measures it.
 #pragma once

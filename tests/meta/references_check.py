@@ -14,7 +14,7 @@ COMMENT = {"hpp": "//", "cpp": "//", "h": "//", "cu": "//", "cuh": "//", "c": "/
            "cmake": "#", "CMakeLists.txt": "#"}
 FOLDERS = ("src", "include", "tests", "bench", "apps", "scripts", "slurm", "cmake")
 # Other projects' files, and names that stand for any.
-OTHERS = ["modeling_*.py", "a.cpp", "a_test.cpp", "layer/file.hpp", "NAME_entry.cpp"]
+OTHERS = ["modeling_*.py", "a.cpp", "a_test.cpp", "layer/file.*", "NAME_entry.cpp"]
 
 PART = r"[\w.*{},-]"
 SOURCE = re.compile(rf"(?<![\w/.<>-])(?:{PART}+/)*[\w*{{}},-]+\.(?:{'|'.join(SOURCES)}|\{{[a-z,]+}})(?![\w/-]|\.\w)")
