@@ -3,7 +3,7 @@
 // Replicas share the coding as they share the writing of tensors that are not coded: the ranks' boxes of the first
 // moments are claimed and assigned (layout_steps.hpp), and the second moments follow. What a rank then has to provide
 // it codes itself, as own pieces. Where a codec's blocks lie partly on other ranks, they are split blocks: their
-// elements travel to the block's home (split_blocks.hpp).
+// elements travel to the block's home (coding_exchange.hpp).
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // MPI-IO: a round of writes or reads in pieces of at most 1 GiB.
 //
 // A rank's pieces of one file are numbered; piece p of every file comes before piece p + 1 of any, and for one p a rank
-// goes through its files by turn. (p, turn, file) is one total order for all ranks, hence no deadlock (file_turns.hpp
+// goes through its files by turn. (p, turn, file) is one total order for all ranks, hence no deadlock (rounds.hpp
 // has the argument). Members of a file call once per p whether they have bytes or not.
 #include <mpi.h>
 

@@ -86,9 +86,9 @@ class LayersCheck(Tree):
         self.write_walk("1. `Engine::write` (`io/engine.cpp`)", "2. `place` (`io/put.cpp`)")
         self.check("2. `place` is not in src/io/put.cpp")
 
-    def test_walk_that_skips_a_call(self):
+    def test_walk_to_what_nobody_calls(self):
         self.write_walk("1. `put` (`io/put.cpp`)", "2. `Engine::write` (`io/engine.cpp`)")
-        self.check("2. `Engine::write` is not called in the file of the step before")
+        self.check("2. `Engine::write` is not called in the file of an earlier step")
 
     def test_walk_that_is_too_long(self):
         self.write_walk(*[f"{number}. `put` (`io/put.cpp`)" for number in range(1, 12)])

@@ -2,7 +2,7 @@
 
 Checked as well: CMake's LAYERS of each layer obey the same table; layers that the table calls pure include no header that
 opens files or talks to other processes; include/cairn includes nothing from src; and the walks of src/README.md, lists of
-"N. `function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of the one before.
+"N. `function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of an earlier one.
 """
 
 import re
@@ -84,7 +84,7 @@ MOST_CALLS = 10
 
 
 def check_walks(root, text):
-    findings, last = [], None
+    findings, before = [], ""
     for number, function, file in STEP.findall(text):
         where = f"src/README.md, walk: {number}. `{function}`"
         path = root / "src" / file
@@ -96,9 +96,11 @@ def check_walks(root, text):
             findings.append(f"{where}: there is no src/{file}")
         elif not re.search(rf"\b{re.escape(function)}\(", source):
             findings.append(f"{where} is not in src/{file}")
-        if int(number) > 1 and last is not None and not call.search(last):
-            findings.append(f"{where} is not called in the file of the step before")
-        last = source
+        if int(number) == 1:
+            before = ""
+        elif not call.search(before):
+            findings.append(f"{where} is not called in the file of an earlier step")
+        before += source
     return findings
 
 
