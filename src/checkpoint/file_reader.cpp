@@ -26,14 +26,10 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
 
 void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& written,
                              std::span<const plan::MemoryBox> memory, Call& call) {
-  if (bypass.blocks.count() == 0) return;
+  if (bypass.ranges.empty()) return;
   const std::uint64_t block_bytes = job_.extents.block_bytes();
-  std::vector<plan::FileRange> ranges;
   std::optional<format::BlockAccumulator> checksums;
-  comm::agree(communicator_, "plan the load", [&] {
-    ranges = bypass.blocks.ranges();
-    checksums.emplace(file_sizes(job_.stored), block_bytes);
-  });
+  comm::agree(communicator_, "plan the load", [&] { checksums.emplace(file_sizes(job_.stored), block_bytes); });
   call.begin("read");
   if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
   call.begin("read");
@@ -50,7 +46,7 @@ void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& writ
   call.begin("verify");
   communicator_.all_reduce(checksums->raw_words(), comm::ReduceOp::kXor);
   comm::agree(communicator_, "verify", [&] {
-    for (const plan::FileRange& range : ranges) {
+    for (const plan::FileRange& range : bypass.ranges) {
       for (std::uint64_t begin = range.begin; begin < range.end; begin += block_bytes) {
         const plan::FileRange block{range.file, begin, std::min(begin + block_bytes, range.end)};
         written.check(block, checksums->crc_of(block.file, begin / block_bytes));

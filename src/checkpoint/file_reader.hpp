@@ -33,8 +33,8 @@ struct ReadJob {
 
 /// What is read without a window.
 struct BypassRead {
-  io::BypassRuns runs;    ///< of this rank
-  plan::BlockSet blocks;  ///< of all ranks
+  io::BypassRuns runs;                  ///< of this rank
+  std::vector<plan::FileRange> ranges;  ///< of all ranks: whole blocks
 };
 
 /// Collective calls throw the same Error on all ranks. As of FileWriter: a rank that unwinds alone closes nothing.
@@ -46,7 +46,7 @@ class FileReader {
   /// Collective. Each rank opens the files that it has extents of, once.
   void open(const std::string& engine, const io::Hints& hints);
 
-  /// Collective. Reads the blocks that long runs tile bypass into `memory`, the memory boxes of the runs, and checks
+  /// Collective. Reads the blocks that long runs tile directly into `memory`, the memory boxes of the runs, and checks
   /// them; phases "read" and "verify". Throws Error(kIntegrity).
   void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, std::span<const plan::MemoryBox> memory,
                    Call& call);

@@ -13,7 +13,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what goes bypass
+/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what bypasses them
 /// is found by looking at every block of all files.
 constexpr std::size_t kBypassParts = 64;
 
@@ -57,10 +57,11 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   if (how.choice.bypass && blocks->count() >= grid->blocks() / kBypassParts) {
     comm::agree(communicator, "plan the load", [&] {
       const auto regions = plan::regions_of_memory(plan.pieces, plan.memory, checkpoint.stored);
-      plan.bypass.emplace(BypassRead{io::BypassRuns(regions), plan::BlockSet(*grid)});
+      plan.bypass.emplace(BypassRead{io::BypassRuns(regions), {}});
     });
-    plan.bypass->blocks = io::keep_tiled_blocks(communicator, *grid, plan.bypass->runs);
-    blocks->remove(plan.bypass->blocks);
+    const plan::BlockSet tiled = io::keep_tiled_blocks(communicator, *grid, plan.bypass->runs);
+    comm::agree(communicator, "plan the load", [&] { plan.bypass->ranges = tiled.ranges(); });
+    blocks->remove(tiled);
   }
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
