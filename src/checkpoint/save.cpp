@@ -66,10 +66,10 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
                 [&] { made->bypass = io::BypassRuns(plan::regions_of_memory(pieces, boxes, places)); });
     const plan::BlockSet bypass = io::keep_tiled_blocks(communicator, *grid, made->bypass);
     comm::agree(communicator, "find long runs", [&] {
-      plan::BlockSet cells(*grid);
-      for (const plan::FileRange& range : ranges) cells.insert(range);
-      cells.remove(bypass);
-      ranges = cells.ranges();
+      plan::BlockSet blocks(*grid);
+      for (const plan::FileRange& range : ranges) blocks.insert(range);
+      blocks.remove(bypass);
+      ranges = blocks.ranges();
     });
   }
   plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes,

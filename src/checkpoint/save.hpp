@@ -29,7 +29,7 @@ namespace cairn::checkpoint {
 struct SavePlan {
   base::Bytes description;  ///< of this rank, for the comparison with the next save; filled by the caller
   plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
-  io::BypassRuns straight;  ///< of this rank; in no extent
+  io::BypassRuns bypass;    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
   std::optional<io::Exchange> exchange;  ///< refers to buffers

@@ -48,7 +48,8 @@ quant::Statistics get_statistics(comm::MessageReader& in, const CodedTensor& ten
 }
 
 /// Takes what all ranks found; gives each of them back what its pieces need, in the order in which they came.
-comm::Mail bring_together(const CodingPlan& plan, const comm::Mail& found, std::map<std::uint32_t, HomeTensor>& home) {
+comm::Messages bring_together(const CodingPlan& plan, const comm::Messages& found,
+                              std::map<std::uint32_t, HomeTensor>& home) {
   std::vector<std::vector<std::pair<std::uint32_t, quant::Statistics>>> asked(found.size());
   for (std::size_t rank = 0; rank < found.size(); ++rank) {
     comm::MessageReader in(found[rank]);
@@ -98,7 +99,7 @@ void add_scales(std::uint32_t number, const HomeTensor& home, std::vector<CodedP
 std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const CodingPlan& plan,
                                         std::span<MeasuredPiece> pieces) {
   const int ranks = communicator.size();
-  comm::Mail mail;
+  comm::Messages messages;
   comm::agree(communicator, "send what was measured", [&] {
     comm::MessageWriter out(static_cast<std::size_t>(ranks));
     for (const MeasuredPiece& piece : pieces) {
@@ -108,15 +109,15 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
       put_values(out, piece.statistics);
       out.close(static_cast<std::size_t>(home_of(piece.tensor, ranks)));
     }
-    mail = out.take();
+    messages = out.take();
   });
-  mail = communicator.all_to_all(std::move(mail));
+  messages = communicator.all_to_all(std::move(messages));
   std::map<std::uint32_t, HomeTensor> home;
-  comm::agree(communicator, "bring the scales together", [&] { mail = bring_together(plan, mail, home); });
-  mail = communicator.all_to_all(std::move(mail));
+  comm::agree(communicator, "bring the scales together", [&] { messages = bring_together(plan, messages, home); });
+  messages = communicator.all_to_all(std::move(messages));
   std::vector<CodedPiece> scales;
   comm::agree(communicator, "collect the scales", [&] {
-    std::vector<comm::MessageReader> from(mail.begin(), mail.end());
+    std::vector<comm::MessageReader> from(messages.begin(), messages.end());
     for (MeasuredPiece& piece : pieces) {
       get_values(from.at(static_cast<std::size_t>(home_of(piece.tensor, ranks))), piece.statistics);
     }
@@ -165,20 +166,20 @@ struct BlockGrid {
   std::uint64_t row_blocks;
 };
 
-/// Walks the rows of a rank's loose pieces and mails their elements to the homes.
+/// Walks the rows of a rank's pieces of split blocks and sends their elements to the homes.
 class SplitSender {
  public:
   SplitSender(const CodingPlan& plan, const MomentBoxes& memory, std::size_t ranks)
       : plan_(plan), memory_(memory), ranks_(ranks) {}
 
-  [[nodiscard]] bool done() const { return piece_ == plan_.pieces.loose.size(); }
+  [[nodiscard]] bool done() const { return piece_ == plan_.pieces.split.size(); }
 
-  /// The next round's mail.
-  comm::Mail next() {
+  /// The next round's messages.
+  comm::Messages next() {
     comm::MessageWriter out(ranks_);
     std::uint64_t bytes = 0;
     while (!done() && bytes < kRoundBytes) {
-      const plan::Piece& piece = plan_.pieces.loose[piece_];
+      const plan::Piece& piece = plan_.pieces.split[piece_];
       const BlockGrid grid(plan_.tensor(piece.tensor));
       const std::uint64_t length = piece.box.shape.back();
       const std::uint64_t rows = shard::elements_of(piece.box) / length;
@@ -324,11 +325,11 @@ std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, cons
   SplitSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
   std::map<std::uint32_t, LooseTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {
-    comm::Mail mail;
-    comm::agree(communicator, "send parts of blocks", [&] { mail = sender.next(); });
-    mail = communicator.all_to_all(std::move(mail));
+    comm::Messages messages;
+    comm::agree(communicator, "send parts of blocks", [&] { messages = sender.next(); });
+    messages = communicator.all_to_all(std::move(messages));
     comm::agree(communicator, "code blocks", [&] {
-      for (const base::Bytes& message : mail) {
+      for (const base::Bytes& message : messages) {
         comm::MessageReader in(message);
         while (!in.done()) {
           const auto tensor = static_cast<std::uint32_t>(in.u64());

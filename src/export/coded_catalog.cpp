@@ -88,7 +88,7 @@ Box with_whole_groups(Box box, std::uint64_t group_rows) {
   return box;
 }
 
-/// Deals the memory of a region to items, in the order of its boxes' bytes.
+/// Assigns the memory of a region to items, in the order of its boxes' bytes.
 class RegionFiller {
  public:
   RegionFiller(const PartOfPair& part, const WindowRegion& region, std::vector<CodingItem>& out)

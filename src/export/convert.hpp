@@ -59,7 +59,7 @@ base::Json unknown_keys(const OpenCheckpoint& source);
 /// `notes` gets a line where the files of the source disagree about their `__metadata__`.
 void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes);
 
-/// What the manifest says of codes and of weights that are left out, where the view is as stored; and keys that are not
+/// What the manifest says of codes and of weights that are elided, where the view is as stored; and keys that are not
 /// known.
 void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest);
 

@@ -53,7 +53,7 @@ void check_round(std::span<const Op> ops, std::span<const EngineFile> files) {
 
 // Which files a rank takes part in, and in which order it goes through them. Pure: a function of the extent map.
 //
-// The workers of a file follow one another, and since shares of files do so too, the files of a group
+// The aggregators of a file follow one another, and since shares of files do so too, the files of a group
 // (plan/extents.hpp) that several ranks share form a chain: each has at most one rank in common with the next. Every
 // rank goes through its files by turn, and by number inside a turn:
 //   turn 0: shared files number 0, 2, 4 ... of the chain     turn 1: shared files number 1, 3, 5 ...
@@ -70,10 +70,10 @@ struct FileTurn {
   int turn = 0;
 };
 
-/// The files in which `rank` is between the first and the last worker, in the order to go through them.
+/// The files in which `rank` is between the first and the last aggregator, in the order to go through them.
 std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t files, int rank);
 
-/// The one rank that creates the file, and that checks its size: its first worker, or some rank when it has none (a
+/// The one rank that creates the file, and that checks its size: its first aggregator, or some rank when it has none (a
 /// file without bytes, or of which no byte takes part).
 int creator_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
 
