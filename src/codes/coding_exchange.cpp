@@ -227,9 +227,9 @@ class SplitSender {
 };
 
 /// The blocks of one tensor at their home.
-class LooseTensor {
+class SplitTensor {
  public:
-  explicit LooseTensor(CodedTensor tensor) : tensor_(std::move(tensor)), grid_(tensor_) {}
+  explicit SplitTensor(CodedTensor tensor) : tensor_(std::move(tensor)), grid_(tensor_) {}
 
   void take(std::uint64_t from, std::span<const std::byte> m, std::span<const std::byte> v, Measuring measuring,
             quant::TensorErrors& errors) {
@@ -323,7 +323,7 @@ class LooseTensor {
 std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
                                           const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors) {
   SplitSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
-  std::map<std::uint32_t, LooseTensor> home;
+  std::map<std::uint32_t, SplitTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {
     comm::Messages messages;
     comm::agree(communicator, "send parts of blocks", [&] { messages = sender.next(); });
@@ -338,7 +338,7 @@ std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, cons
           const auto m = in.raw(bytes);
           const auto v = in.raw(bytes);
           auto at = home.find(tensor);
-          if (at == home.end()) at = home.emplace(tensor, LooseTensor(plan.tensor(tensor))).first;
+          if (at == home.end()) at = home.emplace(tensor, SplitTensor(plan.tensor(tensor))).first;
           at->second.take(from, m, v, measuring, errors[tensor]);
         }
       }
