@@ -221,7 +221,7 @@ TEST(Manifest, RefusesToEncodeWhatItCouldNotRead) {
   manifest.extra["step"] = 1;
   expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"'step'"});
   manifest.extra = base::Json::array();
-  expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"no object"});
+  expect_error(ErrorKind::kInternal, [&] { encode_manifest(manifest); }, {"not an object"});
   manifest = golden_manifest();
   manifest.user_metadata["bad"] = "\xff";
   expect_error(ErrorKind::kUsage, [&] { encode_manifest(manifest); }, {"not UTF-8"});

@@ -255,7 +255,7 @@ TEST(DcpBroken, ShardingInfo) {
     return failure_of(d.directory);
   };
   EXPECT_THAT(failure_with("nonsense"), HasSubstr("DCP_SHARDING_INFO"));
-  EXPECT_THAT(failure_with("[]"), HasSubstr("no JSON object"));
+  EXPECT_THAT(failure_with("[]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(failure_with("{}"), AllOf(HasSubstr("'w'"), HasSubstr("no entry")));
   EXPECT_THAT(failure_with(R"({"w": {"saved_offsets": [2, 0]}, "v": {"saved_offsets": [0]}})"),
               AllOf(HasSubstr("'v'"), HasSubstr("does not hold")));
@@ -277,9 +277,9 @@ TEST(DcpBroken, SectionsMetadata) {
   };
   EXPECT_THAT(failure_with("7"), HasSubstr("cairn.sections is not a JSON object"));
   EXPECT_THAT(failure_with(R"({"v": ["optimizer", "v"]})"), AllOf(HasSubstr("'v'"), HasSubstr("does not hold")));
-  EXPECT_THAT(failure_with(R"({"w": "optimizer"})"), HasSubstr("no pair"));
-  EXPECT_THAT(failure_with(R"({"w": ["optimizer"]})"), HasSubstr("no pair"));
-  EXPECT_THAT(failure_with(R"({"w": ["", "w"]})"), HasSubstr("no pair"));
+  EXPECT_THAT(failure_with(R"({"w": "optimizer"})"), HasSubstr("not a pair"));
+  EXPECT_THAT(failure_with(R"({"w": ["optimizer"]})"), HasSubstr("not a pair"));
+  EXPECT_THAT(failure_with(R"({"w": ["", "w"]})"), HasSubstr("not a pair"));
 }
 
 TEST(DcpBroken, Numbers) {

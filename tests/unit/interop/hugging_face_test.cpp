@@ -218,7 +218,7 @@ TEST(HuggingFaceBroken, Indexes) {
   EXPECT_THAT(failure_of(good().index("model.safetensors.index.json", {{"a", "../a.safetensors"}}, 1).directory),
               AllOf(HasSubstr("model.safetensors.index.json"), HasSubstr("../a.safetensors")));
   EXPECT_THAT(failure_of(good().index("model.safetensors.index.json", {{"a", "a.bin"}}, 1).directory),
-              AllOf(HasSubstr("'a'"), HasSubstr("a.bin"), HasSubstr("no .safetensors file")));
+              AllOf(HasSubstr("'a'"), HasSubstr("a.bin"), HasSubstr("not a .safetensors file")));
   TestDirectory two;
   two.file_of("model.fp16.safetensors", {"a"});
   two.index("model.safetensors.index.fp16.json", {{"a", "model.fp16.safetensors"}}, kTensorBytes);
@@ -253,7 +253,7 @@ TEST(HuggingFaceBroken, NothingThere) {
     return failure_of(TestDirectory().other(file).directory, ErrorKind::kNotFound);
   };
   EXPECT_THAT(failure_of(TestDirectory().json("config.json", "{}").directory, ErrorKind::kNotFound),
-              HasSubstr("no .safetensors file"));
+              HasSubstr("not a .safetensors file"));
   EXPECT_THAT(hint("__0_0.distcp"), HasSubstr("torch DCP"));
   EXPECT_THAT(hint("model_state.pdparams"), HasSubstr("PaddlePaddle"));
   EXPECT_THAT(hint("pytorch_model.bin"), HasSubstr("pickled"));
