@@ -253,7 +253,7 @@ TEST(HuggingFaceBroken, NothingThere) {
     return failure_of(TestDirectory().other(file).directory, ErrorKind::kNotFound);
   };
   EXPECT_THAT(failure_of(TestDirectory().json("config.json", "{}").directory, ErrorKind::kNotFound),
-              HasSubstr("not a .safetensors file"));
+              HasSubstr("no .safetensors file"));
   EXPECT_THAT(hint("__0_0.distcp"), HasSubstr("torch DCP"));
   EXPECT_THAT(hint("model_state.pdparams"), HasSubstr("PaddlePaddle"));
   EXPECT_THAT(hint("pytorch_model.bin"), HasSubstr("pickled"));
