@@ -52,6 +52,16 @@ void set_current_device(int device);
 struct StreamHandle;
 struct EventHandle;
 
+/// `rows` rows of `row_bytes`; from each to the next `to_stride` and `from_stride` bytes.
+struct RowCopy {
+  void* to = nullptr;
+  std::uint64_t to_stride = 0;
+  const void* from = nullptr;
+  std::uint64_t from_stride = 0;
+  std::uint64_t row_bytes = 0;
+  std::uint64_t rows = 0;
+};
+
 namespace runtime {
 
 /// At a multiple of 256. Not zero bytes.
@@ -75,6 +85,8 @@ void wait(StreamHandle* stream, EventHandle* event);
 
 /// Host memory that is not pinned is copied before the call returns, or makes it wait.
 void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream);
+/// Likewise. Requires: not zero bytes, and rows that do not overlap.
+void copy_rows(const RowCopy& rows, StreamHandle* stream);
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream);
 
 }  // namespace runtime

@@ -37,6 +37,7 @@ void record(EventHandle*, StreamHandle*) { refuse(); }
 void wait(StreamHandle*, EventHandle*) { refuse(); }
 float elapsed_ms(EventHandle*, EventHandle*) { refuse(); }
 void copy(void*, const void*, std::uint64_t, StreamHandle*) { refuse(); }
+void copy_rows(const RowCopy&, StreamHandle*) { refuse(); }
 void fill(void*, unsigned char, std::uint64_t, StreamHandle*) { refuse(); }
 
 }  // namespace runtime

@@ -2,12 +2,17 @@
 #include <cuda_runtime_api.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "gpu/runtime.hpp"
 
 namespace cairn::gpu {
 namespace {
+
+/// cudaDeviceProp::memPitch of every device so far: rows further apart are refused.
+constexpr std::uint64_t kLargestPitch = (std::uint64_t{1} << 31) - 1;
 
 cudaStream_t native(StreamHandle* stream) { return reinterpret_cast<cudaStream_t>(stream); }
 cudaEvent_t native(EventHandle* event) { return reinterpret_cast<cudaEvent_t>(event); }
@@ -132,6 +137,22 @@ float elapsed_ms(EventHandle* from, EventHandle* to) {
 
 void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copying");
+}
+
+void copy_rows(const RowCopy& rows, StreamHandle* stream) {
+  if (rows.rows == 1 || (rows.to_stride == rows.row_bytes && rows.from_stride == rows.row_bytes)) {
+    return copy(rows.to, rows.from, rows.row_bytes * rows.rows, stream);
+  }
+  if (std::max(rows.to_stride, rows.from_stride) > kLargestPitch) {
+    for (std::uint64_t row = 0; row < rows.rows; ++row) {
+      copy(static_cast<std::byte*>(rows.to) + row * rows.to_stride,
+           static_cast<const std::byte*>(rows.from) + row * rows.from_stride, rows.row_bytes, stream);
+    }
+    return;
+  }
+  check(cudaMemcpy2DAsync(rows.to, rows.to_stride, rows.from, rows.from_stride, rows.row_bytes, rows.rows,
+                          cudaMemcpyDefault, native(stream)),
+        "copying rows");
 }
 
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream) {

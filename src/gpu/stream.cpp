@@ -1,6 +1,7 @@
 // Sizes are checked here, once, before the runtime copies.
 #include "gpu/stream.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "cairn/error.hpp"
@@ -29,6 +30,16 @@ void Stream::copy(DeviceSpan to, std::span<const std::byte> from) const {
 void Stream::copy(DeviceSpan to, ConstDeviceSpan from) const {
   require_equal(to.size, from.size);
   if (to.size != 0) runtime::copy(to.data, from.data, to.size, handle_);
+}
+
+void Stream::copy_rows(const RowCopy& rows) const {
+  if (rows.row_bytes == 0 || rows.rows == 0) return;
+  if (rows.rows > 1 && std::min(rows.to_stride, rows.from_stride) < rows.row_bytes) {
+    throw Error(ErrorKind::kInternal, "a copy of rows of " + std::to_string(rows.row_bytes) + " bytes that overlap: " +
+                                          std::to_string(std::min(rows.to_stride, rows.from_stride)) +
+                                          " bytes from each to the next");
+  }
+  runtime::copy_rows(rows, handle_);
 }
 
 void Stream::fill(DeviceSpan to, unsigned char value) const {

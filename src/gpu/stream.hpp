@@ -116,6 +116,9 @@ class Stream {
   void copy(std::span<std::byte> to, ConstDeviceSpan from) const;
   void copy(DeviceSpan to, std::span<const std::byte> from) const;
   void copy(DeviceSpan to, ConstDeviceSpan from) const;
+  /// Rows, likewise; between host and device or within either. Requires strides of at least a row where there are
+  /// several.
+  void copy_rows(const RowCopy& rows) const;
   /// Every byte becomes `value`.
   void fill(DeviceSpan to, unsigned char value) const;
 

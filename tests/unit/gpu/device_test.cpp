@@ -1,6 +1,7 @@
 // The runtime's own calls on a GPU: copies, fills, events, what is said of pointers and of memory that is not there.
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -35,6 +36,20 @@ TEST_F(Device, CopiesAndFills) {
   stream.synchronise();
   EXPECT_EQ(std::vector<std::byte>(pinned.span().begin(), pinned.span().end()),
             std::vector<std::byte>(1000, std::byte{0x42}));
+}
+
+TEST_F(Device, CopiesRowsThatLieFurtherApartThanAPitchMay) {
+  constexpr std::uint64_t kStride = (std::uint64_t{1} << 31) + 512;
+  const Stream stream;
+  const DeviceBuffer device(kStride + 16);
+  const PinnedBuffer pinned(32);
+  stream.fill(device.span().subspan(0, 16), 1);
+  stream.fill(device.span().subspan(kStride, 16), 2);
+  stream.copy_rows({pinned.span().data(), 16, device.span().data, kStride, 16, 2});
+  stream.synchronise();
+  std::vector<std::byte> expected(32, std::byte{1});
+  std::fill(expected.begin() + 16, expected.end(), std::byte{2});
+  EXPECT_EQ(std::vector<std::byte>(pinned.span().begin(), pinned.span().end()), expected);
 }
 
 TEST_F(Device, EventsOrderStreamsAndTakeTime) {

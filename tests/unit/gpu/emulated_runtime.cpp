@@ -147,6 +147,22 @@ void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream)
       stream, [to, held = std::vector<std::byte>(begin, begin + bytes)] { std::memcpy(to, held.data(), held.size()); });
 }
 
+void copy_rows(const RowCopy& rows, StreamHandle* stream) {
+  const auto each = [rows](const std::byte* from, std::uint64_t from_stride, std::byte* to, std::uint64_t to_stride) {
+    for (std::uint64_t row = 0; row < rows.rows; ++row) {
+      std::memcpy(to + row * to_stride, from + row * from_stride, rows.row_bytes);
+    }
+  };
+  const auto* from = static_cast<const std::byte*>(rows.from);
+  auto* to = static_cast<std::byte*>(rows.to);
+  if (place_of(rows.from).kind != MemoryKind::kHost) {
+    return emulated::enqueue(stream, [=] { each(from, rows.from_stride, to, rows.to_stride); });
+  }
+  std::vector<std::byte> held(rows.rows * rows.row_bytes);
+  each(from, rows.from_stride, held.data(), rows.row_bytes);
+  emulated::enqueue(stream, [=, held = std::move(held)] { each(held.data(), rows.row_bytes, to, rows.to_stride); });
+}
+
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream) {
   emulated::enqueue(stream, [=] { std::memset(to, value, bytes); });
 }
