@@ -1,9 +1,14 @@
 #include "emulated_runtime.hpp"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,22 +22,85 @@ struct EventHandle {
 };
 
 struct StreamHandle {
-  std::deque<std::function<void()>> work;
+  struct Work {
+    std::function<void()> run;
+    std::vector<const void*> touched;  ///< memory; empty: any
+  };
+  std::deque<Work> work;
 };
 
 namespace {
 
+constexpr std::uint64_t kPageBytes = 4096;
+constexpr std::byte kSlack{0xC7};  // what lies behind an allocation up to the end of its page
+
+struct Allocation {
+  std::uint64_t bytes = 0;
+  MemoryKind kind = MemoryKind::kHost;
+  unsigned open = 0;  ///< work under way that may touch it
+};
+
 struct World {
+  std::recursive_mutex mutex;  // of all calls: simulated ranks are threads
   emulated::Mode mode = emulated::Mode::kAsLateAsPossible;
   emulated::Usage usage;
   std::uint64_t countdown = 0;
-  std::map<const std::byte*, std::pair<std::uint64_t, MemoryKind>> memory;
+  std::map<const std::byte*, Allocation> memory;
 };
 
 World& world() {
   static World world;
   return world;
 }
+
+std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+void protect(const std::byte* memory, std::uint64_t bytes, int protection) {
+  if (mprotect(const_cast<std::byte*>(memory), whole_pages(bytes), protection) != 0) std::abort();
+}
+
+/// The allocation that a pointer is of; the end when it is of none.
+auto allocation_of(const void* pointer) {
+  auto& memory = world().memory;
+  const auto* at = static_cast<const std::byte*>(pointer);
+  auto found = memory.upper_bound(at);
+  if (found == memory.begin()) return memory.end();
+  --found;
+  return at < found->first + found->second.bytes ? found : memory.end();
+}
+
+/// Device memory is there only while the device works: a host that touches it ends with a segmentation fault.
+class DeviceMemoryOpen {
+ public:
+  explicit DeviceMemoryOpen(std::span<const void* const> touched) {
+    if (touched.empty()) {
+      for (auto at = world().memory.begin(); at != world().memory.end(); ++at) open(at->first, at->second);
+    }
+    for (const void* pointer : touched) {
+      const auto found = allocation_of(pointer);
+      if (found != world().memory.end()) open(found->first, found->second);
+    }
+  }
+  ~DeviceMemoryOpen() {
+    for (const std::byte* memory : opened_) {
+      Allocation& allocation = world().memory.at(memory);
+      if (--allocation.open == 0) protect(memory, allocation.bytes, PROT_NONE);
+    }
+  }
+  DeviceMemoryOpen(const DeviceMemoryOpen&) = delete;
+  DeviceMemoryOpen& operator=(const DeviceMemoryOpen&) = delete;
+
+ private:
+  void open(const std::byte* memory, Allocation& allocation) {
+    if (allocation.kind != MemoryKind::kDevice) return;
+    if (allocation.open++ == 0) protect(memory, allocation.bytes, PROT_READ | PROT_WRITE);
+    opened_.push_back(memory);
+  }
+
+  std::vector<const std::byte*> opened_;
+};
+
+std::lock_guard<std::recursive_mutex> locked() { return std::lock_guard(world().mutex); }
 
 void run_one(StreamHandle& stream) {
   auto work = std::move(stream.work.front());
@@ -41,13 +109,24 @@ void run_one(StreamHandle& stream) {
     stream.work.clear();
     throw Error(ErrorKind::kIo, "GPU: work on a stream failed: an emulated fault");
   }
-  work();
+  const DeviceMemoryOpen open(work.touched);
+  work.run();
+}
+
+void put_work(StreamHandle* stream, StreamHandle::Work work) {
+  const auto lock = locked();
+  stream->work.push_back(std::move(work));
+  while (world().mode == emulated::Mode::kAtOnce && !stream->work.empty()) run_one(*stream);
 }
 
 std::byte* allocate(std::uint64_t bytes, MemoryKind kind) {
-  auto* memory = static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256));
+  const auto lock = locked();
+  const std::uint64_t room = whole_pages(bytes);
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, room));
   std::memset(memory, 0xA5, bytes);
-  world().memory[memory] = {bytes, kind};
+  std::fill(memory + bytes, memory + room, kSlack);
+  if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_NONE);
+  world().memory[memory] = {bytes, kind, 0};
   auto& usage = world().usage;
   auto& now = kind == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes;
   auto& most = kind == MemoryKind::kDevice ? usage.most_device_bytes : usage.most_pinned_bytes;
@@ -57,11 +136,17 @@ std::byte* allocate(std::uint64_t bytes, MemoryKind kind) {
 }
 
 void release(std::byte* memory) {
+  const auto lock = locked();
   const auto found = world().memory.find(memory);
   if (found == world().memory.end()) std::abort();
+  const auto [bytes, kind, open] = found->second;
+  if (open != 0) std::abort();
+  if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_READ | PROT_WRITE);
+  const auto is_slack = [](std::byte byte) { return byte == kSlack; };
+  if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written behind its end
   auto& usage = world().usage;
-  (found->second.second == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes) -= found->second.first;
-  std::memset(memory, 0x5A, found->second.first);
+  (kind == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes) -= bytes;
+  std::memset(memory, 0x5A, bytes);
   world().memory.erase(found);
   std::free(memory);
 }
@@ -71,20 +156,24 @@ void release(std::byte* memory) {
 namespace emulated {
 
 void reset(Mode mode) {
-  auto memory = std::move(world().memory);
-  Usage usage = world().usage;
+  const auto lock = locked();
+  Usage& usage = world().usage;
   usage.most_device_bytes = usage.device_bytes;
   usage.most_pinned_bytes = usage.pinned_bytes;
-  world() = World{mode, usage, 0, std::move(memory)};
+  world().mode = mode;
+  world().countdown = 0;
 }
 
-void enqueue(StreamHandle* stream, std::function<void()> work) {
-  stream->work.push_back(std::move(work));
-  while (world().mode == Mode::kAtOnce && !stream->work.empty()) run_one(*stream);
-}
+void enqueue(StreamHandle* stream, std::function<void()> work) { put_work(stream, {std::move(work), {}}); }
 
-Usage usage() { return world().usage; }
-void fail_work(std::uint64_t countdown) { world().countdown = countdown; }
+Usage usage() {
+  const auto lock = locked();
+  return world().usage;
+}
+void fail_work(std::uint64_t countdown) {
+  const auto lock = locked();
+  world().countdown = countdown;
+}
 
 }  // namespace emulated
 
@@ -93,12 +182,10 @@ std::string built_with() { return "an emulated device"; }
 std::string describe_device(int) { return "an emulated device"; }
 
 MemoryPlace place_of(const void* pointer) noexcept {
-  const auto* at = static_cast<const std::byte*>(pointer);
-  auto found = world().memory.upper_bound(at);
-  if (found == world().memory.begin()) return {};
-  --found;
-  if (at >= found->first + found->second.first) return {};
-  return {found->second.second, found->second.second == MemoryKind::kDevice ? 0 : -1};
+  const auto lock = locked();
+  const auto found = allocation_of(pointer);
+  if (found == world().memory.end()) return {};
+  return {found->second.kind, found->second.kind == MemoryKind::kDevice ? 0 : -1};
 }
 
 int current_device() { return 0; }
@@ -112,20 +199,24 @@ std::byte* allocate_pinned(std::uint64_t bytes) { return allocate(bytes, MemoryK
 void free_pinned(std::byte* memory) noexcept { release(memory); }
 
 StreamHandle* create_stream() {
+  const auto lock = locked();
   ++world().usage.streams;
   return new StreamHandle();
 }
 void destroy_stream(StreamHandle* stream) noexcept {
+  const auto lock = locked();
   --world().usage.streams;
   delete stream;
 }
 void synchronise(StreamHandle* stream) {
+  const auto lock = locked();
   while (!stream->work.empty()) run_one(*stream);
 }
 
 EventHandle* create_event() { return new EventHandle(); }
 void destroy_event(EventHandle* event) noexcept { delete event; }
 void record(EventHandle* event, StreamHandle* stream) {
+  const auto lock = locked();
   event->happened = false;
   event->stream = stream;
   emulated::enqueue(stream, [event] { event->happened = true; });
@@ -138,13 +229,7 @@ void wait(StreamHandle* stream, EventHandle* event) {
 float elapsed_ms(EventHandle*, EventHandle*) { return 1; }
 
 void copy(void* to, const void* from, std::uint64_t bytes, StreamHandle* stream) {
-  if (place_of(from).kind != MemoryKind::kHost) {
-    return emulated::enqueue(stream, [=] { std::memcpy(to, from, bytes); });
-  }
-  // Memory that is not pinned is read before the call returns.
-  const auto* begin = static_cast<const std::byte*>(from);
-  emulated::enqueue(
-      stream, [to, held = std::vector<std::byte>(begin, begin + bytes)] { std::memcpy(to, held.data(), held.size()); });
+  copy_rows({to, bytes, from, bytes, bytes, 1}, stream);
 }
 
 void copy_rows(const RowCopy& rows, StreamHandle* stream) {
@@ -156,15 +241,16 @@ void copy_rows(const RowCopy& rows, StreamHandle* stream) {
   const auto* from = static_cast<const std::byte*>(rows.from);
   auto* to = static_cast<std::byte*>(rows.to);
   if (place_of(rows.from).kind != MemoryKind::kHost) {
-    return emulated::enqueue(stream, [=] { each(from, rows.from_stride, to, rows.to_stride); });
+    return put_work(stream, {[=] { each(from, rows.from_stride, to, rows.to_stride); }, {to, from}});
   }
+  // Memory that is not pinned is read before the call returns.
   std::vector<std::byte> held(rows.rows * rows.row_bytes);
   each(from, rows.from_stride, held.data(), rows.row_bytes);
-  emulated::enqueue(stream, [=, held = std::move(held)] { each(held.data(), rows.row_bytes, to, rows.to_stride); });
+  put_work(stream, {[=, held = std::move(held)] { each(held.data(), rows.row_bytes, to, rows.to_stride); }, {to}});
 }
 
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream) {
-  emulated::enqueue(stream, [=] { std::memset(to, value, bytes); });
+  put_work(stream, {[=] { std::memset(to, value, bytes); }, {to}});
 }
 
 }  // namespace runtime

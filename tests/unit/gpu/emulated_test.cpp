@@ -87,6 +87,22 @@ TEST_P(Emulated, PointersAreKnown) {
   EXPECT_EQ(place_of(nullptr).kind, MemoryKind::kHost);
 }
 
+TEST_P(Emulated, DeviceMemoryIsNotForTheHost) {
+  const DeviceBuffer device(100);
+  volatile std::byte* first = device.span().data;
+  EXPECT_DEATH(*first = std::byte{1}, "");
+}
+
+TEST_P(Emulated, WritesBehindTheEndAreSeen) {
+  const auto write_behind = [] {
+    const DeviceBuffer device(100);
+    const Stream stream;
+    emulated::enqueue(stream.handle(), [&] { device.span().data[100] = std::byte{1}; });
+    stream.synchronise();
+  };
+  EXPECT_DEATH(write_behind(), "");
+}
+
 TEST_P(Emulated, BuffersMove) {
   DeviceBuffer a(100);
   std::byte* data = a.span().data;
