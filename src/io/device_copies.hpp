@@ -1,0 +1,98 @@
+// Bytes between device memory and the host, through a few pinned slots of a fixed size.
+//
+// Shards in device memory are never copied to the host as a whole: the exchange, bypass I/O and decoding move what a
+// round needs, and this is all the host memory that it takes. A copy to the host goes to a slot and, when the slot is
+// needed again or somebody waits, from there to its place; a copy to the device leaves the host's bytes in a slot and
+// returns. The slots' streams go side by side.
+//
+// A device can refuse a copy at any time, on one rank alone, in the middle of a round, which nobody may leave. So
+// copies of rows do not throw: the first error is kept, what follows is dropped, and finish() throws it where ranks
+// agree.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "gpu/stream.hpp"
+#include "io/copy_runs.hpp"
+
+namespace cairn::io {
+
+/// On the device that is current when it is first used; until then it takes nothing, and needs no device. Rank-local;
+/// for one thread at a time.
+class DeviceCopies {
+ public:
+  static constexpr std::size_t kSlots = 8;
+  static constexpr std::uint64_t kSlotUnit = 4096;
+  static constexpr std::uint64_t kLeastBytes = kSlots * kSlotUnit;
+
+  /// For at most `bytes` of pinned memory, of which a lack is an error as of a copy. Throws Error(kInternal) for less
+  /// than kLeastBytes.
+  explicit DeviceCopies(std::uint64_t bytes);
+  ~DeviceCopies();
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+
+  [[nodiscard]] std::uint64_t slot_bytes() const { return slot_bytes_; }
+  /// Of all slots: what it takes at most.
+  [[nodiscard]] std::uint64_t bytes() const { return kSlots * slot_bytes_; }
+
+  /// Copies `rows` rows of `row_bytes`. The bytes are on the host after settle(), not before; nothing is still writing
+  /// them on the device, not even a to_device() that was not waited for.
+  void to_host(const Strided<std::byte*>& host, const Strided<const std::byte*>& device, std::uint64_t row_bytes,
+               std::uint64_t rows) noexcept;
+  /// The bytes are on the device after settle(); the host's memory may change at once.
+  void to_device(const Strided<std::byte*>& device, const Strided<const std::byte*>& host, std::uint64_t row_bytes,
+                 std::uint64_t rows) noexcept;
+  /// Waits until all bytes are in their places, or an error is kept.
+  void settle() noexcept;
+  /// The same, and throws the error that was kept. Everything is usable again then.
+  void finish();
+
+  /// A contiguous piece of at most slot_bytes(), on the host; valid until the next call. Throws Error(kIo).
+  [[nodiscard]] std::span<const std::byte> fetch(gpu::ConstDeviceSpan from);
+  /// Room on the host for a piece of at most slot_bytes(), and what copies it to the device from there: nothing else is
+  /// called in between. The bytes are there after settle(). Throws Error(kIo).
+  [[nodiscard]] std::span<std::byte> room(std::uint64_t bytes);
+  void put(gpu::DeviceSpan to);
+
+ private:
+  /// Rows that a slot holds, and their place.
+  struct Landing {
+    Strided<std::byte*> host;
+    const std::byte* in_slot = nullptr;
+    std::uint64_t row_bytes = 0;
+    std::uint64_t rows = 0;
+  };
+  struct Slot {
+    gpu::Stream stream;
+    std::span<std::byte> bytes;
+    std::uint64_t used = 0;
+    std::vector<Landing> landings;
+  };
+  /// Some of the rows, or a part of one.
+  struct Piece {
+    std::uint64_t row = 0;
+    std::uint64_t inside = 0;  ///< bytes of the row before it
+    std::uint64_t row_bytes = 0;
+    std::uint64_t rows = 0;
+  };
+  void take_memory();
+  template <class Copy>
+  void cut(std::uint64_t row_bytes, std::uint64_t rows, const Copy& copy) noexcept;
+  Slot& with_room(std::uint64_t bytes);
+  Slot& next_empty();
+  static void empty(Slot& slot);
+  void require_usable(std::uint64_t bytes);
+
+  std::uint64_t slot_bytes_;
+  gpu::PinnedBuffer pinned_;
+  std::vector<Slot> slots_;  // none before the first use
+  std::size_t at_ = 0;
+  std::exception_ptr error_;
+};
+
+}  // namespace cairn::io
