@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "io/device_copies.hpp"
 #include "io/engine.hpp"
 #include "io/window_pool.hpp"
 #include "os/file.hpp"
@@ -161,7 +162,20 @@ MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.aggregators());
   const std::uint64_t enough =
       base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.block_bytes());
-  return {std::min(window_bytes, enough), exchange_bytes, bounce_bytes};
+  MemorySplit fitted = *this;
+  fitted.window_bytes = std::min(window_bytes, enough);
+  return fitted;
+}
+
+MemorySplit MemorySplit::with_device_copies(std::uint64_t device_share_bytes) const {
+  MemorySplit split = *this;
+  split.device_bytes = device_share_bytes;
+  split.exchange_bytes -= device_share_bytes;
+  return split;
+}
+
+std::uint64_t device_share(std::uint64_t memory_budget_bytes) {
+  return std::clamp<std::uint64_t>(memory_budget_bytes / 16, io::DeviceCopies::kLeastBytes, 8ULL << 20);
 }
 
 std::uint64_t smallest_budget(std::uint64_t block_bytes) {

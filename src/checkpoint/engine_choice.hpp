@@ -64,16 +64,22 @@ plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std
                                const EngineChoice& choice, Access access);
 
 /// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with
-/// bounce_buffer memory), the bounce buffer, and buffers of the exchange.
+/// a bounce buffer), the bounce buffer, buffers of the exchange, and slots for device memory.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
   std::uint64_t exchange_bytes = 0;
   std::uint64_t bounce_bytes = 0;
+  std::uint64_t device_bytes = 0;  ///< slots for copies between device and host (io/device_copies.hpp)
+
+  /// For a rank with boxes in device memory: the slots get their share of the budget, out of that of the exchange.
+  [[nodiscard]] MemorySplit with_device_copies(std::uint64_t device_share_bytes) const;
 
   /// With windows of at most a 64th of what an aggregator moves (but a block): the first touch of a window's memory
   /// costs more than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
 };
+/// A 16th of the budget, 32 KiB to 8 MiB.
+std::uint64_t device_share(std::uint64_t memory_budget_bytes);
 /// A block for each window and one for buffers; a bounce buffer takes the place of all windows but one.
 std::uint64_t smallest_budget(std::uint64_t block_bytes);
 /// Throws Error(kUsage) for a budget below smallest_budget(). Loads give their `choice`; saves have no bounce buffer.

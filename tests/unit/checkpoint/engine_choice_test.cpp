@@ -134,6 +134,23 @@ TEST(SplitBudget, ABounceBufferTakesThePlaceOfWindows) {
   EXPECT_THROW(split_budget(28 * kMiB - 1, 4 * kMiB, choice), Error);
 }
 
+TEST(SplitBudget, SlotsForDeviceMemoryComeOutOfTheExchangesShare) {
+  constexpr std::uint64_t kMiB = 1ULL << 20;
+  EXPECT_EQ(device_share(64 << 10), 32U << 10);
+  EXPECT_EQ(device_share(32 * kMiB), 2 * kMiB);
+  EXPECT_EQ(device_share(4096 * kMiB), 8 * kMiB);
+  for (const std::uint64_t budget : {kMiB, 7 * kMiB, 16 * kMiB, 28 * kMiB, 128 * kMiB, 256 * kMiB, 4096 * kMiB}) {
+    for (const std::uint64_t share : {budget, budget / 2}) {  // a decoding load reads with half of the budget
+      const MemorySplit host = split_budget(share, 64 << 10, {});
+      const MemorySplit device = host.with_device_copies(device_share(budget));
+      EXPECT_EQ(device.window_bytes, host.window_bytes) << "it must be alike on all ranks";
+      EXPECT_EQ(device.device_bytes, device_share(budget));
+      EXPECT_EQ(device.exchange_bytes + device.device_bytes, host.exchange_bytes);
+      EXPECT_LE(device.device_bytes, host.exchange_bytes) << budget;
+    }
+  }
+}
+
 TEST(EngineChoice, StagesWhereOnlyPrivateMemoryHasHugePages) {
   EXPECT_EQ(choose_bounce_buffer("direct", "ext4", {true, false}), BounceBuffer::kHugePages);
   EXPECT_EQ(choose_bounce_buffer("direct", "ext4", {true, true}), BounceBuffer::kNone)

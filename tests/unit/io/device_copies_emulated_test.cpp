@@ -71,6 +71,18 @@ TEST_P(EmulatedCopies, KeepTheFirstErrorForFinishAndAreUsableAgain) {
   }
 }
 
+TEST_P(EmulatedCopies, DropWhatFollowsAnError) {
+  const DeviceBytes device(std::vector<std::byte>(100));
+  std::vector<std::byte> host(100, std::byte{1});
+  DeviceCopies copies(kLeast);
+  gpu::emulated::fail_work(1);
+  copies.to_host({host.data(), 0}, {device.data(), 0}, 100, 1);
+  copies.settle();
+  copies.to_device({device.data(), 0}, {host.data(), 0}, 100, 1);
+  EXPECT_THROW(copies.finish(), Error);
+  EXPECT_EQ(device.bytes(), std::vector<std::byte>(100));
+}
+
 TEST_P(EmulatedCopies, PiecesThrowAtOnceAndForWhatWasBefore) {
   const DeviceBytes device(std::vector<std::byte>(100));
   std::vector<std::byte> host(100);

@@ -167,6 +167,19 @@ TEST_F(DeviceCopiesTest, FetchAndPutLeaveRowsThatAreUnderWay) {
   EXPECT_TRUE(found == given);
 }
 
+/// A piece that is on its way to the device keeps its slot.
+TEST_F(DeviceCopiesTest, RowsLeaveAPieceThatIsUnderWay) {
+  auto random = test::make_random();
+  const std::vector<std::byte> given = test::random_bytes(random, 2000);
+  const DeviceBytes to(std::vector<std::byte>(given.size(), kUntouched));
+  DeviceCopies copies(kLeast);
+  std::copy_n(given.begin(), 1000, copies.room(1000).begin());
+  copies.put({to.data(), 1000});
+  copies.to_device({to.data() + 1000, 0}, {&given[1000], 0}, 1000, 1);
+  copies.finish();
+  EXPECT_TRUE(to.bytes() == given);
+}
+
 TEST_F(DeviceCopiesTest, WrongCalls) {
   EXPECT_THROW(DeviceCopies(kLeast - 1), Error);
   DeviceCopies copies(kLeast);
