@@ -34,24 +34,31 @@ void check_transfer(const plan::Runs& runs, std::span<const format::StoredFile> 
 /// Place of a pair in every round: in each step a rank has one partner per direction (exchange_messages.hpp).
 int step_of(int memory_rank, int file_rank, int ranks) { return (file_rank - memory_rank + ranks) % ranks; }
 
-/// How much of each local memory box the transfers of a rank need.
-std::vector<std::uint64_t> memory_ends(std::span<const plan::Runs> transfers) {
-  std::vector<std::uint64_t> ends;
+/// What the transfers of a rank need of a local memory box.
+struct MemoryNeed {
+  std::uint64_t bytes = 0;
+  Memory memory = Memory::kHost;
+};
+
+std::vector<MemoryNeed> memory_needs(std::span<const plan::Runs> transfers) {
+  std::vector<MemoryNeed> needs;
   for (const plan::Runs& runs : transfers) {
-    if (runs.local >= ends.size()) ends.resize(runs.local + std::size_t{1}, 0);
-    ends[runs.local] = std::max(ends[runs.local], runs.memory_end());
+    if (runs.local >= needs.size()) needs.resize(runs.local + std::size_t{1});
+    needs[runs.local] = {std::max(needs[runs.local].bytes, runs.memory_end()), runs.memory};
   }
-  return ends;
+  return needs;
 }
+
+const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memory" : "device memory"; }
 
 }  // namespace
 
 struct Exchange::State {
   std::uint64_t slot_bytes = 0;
-  std::vector<std::uint64_t> memory_ends;  // what each local memory box must have
-  Schedule memory_side;                    // this rank's memory, windows of ranks that it cannot reach
-  Schedule file_side;                      // this rank's windows, memory of ranks that it cannot reach
-  Schedule local;                          // this rank's memory, windows that it can reach
+  std::vector<MemoryNeed> memory_needs;  // by local memory box
+  Schedule memory_side;                  // this rank's memory, windows of ranks that it cannot reach
+  Schedule file_side;                    // this rank's windows, memory of ranks that it cannot reach
+  Schedule local;                        // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
   // Windows of all ranks in the round under way; the room is made in the first one, so that no later one can fail on
@@ -72,13 +79,13 @@ void Exchange::State::schedule_own(std::span<const plan::Runs> mine, const std::
       (pool.reaches(peer) ? local : memory_side).add(mine[first], windows);
     }
   }
-  memory_ends = io::memory_ends(mine);
+  memory_needs = io::memory_needs(mine);
 }
 
 Exchange::Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files,
                    const plan::ExtentMap& extents, std::uint64_t window_bytes, WindowPool& pool,
                    std::vector<plan::Runs> mine, ExchangeOptions options)
-    : communicator_(communicator), pool_(pool) {
+    : communicator_(communicator), pool_(pool), device_(options.device) {
   const int rank = communicator.rank();
   const int ranks = communicator.size();
   std::vector<base::Bytes> outgoing;
@@ -95,6 +102,9 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
       check_transfer(runs, files);
       require(runs.file_rank >= 0 && runs.file_rank < ranks, plan::to_string(runs) + ": there is no such rank");
       require(runs.memory_rank == rank, plan::to_string(runs) + " are not of this rank's memory");
+      require(runs.memory == Memory::kHost || device_ != nullptr,
+              plan::to_string(runs) + " are in device memory, and there is nothing to copy them with");
+      has_device_memory_ = has_device_memory_ || runs.memory == Memory::kDevice;
     }
     const auto step_to = [&](const plan::Runs& runs) { return step_of(rank, runs.file_rank, ranks); };
     std::stable_sort(mine.begin(), mine.end(), [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
@@ -104,6 +114,7 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
   });
   const std::vector<base::Bytes> incoming = communicator.all_to_all(std::move(outgoing));
   rounds_ = communicator.max(windows_.size());
+  has_device_memory_ = communicator.max(has_device_memory_ ? 1 : 0) != 0;
   options.buffer_bytes = std::max(communicator.min(options.buffer_bytes), kSmallestBufferBytes);
 
   comm::agree(communicator, "exchange: plan rounds", [&] {
@@ -140,13 +151,24 @@ Exchange::~Exchange() {
 }
 
 void Exchange::State::check_memory(std::span<const plan::MemoryBox> memory) const {
-  for (std::size_t l = 0; l < memory_ends.size(); ++l) {
-    if (memory_ends[l] == 0) continue;
+  for (std::size_t l = 0; l < memory_needs.size(); ++l) {
+    const MemoryNeed& need = memory_needs[l];
+    if (need.bytes == 0) continue;
     const std::uint64_t found = l < memory.size() ? memory[l].bytes.size() : 0;
-    require(found >= memory_ends[l], "memory box " + std::to_string(l) + " has " + std::to_string(found) +
-                                         " bytes where its transfers need " + std::to_string(memory_ends[l]));
-    require(memory[l].memory == Memory::kHost, "memory box " + std::to_string(l) + " is not in host memory");
+    require(found >= need.bytes, "memory box " + std::to_string(l) + " has " + std::to_string(found) +
+                                     " bytes where its transfers need " + std::to_string(need.bytes));
+    require(memory[l].memory == need.memory, "memory box " + std::to_string(l) + " is in " + name_of(memory[l].memory) +
+                                                 ", its transfers are of " + name_of(need.memory));
   }
+}
+
+/// Collective, where any rank has device memory: the bytes of a round are where they belong, or the error is
+/// everybody's.
+void Exchange::finish_device_copies() {
+  if (!has_device_memory_) return;
+  comm::agree(communicator_, "copy between device and host", [&] {
+    if (device_ != nullptr) device_->finish();
+  });
 }
 
 std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::MemoryBox> memory) {
@@ -162,16 +184,18 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   pool_.barrier();  // from here on the others may write into this rank's window
   pool_.put_buffers(round, state.buffers);
   std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
-  const Side<const std::byte*> from_memory{state.memory_side, state.memory_side.items(round), memory};
+  const Side<const std::byte*> from_memory{state.memory_side, state.memory_side.items(round), memory, nullptr, device_};
   const Side<std::byte*> to_window{state.file_side, state.file_side.items(round), {}, own_window};
   Lane<const std::byte*> outgoing(communicator_, from_memory, state.memory_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_window, state.file_slots, state.slot_bytes);
-  LocalCopy local(LocalCopy::Direction::kToWindows, state.local, state.local.items(round), memory, state.buffers);
+  LocalCopy local(LocalCopy::Direction::kToWindows, {state.local, state.local.items(round), memory, nullptr, device_},
+                  state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
   for (const Item& item : state.local.items(round)) {
     pool_.add_arrived(state.local.runs()[item.runs].file_rank, round, item.bytes);
   }
   pool_.barrier();  // all bytes of the node are there
+  finish_device_copies();
   require(incoming.completed_bytes() == state.file_side.bytes(round), "bytes are missing after a gather");
   return incoming.completed_bytes() + pool_.arrived(round);
 }
@@ -188,12 +212,14 @@ std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::Memor
   pool_.put_buffers(round, state.buffers);
   const std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_window{state.file_side, state.file_side.items(round), {}, own_window};
-  const Side<std::byte*> to_memory{state.memory_side, state.memory_side.items(round), memory};
+  const Side<std::byte*> to_memory{state.memory_side, state.memory_side.items(round), memory, nullptr, device_};
   Lane<const std::byte*> outgoing(communicator_, from_window, state.file_slots, state.slot_bytes);
   Lane<std::byte*> incoming(communicator_, to_memory, state.memory_slots, state.slot_bytes);
-  LocalCopy local(LocalCopy::Direction::kToMemory, state.local, state.local.items(round), memory, state.buffers);
+  LocalCopy local(LocalCopy::Direction::kToMemory, {state.local, state.local.items(round), memory, nullptr, device_},
+                  state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
   pool_.barrier();  // nobody reads this rank's window any more
+  finish_device_copies();
   const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();
   require(arrived == state.memory_side.bytes(round) + state.local.bytes(round), "bytes are missing after a scatter");
   return arrived;

@@ -15,6 +15,7 @@
 
 #include "comm/communicator.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "io/device_copies.hpp"
 #include "io/window_pool.hpp"
 #include "plan/pieces.hpp"
 #include "plan/runs.hpp"
@@ -23,6 +24,7 @@ namespace cairn::io {
 
 struct ExchangeOptions {
   std::uint64_t buffer_bytes = 64ULL << 20;  ///< send and receive buffers together, per rank
+  DeviceCopies* device = nullptr;  ///< for transfers of device memory, where there are any; outlives the object
 };
 
 class Exchange {
@@ -44,9 +46,9 @@ class Exchange {
   [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_.of(windows_, round); }
 
   /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes, by
-  /// Runs::local, all on the host. Returns the bytes that arrived (the caller knows how many it expects). Requires:
-  /// nobody uses this rank's buffer. Round 0 checks, on all ranks alike, that the memory boxes have room for the
-  /// transfers.
+  /// Runs::local. Returns the bytes that arrived (the caller knows how many it expects). Requires: nobody uses this
+  /// rank's buffer. Round 0 checks, on all ranks alike, that the memory boxes have room for the transfers and lie where
+  /// these say. With device memory on any rank, every round ends in an agreement: a device may refuse a copy.
   std::uint64_t gather(std::uint64_t round, std::span<const plan::MemoryBox> memory);
 
   /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the
@@ -55,8 +57,11 @@ class Exchange {
 
  private:
   struct State;
+  void finish_device_copies();
   comm::Communicator& communicator_;
   WindowPool& pool_;
+  DeviceCopies* device_;
+  bool has_device_memory_ = false;  // any rank
   std::uint64_t rounds_ = 0;
   std::vector<plan::Window> windows_;
   std::unique_ptr<State> state_;

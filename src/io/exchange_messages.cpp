@@ -107,27 +107,51 @@ Strided<Pointer> locate(const Side<Pointer>& side, const Item& item, const plan:
   return {box.bytes.data() + batch.memory_offset, batch.memory_stride};
 }
 
+/// For runs of this side's device memory; null for what the host can address.
+template <class Pointer>
+DeviceCopies* device_of(const Side<Pointer>& side, const plan::Runs& runs) {
+  return side.schedule.own() == End::kMemory && runs.memory == Memory::kDevice ? side.device : nullptr;
+}
+
+/// From a side to the host. With a device the bytes are there when it has settled.
+void copy_from(DeviceCopies* device, const Strided<const std::byte*>& from, const Strided<std::byte*>& host,
+               const plan::RunBatch& batch) {
+  if (device != nullptr) return device->to_host(host, from, batch.length_bytes, batch.count);
+  copy_runs(host, from, batch.length_bytes, batch.count);
+}
+
+void copy_to(DeviceCopies* device, const Strided<std::byte*>& to, const Strided<const std::byte*>& host,
+             const plan::RunBatch& batch) {
+  if (device != nullptr) return device->to_device(to, host, batch.length_bytes, batch.count);
+  copy_runs(to, host, batch.length_bytes, batch.count);
+}
+
 /// Copies a packed message out of memory (sending) or into it (receiving).
 template <class Pointer>
 void copy_packed(const Side<Pointer>& side, const Packet& message, std::byte* slot) {
   std::uint64_t left = message.bytes;
   std::uint64_t offset = message.offset;
+  bool is_on_device = false;
   for (std::size_t i = message.item; left > 0; ++i, offset = 0) {
     const Item& item = side.items[i];
     const std::uint64_t bytes = std::min(left, item.bytes - offset);
-    plan::RunCursor cursor(side.schedule.runs()[item.runs], item.first + offset, bytes);
+    const plan::Runs& runs = side.schedule.runs()[item.runs];
+    DeviceCopies* const device = device_of(side, runs);
+    plan::RunCursor cursor(runs, item.first + offset, bytes);
     while (!cursor.done()) {
       const plan::RunBatch batch = cursor.next();
       const Strided<Pointer> place = locate(side, item, batch);
       if constexpr (std::is_const_v<std::remove_pointer_t<Pointer>>) {
-        copy_runs({slot, batch.length_bytes}, place, batch.length_bytes, batch.count);
+        copy_from(device, place, {slot, batch.length_bytes}, batch);
+        is_on_device = is_on_device || device != nullptr;
       } else {
-        copy_runs(place, {slot, batch.length_bytes}, batch.length_bytes, batch.count);
+        copy_to(device, place, {slot, batch.length_bytes}, batch);
       }
       slot += batch.length_bytes * batch.count;
     }
     left -= bytes;
   }
+  if (is_on_device) side.device->settle();  // the slot is about to be sent
 }
 
 /// The contiguous bytes of a zero-copy message.
@@ -261,17 +285,18 @@ template class Lane<const std::byte*>;
 template class Lane<std::byte*>;
 
 void LocalCopy::copy(const Item& item, std::uint64_t bytes) const {
-  const plan::Runs& runs = schedule_.runs()[item.runs];
+  const plan::Runs& runs = memory_.schedule.runs()[item.runs];
+  DeviceCopies* const device = device_of(memory_, runs);
   std::byte* const window = windows_[static_cast<std::size_t>(runs.file_rank)];
   plan::RunCursor cursor(runs, item.first + offset_, bytes);
   while (!cursor.done()) {
     const plan::RunBatch batch = cursor.next();
-    std::byte* const in_window = window + (batch.file_offset + item.window_shift);
-    std::byte* const in_memory = memory_[runs.local].bytes.data() + batch.memory_offset;
+    const Strided<std::byte*> in_window{window + (batch.file_offset + item.window_shift), batch.file_stride};
+    const Strided<std::byte*> in_memory = locate(memory_, item, batch);
     if (direction_ == Direction::kToWindows) {
-      copy_runs({in_window, batch.file_stride}, {in_memory, batch.memory_stride}, batch.length_bytes, batch.count);
+      copy_from(device, {in_memory.base, in_memory.stride}, in_window, batch);
     } else {
-      copy_runs({in_memory, batch.memory_stride}, {in_window, batch.file_stride}, batch.length_bytes, batch.count);
+      copy_to(device, in_memory, {in_window.base, in_window.stride}, batch);
     }
   }
 }
@@ -279,7 +304,7 @@ void LocalCopy::copy(const Item& item, std::uint64_t bytes) const {
 void LocalCopy::copy_some() {
   std::uint64_t budget = kLocalPieceBytes;
   while (budget > 0 && !done()) {
-    const Item& item = items_[item_];
+    const Item& item = memory_.items[item_];
     const std::uint64_t bytes = std::min(budget, item.bytes - offset_);
     copy(item, bytes);
     budget -= bytes;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "io/device_copies.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
@@ -29,7 +30,7 @@ namespace cairn::io {
 // steps in the same order with bounded buffers, the earliest unfinished message is always posted on both sides: no
 // deadlock (exchange_messages.hpp).
 
-/// Runs of at least this size travel from user memory to the window, or back, without a copy in between.
+/// Runs of at least this size travel from host memory of the user to the window, or back, without a copy in between.
 inline constexpr std::uint64_t kZeroCopyRunBytes = 256ULL << 10;
 
 /// The end of its transfers that a rank is.
@@ -45,7 +46,7 @@ struct Item : plan::Slice {
 
 /// Whether the runs of an item are messages of their own.
 inline bool is_direct(const plan::Runs& runs, const Item& item) {
-  return runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
+  return runs.memory == Memory::kHost && runs.run_bytes >= kZeroCopyRunBytes && item.bytes >= kZeroCopyRunBytes;
 }
 
 /// The parts of one rank's windows, flat, for finding those that runs meet.
@@ -106,6 +107,7 @@ struct Side {
   std::span<const Item> items;
   std::span<const plan::MemoryBox> memory;  ///< by Runs::local; when this side is the memory
   Pointer window = nullptr;                 ///< when this side is the file
+  DeviceCopies* device = nullptr;           ///< for boxes in device memory, where there are any
 };
 
 /// Equal slots for packed messages, allocated once.
@@ -187,12 +189,12 @@ class LocalCopy {
  public:
   enum class Direction { kToWindows, kToMemory };
 
-  /// `windows[r]` is the window of rank r in this round (of those that items go to); `memory[l]` a local memory box,
-  /// not written to when the direction is kToWindows. All must outlive the object.
-  LocalCopy(Direction direction, const Schedule& schedule, std::span<const Item> items,
-            std::span<const plan::MemoryBox> memory, std::span<std::byte* const> windows)
-      : direction_(direction), schedule_(schedule), items_(items), memory_(memory), windows_(windows) {}
-  [[nodiscard]] bool done() const { return item_ == items_.size(); }
+  /// `memory` is this rank's side, of which nothing is written when the direction is kToWindows; `windows[r]` is the
+  /// window of rank r in this round (of those that items go to). All must outlive the object. What is in device memory
+  /// is on its way when it is copied: DeviceCopies::settle().
+  LocalCopy(Direction direction, const Side<std::byte*>& memory, std::span<std::byte* const> windows)
+      : direction_(direction), memory_(memory), windows_(windows) {}
+  [[nodiscard]] bool done() const { return item_ == memory_.items.size(); }
   void copy_some();
   [[nodiscard]] std::uint64_t copied_bytes() const { return copied_bytes_; }
 
@@ -200,9 +202,7 @@ class LocalCopy {
   void copy(const Item& item, std::uint64_t bytes) const;
 
   Direction direction_;
-  const Schedule& schedule_;
-  std::span<const Item> items_;
-  std::span<const plan::MemoryBox> memory_;
+  Side<std::byte*> memory_;
   std::span<std::byte* const> windows_;
   std::size_t item_ = 0;
   std::uint64_t offset_ = 0;

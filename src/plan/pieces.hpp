@@ -24,6 +24,8 @@ struct MemoryBox {
   Memory memory = Memory::kHost;
 };
 
+inline bool is_on_device(const MemoryBox& box) { return box.memory == Memory::kDevice; }
+
 /// `box` inside memory box number `local` of `rank`: claimed, to be provided, or wanted. Global coordinates.
 struct Piece {
   std::uint32_t tensor = 0;

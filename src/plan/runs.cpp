@@ -237,10 +237,13 @@ void RunCursor::advance(std::uint64_t runs) {
   }
 }
 
-// Runs on the wire: file, local, memory rank and depth as 32-bit numbers; file_begin, memory_begin, run_bytes and bytes
-// as 64-bit ones; then count, file stride and memory stride of each level. Little-endian, as all ranks of a job are.
+// Runs on the wire: file, local, memory rank and depth (bit 31: device memory) as 32-bit numbers; file_begin,
+// memory_begin, run_bytes and bytes as 64-bit ones; then count, file stride and memory stride of each level.
+// Little-endian, as all ranks of a job are.
 
 namespace {
+
+constexpr std::uint32_t kDeviceMemory = 1U << 31;
 
 struct Head {
   std::array<std::uint32_t, 4> numbers{};
@@ -298,7 +301,8 @@ void check_runs(const Runs& runs) {
 }
 
 void append_runs(base::Bytes& out, const Runs& runs) {
-  const Head head{{runs.file, runs.local, base::narrow<std::uint32_t>(runs.memory_rank, "memory rank"), runs.depth},
+  const std::uint32_t depth = runs.depth | (runs.memory == Memory::kDevice ? kDeviceMemory : 0);
+  const Head head{{runs.file, runs.local, base::narrow<std::uint32_t>(runs.memory_rank, "memory rank"), depth},
                   {runs.file_begin, runs.memory_begin, runs.run_bytes, runs.bytes}};
   const auto append = [&](const void* data, std::size_t bytes) {
     const auto* from = static_cast<const std::byte*>(data);
@@ -317,7 +321,8 @@ std::vector<Runs> parse_runs(std::span<const std::byte> bytes, int file_rank) {
     runs.file = head.numbers[0];
     runs.local = head.numbers[1];
     runs.memory_rank = base::narrow<int>(head.numbers[2], "memory rank of a transfer");
-    runs.depth = head.numbers[3];
+    runs.depth = head.numbers[3] & ~kDeviceMemory;
+    runs.memory = (head.numbers[3] & kDeviceMemory) != 0 ? Memory::kDevice : Memory::kHost;
     runs.file_rank = file_rank;
     runs.file_begin = head.sizes[0];
     runs.memory_begin = head.sizes[1];

@@ -33,7 +33,8 @@ struct Runs {
   static constexpr std::size_t kMaxDepth = kMaxDimensions - 1;
 
   std::uint32_t file = 0;
-  std::uint32_t local = 0;         ///< memory box of memory_rank, which knows where it is, and whether on a device
+  std::uint32_t local = 0;         ///< memory box of memory_rank
+  Memory memory = Memory::kHost;   ///< where that is; device memory is for no other process, and no message's buffer
   int memory_rank = 0;             ///< whose memory
   int file_rank = 0;               ///< whose extents: the aggregator
   std::uint64_t file_begin = 0;    ///< of the first run

@@ -157,6 +157,7 @@ void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> m
       Runs runs = aligned_runs(tensor, tensor.boxes[number], memory_box, region);
       runs.local = piece.local;
       runs.memory_rank = piece.rank;
+      runs.memory = memory[piece.local].memory;
       visit(runs, Common{tensor, region});
     });
   }

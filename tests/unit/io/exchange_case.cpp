@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <numeric>
 
+#include "device_memory_support.hpp"
+#include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "plan/transfers.hpp"
 #include "random.hpp"
@@ -189,20 +193,49 @@ comm::SharedMemory::Reach reach_of(const ExchangeCase& c) {
   return c.shape.share_memory ? comm::SharedMemory::Reach::kNode : comm::SharedMemory::Reach::kOwn;
 }
 
+/// For a rank with boxes on a device, with the smallest slots.
+std::unique_ptr<io::DeviceCopies> device_copies(const ExchangeCase& c, int rank) {
+  const auto& boxes = c.memory[static_cast<std::size_t>(rank)];
+  if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return nullptr;
+  return std::make_unique<io::DeviceCopies>(io::DeviceCopies::kLeastBytes);
+}
+
 io::Exchange make_exchange(comm::Communicator& communicator, const ExchangeCase& c, const plan::ExtentMap& extents,
-                           io::WindowPool& pool) {
+                           io::WindowPool& pool, io::DeviceCopies* device) {
   const auto rank = static_cast<std::size_t>(communicator.rank());
   return io::Exchange(communicator, c.stored.files, extents, c.shape.window_bytes, pool,
                       plan::transfers_of_memory(c.pieces[rank], c.memory[rank], c.stored, extents),
-                      {c.shape.buffer_bytes});
+                      {c.shape.buffer_bytes, device});
 }
 
-/// A rank's boxes with these bytes.
-std::vector<plan::MemoryBox> boxes_in(const ExchangeCase& c, int rank, std::vector<base::Bytes>& bytes) {
-  std::vector<plan::MemoryBox> boxes = c.memory[static_cast<std::size_t>(rank)];
-  for (std::size_t l = 0; l < boxes.size(); ++l) boxes[l].bytes = bytes[l];
-  return boxes;
-}
+/// A rank's memory boxes with these bytes, each where the case says.
+class RankMemory {
+ public:
+  RankMemory(const ExchangeCase& c, int rank, std::vector<base::Bytes> bytes)
+      : host_(std::move(bytes)), boxes_(c.memory[static_cast<std::size_t>(rank)]) {
+    for (std::size_t l = 0; l < boxes_.size(); ++l) {
+      boxes_[l].bytes = host_[l];
+      if (boxes_[l].memory == Memory::kHost) continue;
+      const DeviceBytes& device = device_.try_emplace(l, std::span<const std::byte>(host_[l])).first->second;
+      boxes_[l].bytes = {device.data(), device.size()};
+    }
+  }
+
+  [[nodiscard]] std::span<const plan::MemoryBox> boxes() const { return boxes_; }
+  [[nodiscard]] std::vector<base::Bytes> bytes() const {
+    std::vector<base::Bytes> all = host_;
+    for (const auto& [l, device] : device_) {
+      const std::vector<std::byte> found = device.bytes();
+      all[l].assign(found.begin(), found.end());
+    }
+    return all;
+  }
+
+ private:
+  std::vector<base::Bytes> host_;
+  std::map<std::size_t, DeviceBytes> device_;
+  std::vector<plan::MemoryBox> boxes_;
+};
 
 /// Which bytes of the files belong to a tensor.
 std::vector<std::vector<bool>> covered_bytes(const ExchangeCase& c) {
@@ -224,22 +257,27 @@ ExchangeCase make_exchange_case(std::mt19937_64& random, const ExchangeShape& sh
   c.shape = shape;
   add_tensors(random, c);
   add_pieces(random, c);
+  for (std::size_t rank = 0; shape.on_device && rank < c.memory.size(); ++rank) {
+    for (std::size_t l = 0; l < c.memory[rank].size(); ++l) {
+      if ((rank + l) % 3 != 0) c.memory[rank][l].memory = Memory::kDevice;
+    }
+  }
   return c;
 }
 
 std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase& c) {
   const plan::ExtentMap extents = extents_of(c);
   io::WindowPool pool(communicator, c.shape.window_bytes, reach_of(c));
-  io::Exchange exchange = make_exchange(communicator, c, extents, pool);
-  std::vector<base::Bytes> memory = memory_of(c, communicator.rank());
-  const std::vector<plan::MemoryBox> boxes = boxes_in(c, communicator.rank(), memory);
+  const auto device = device_copies(c, communicator.rank());
+  io::Exchange exchange = make_exchange(communicator, c, extents, pool, device.get());
+  const RankMemory memory(c, communicator.rank(), memory_of(c, communicator.rank()));
   const auto covered = covered_bytes(c);
   std::uint64_t compared = 0;
   std::uint64_t wrong = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     const io::WindowBuffer window = exchange.window(round);
     std::fill(window.buffer.begin(), window.buffer.end(), kUntouched);
-    const std::uint64_t arrived = exchange.gather(round, boxes);
+    const std::uint64_t arrived = exchange.gather(round, memory.boxes());
     std::uint64_t expected = 0;
     for (std::size_t p = 0; window.window != nullptr && p < window.window->parts.size(); ++p) {
       const plan::Extent& part = window.window->parts[p];
@@ -253,18 +291,19 @@ std::uint64_t check_gather(comm::Communicator& communicator, const ExchangeCase&
     EXPECT_EQ(arrived, expected) << "rank " << communicator.rank() << " round " << round;
   }
   EXPECT_EQ(wrong, 0U) << "wrong bytes in the windows of rank " << communicator.rank();
-  EXPECT_TRUE(memory == memory_of(c, communicator.rank())) << "a gather changed memory";
+  EXPECT_TRUE(memory.bytes() == memory_of(c, communicator.rank())) << "a gather changed memory";
   return compared;
 }
 
 std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase& c) {
   const plan::ExtentMap extents = extents_of(c);
   io::WindowPool pool(communicator, c.shape.window_bytes, reach_of(c));
-  io::Exchange exchange = make_exchange(communicator, c, extents, pool);
+  const auto device = device_copies(c, communicator.rank());
+  io::Exchange exchange = make_exchange(communicator, c, extents, pool, device.get());
   const std::vector<base::Bytes> expected = memory_of(c, communicator.rank());
-  std::vector<base::Bytes> memory;
-  for (const base::Bytes& box : expected) memory.emplace_back(box.size(), kUntouched);
-  const std::vector<plan::MemoryBox> boxes = boxes_in(c, communicator.rank(), memory);
+  std::vector<base::Bytes> untouched;
+  for (const base::Bytes& box : expected) untouched.emplace_back(box.size(), kUntouched);
+  const RankMemory memory(c, communicator.rank(), std::move(untouched));
   std::uint64_t arrived = 0;
   for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
     const io::WindowBuffer window = exchange.window(round);
@@ -273,7 +312,7 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
       std::copy_n(c.files[part.file].begin() + static_cast<std::ptrdiff_t>(part.begin), part.end - part.begin,
                   window.buffer.begin() + static_cast<std::ptrdiff_t>(window.window->offsets[p]));
     }
-    arrived += exchange.scatter(round, boxes);
+    arrived += exchange.scatter(round, memory.boxes());
   }
   std::uint64_t wanted = 0;
   for (const plan::Piece& piece : c.pieces[static_cast<std::size_t>(communicator.rank())]) {
@@ -281,9 +320,10 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
   }
   EXPECT_EQ(arrived, wanted) << "rank " << communicator.rank();
   std::uint64_t compared = 0;
-  for (std::size_t l = 0; l < memory.size(); ++l) {
-    EXPECT_TRUE(memory[l] == expected[l]) << "memory box " << l << " of rank " << communicator.rank();
-    compared += memory[l].size();
+  const std::vector<base::Bytes> found = memory.bytes();
+  for (std::size_t l = 0; l < found.size(); ++l) {
+    EXPECT_TRUE(found[l] == expected[l]) << "memory box " << l << " of rank " << communicator.rank();
+    compared += found[l].size();
   }
   return compared;
 }

@@ -25,6 +25,7 @@ struct ExchangeShape {
   std::uint64_t buffer_bytes = 1ULL << 20;
   std::uint64_t tensor_bytes = 4096;  ///< of the larger tensors, roughly
   bool share_memory = true;           ///< between ranks of a node; otherwise all bytes are messages
+  bool on_device = false;             ///< some of each rank's memory boxes
   bool replicas = false;  ///< shards overlap, as in a load; otherwise each element has one holder, as in a save
 };
 

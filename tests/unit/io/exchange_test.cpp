@@ -243,7 +243,8 @@ TEST(Exchange, TellsAllRanksOfAMemoryBoxThatIsTooSmallOrElsewhere) {
     };
     EXPECT_EQ(refused(6, Memory::kHost), "no error");
     EXPECT_THAT(refused(5, Memory::kHost), HasSubstr("memory box 0 has 5 bytes where its transfers need 6 (rank 1)"));
-    EXPECT_THAT(refused(6, Memory::kDevice), HasSubstr("memory box 0 is not in host memory (rank 1)"));
+    EXPECT_THAT(refused(6, Memory::kDevice),
+                HasSubstr("memory box 0 is in device memory, its transfers are of host memory (rank 1)"));
   });
 }
 

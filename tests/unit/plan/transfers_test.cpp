@@ -162,6 +162,7 @@ TEST(RunsOnTheWire, RoundTrip) {
   std::size_t expected_bytes = 0;
   for (std::uint32_t depth = 0; depth <= Runs::kMaxDepth; ++depth) {
     all.push_back(nested_runs(depth));
+    if (depth % 2 != 0) all.back().memory = Memory::kDevice;
     append_runs(bytes, all.back());
     expected_bytes += 48 + 24 * std::size_t{depth};
     ASSERT_EQ(bytes.size(), expected_bytes);
