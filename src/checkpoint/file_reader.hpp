@@ -48,8 +48,7 @@ class FileReader {
 
   /// Collective. Reads the blocks that long runs tile directly into `memory`, the memory boxes of the runs, and checks
   /// them; phases "read" and "verify". Throws Error(kIntegrity).
-  void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, std::span<const plan::MemoryBox> memory,
-                   Call& call);
+  void read_bypass(const BypassRead& bypass, const WrittenBlocks& written, const io::BypassMemory& memory, Call& call);
 
   /// Collective, before the first round: begins to read the windows of the first ones.
   void read_ahead();

@@ -63,7 +63,7 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
   engine_->open_for_write(std::move(files_of_engine), job_.extents);
 }
 
-void FileWriter::write_bypass(const io::BypassRuns& runs, std::span<const plan::MemoryBox> memory, Call& call) {
+void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call) {
   call.begin("checksum");  // every rank has the same phases, in the same order
   call.begin("write");
   io::write_bypass(communicator_, files_, runs, memory,

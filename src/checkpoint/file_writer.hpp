@@ -51,7 +51,7 @@ class FileWriter {
 
   /// Collective. Writes what goes to the files without a window; phases "checksum" and "write". `memory`: the memory
   /// boxes of the runs.
-  void write_bypass(const io::BypassRuns& runs, std::span<const plan::MemoryBox> memory, Call& call);
+  void write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call);
 
   /// Rank-local; tells how far the work has come. This rank may have no window in the round. Bytes of headers in it are
   /// left alone.

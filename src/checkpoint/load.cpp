@@ -28,6 +28,7 @@ TensorReader::TensorReader(comm::Communicator& communicator, const OpenCheckpoin
       checkpoint_(checkpoint),
       view_(view != nullptr && view->as_stored ? nullptr : view),
       decoding_bytes_(options.memory_budget_bytes / 2),
+      device_(device_share(options.memory_budget_bytes)),
       options_(std::move(options)),
       engine_(std::move(engine)) {
   if (view_ != nullptr) options_.memory_budget_bytes = reading_bytes(options_.memory_budget_bytes, checkpoint);
@@ -39,7 +40,7 @@ void TensorReader::load(std::span<const plan::MemoryBox> wanted) {
   std::optional<Decoder> decoder;
   std::span<const plan::MemoryBox> batch;
   comm::agree(communicator_, "plan what to decode",
-              [&] { decoder.emplace(checkpoint_, *view_, wanted, decoding_bytes_); });
+              [&] { decoder.emplace(checkpoint_, *view_, wanted, decoding_bytes_, device_); });
   do {
     comm::agree(communicator_, "plan what to decode", [&] { batch = decoder->next_batch(); });
     load_stored(batch, call);
@@ -59,7 +60,7 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
 void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   call.begin("plan");
   const ReadPlan plan =
-      make_read_plan(communicator_, checkpoint_, wanted, {options_.memory_budget_bytes, engine_, windows_});
+      make_read_plan(communicator_, checkpoint_, wanted, {options_.memory_budget_bytes, engine_, windows_, device_});
   if (!plan.extents) return call.stop();
   std::optional<WrittenBlocks> written;
   comm::agree(communicator_, "plan the load", [&] { written.emplace(checkpoint_); });
@@ -70,7 +71,7 @@ void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
     call.begin("open");
     files.open(engine_.name, options_.hints);
     comm::agree(communicator_, "note hints", [&] { engine_.hints = files.hints(); });
-    if (plan.bypass) files.read_bypass(*plan.bypass, *written, plan.memory, call);
+    if (plan.bypass) files.read_bypass(*plan.bypass, *written, {plan.memory, &device_}, call);
     call.begin("read");
     files.read_ahead();
     call.begin("plan");  // while the first windows are read

@@ -1,5 +1,6 @@
 #include "checkpoint/read_plan.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "checkpoint/window_io.hpp"
@@ -47,6 +48,10 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
       check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
     }
     plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
+    plan.device = &how.device;
+    if (std::any_of(wanted.begin(), wanted.end(), plan::is_on_device)) {
+      plan.budget = plan.budget.with_device_copies(how.device.bytes());
+    }
     grid.emplace(file_sizes(checkpoint.stored), block_bytes);
     blocks.emplace(wanted_blocks(checkpoint, wanted, *grid));
     plan.memory = wanted;
@@ -87,8 +92,13 @@ io::Exchange make_exchange(comm::Communicator& communicator, const OpenCheckpoin
     const auto outside = plan.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(plan.pieces, plan.memory, checkpoint.stored, *plan.extents, outside);
   });
-  return {communicator,         checkpoint.stored.files,     *plan.extents, plan.budget.window_bytes, *plan.buffers,
-          std::move(transfers), {plan.budget.exchange_bytes}};
+  return {communicator,
+          checkpoint.stored.files,
+          *plan.extents,
+          plan.budget.window_bytes,
+          *plan.buffers,
+          std::move(transfers),
+          {plan.budget.exchange_bytes, plan.device}};
 }
 
 }  // namespace cairn::checkpoint

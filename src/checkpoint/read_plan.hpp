@@ -28,12 +28,14 @@ struct ReadPlan {
   std::vector<plan::Window> windows;  ///< of this rank's extents
   std::uint64_t rounds = 0;           ///< of the rank with the most windows
   std::shared_ptr<io::WindowPool> buffers;
+  io::DeviceCopies* device = nullptr;  ///< as in ReadPlanOptions
 };
 
 struct ReadPlanOptions {
   std::uint64_t memory_budget_bytes;
   const EngineChoice& choice;
   io::WindowStore& store;
+  io::DeviceCopies& device;  ///< must outlive the plan
 };
 
 /// Collective. `wanted` must outlive the plan. Throws kInternal for a box that does not fit its tensor or its memory,

@@ -12,6 +12,7 @@
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
+#include "io/device_copies.hpp"
 
 namespace cairn::checkpoint {
 
@@ -52,7 +53,8 @@ class TensorReader {
   const OpenCheckpoint& checkpoint_;
   const View* view_;  ///< null: as it is stored
   std::uint64_t decoding_bytes_;
-  ReadOptions options_;  ///< with the memory for reading alone
+  io::DeviceCopies device_;  ///< for boxes in device memory: of the whole budget
+  ReadOptions options_;      ///< with the memory for reading alone
   EngineChoice engine_;
 
  private:

@@ -12,7 +12,6 @@
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/window_io.hpp"
-#include "codes/device_memory.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
 #include "directory/commit.hpp"
@@ -78,6 +77,10 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   std::vector<plan::Runs> transfers;
   std::vector<plan::Window> windows;
   comm::agree(communicator, "plan the exchange", [&] {
+    if (std::any_of(boxes.begin(), boxes.end(), plan::is_on_device)) {
+      budget = budget.with_device_copies(device_share(options.memory_budget_bytes));
+      made->device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
+    }
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
     add_headers(made->layout, *files, made->extents->of(communicator.rank()));
     files.reset();
@@ -88,7 +91,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   });
   made->buffers = how.store.get(communicator, largest_buffer(windows));
   made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *made->buffers,
-                         std::move(transfers), io::ExchangeOptions{budget.exchange_bytes});
+                         std::move(transfers), io::ExchangeOptions{budget.exchange_bytes, made->device.get()});
   return made;
 }
 
@@ -163,11 +166,10 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 
 }  // namespace
 
-/// The state as it is saved, in host memory.
+/// The state as it is saved.
 struct Saver::StateToSave {
   std::vector<Source> with_blob;  ///< where there are blobs: what was given, and this rank's blob as one more tensor
   CodedState coded;
-  DeviceMemory device;  ///< copies of what lies on a device
   std::vector<plan::MemoryBox> memory;
 };
 
@@ -203,7 +205,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   try {
     call.begin("open");
     files.open(choice_->name, options_.hints, commit.partial());
-    if (choice_->bypass) files.write_bypass(plan_->bypass, state.memory, call);
+    if (choice_->bypass) files.write_bypass(plan_->bypass, {state.memory, plan_->device.get()}, call);
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);
@@ -245,7 +247,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   return report;
 }
 
-/// Describes the state, codes it, brings it to host memory, and makes the plan unless the last one still holds.
+/// Describes the state, codes it, and makes the plan unless the last one still holds.
 Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call,
                                     Report& report) {
   StateToSave state;
@@ -271,10 +273,7 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<con
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
   }
-  comm::agree(communicator_, "copy the state to the host", [&] {
-    state.memory = memory_boxes(saved.sources);
-    state.device.copy_to_host(state.memory);
-  });
+  comm::agree(communicator_, "number the memory boxes", [&] { state.memory = memory_boxes(saved.sources); });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, state.memory, {options_, *choice_, store_});
     plan_->description = std::move(description);

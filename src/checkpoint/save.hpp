@@ -14,6 +14,7 @@
 #include "comm/communicator.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
+#include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
@@ -32,7 +33,8 @@ struct SavePlan {
   io::BypassRuns bypass;    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::shared_ptr<io::WindowPool> buffers;
-  std::optional<io::Exchange> exchange;  ///< refers to buffers
+  std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
+  std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
   std::uint64_t tensor_bytes = 0;  ///< of all tensors
 };

@@ -12,7 +12,6 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "format/safetensors.hpp"
@@ -103,7 +102,7 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
 }  // namespace
 
 std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
-                                          std::span<const Target> targets, DeviceMemory& device) {
+                                          std::span<const Target> targets) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
@@ -125,7 +124,6 @@ std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const Vi
     number_of_target.push_back(*number);
   }
   std::vector<plan::MemoryBox> wanted = memory_boxes(targets);
-  device.use_host_copies(wanted);
   for (plan::MemoryBox& box : wanted) box.tensor = number_of_target[box.tensor];
   return wanted;
 }
@@ -143,14 +141,12 @@ View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened
 
 Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
                     const View& view, TensorReader& reader, const PhaseClock& whole) {
-  DeviceMemory device;
   std::vector<plan::MemoryBox> wanted;
   comm::agree(communicator, "describe what to load", [&] {
     check_shards(targets);
-    wanted = wanted_boxes(opened, view, targets, device);
+    wanted = wanted_boxes(opened, view, targets);
   });
   reader.load(wanted);
-  comm::agree(communicator, "copy what was loaded to the device", [&] { device.copy_to_device(); });
 
   Report report = report_of_load(communicator, opened, reader.engine(), wanted, targets.size());
   report.phases = reader.clock().reduce(communicator);

@@ -13,7 +13,6 @@
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
-#include "codes/device_memory.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
@@ -31,11 +30,10 @@ void agree_on_options(comm::Communicator& communicator, const Options& options, 
 
 // From a caller's targets to boxes of an open checkpoint.
 
-/// Rank-local: the targets' boxes as wanted boxes of the view; host memory of `device` stands in for that of devices.
-/// Codes and scales are had by their stored names; where a moment has the same name, by their dtype. Throws kNotFound
-/// or kState where the view has something else.
+/// Rank-local: the targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names; where a
+/// moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
 std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
-                                          std::span<const Target> targets, DeviceMemory& device);
+                                          std::span<const Target> targets);
 
 // What Checkpointer::load and load_from have in common.
 

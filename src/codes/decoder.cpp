@@ -7,6 +7,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "codes/cast.hpp"
@@ -26,34 +27,30 @@ bool is_moment(const ViewTensor& tensor) {
   return tensor.origin == Origin::kFirstMoment || tensor.origin == Origin::kSecondMoment;
 }
 
-/// The memory of the first destination as floats when the piece lies there in one run, else scratch memory.
-std::span<float> place_for(std::span<const std::span<std::byte>> wanted, std::span<const plan::Run> runs,
-                           std::vector<float>& scratch, std::size_t elements) {
-  if (!wanted.empty() && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
-    std::byte* at = wanted[0].data() + runs[0].memory_offset;
-    if (reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) return {reinterpret_cast<float*>(at), elements};
-  }
+std::span<float> scratch_for(std::vector<float>& scratch, std::size_t elements) {
   if (scratch.size() < elements) scratch.resize(elements);
   return std::span(scratch).first(elements);
 }
 
-void copy_out(std::span<const float> values, std::span<const plan::Run> runs,
-              std::span<const std::span<std::byte>> wanted) {
-  const auto* from = reinterpret_cast<const std::byte*>(values.data());
-  for (const std::span<std::byte> memory : wanted) {
-    for (const plan::Run& run : runs) {
-      std::byte* to = memory.data() + run.memory_offset;
-      if (to != from + run.file_offset) std::memcpy(to, from + run.file_offset, run.length_bytes);
-    }
+/// The memory of the first destination as floats when that is on the host and the piece lies there in one run, else
+/// scratch memory.
+std::span<float> place_for(std::span<const DecodedPlace> wanted, std::span<const plan::Run> runs,
+                           std::vector<float>& scratch, std::size_t elements) {
+  const bool is_on_host = !wanted.empty() && wanted[0].memory == Memory::kHost;
+  if (is_on_host && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
+    std::byte* at = wanted[0].bytes.data() + runs[0].memory_offset;
+    if (reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) return {reinterpret_cast<float*>(at), elements};
   }
+  return scratch_for(scratch, elements);
 }
 
 }  // namespace
 
 Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
-                 std::uint64_t memory_bytes)
+                 std::uint64_t memory_bytes, io::DeviceCopies& device)
     : checkpoint_(checkpoint),
       view_(view),
+      device_(device),
       batch_bytes_(memory_bytes / 2),
       piece_elements_(std::clamp<std::uint64_t>(memory_bytes / kBytesPerPieceElement, 1, kLargestPieceElements)) {
   for (const plan::MemoryBox& want : wanted) add(want);
@@ -70,14 +67,14 @@ void Decoder::add(const plan::MemoryBox& want) {
   }
   if (shard::is_empty(want.box)) return;
   if (tensor.origin == Origin::kCast) {
-    tasks_.push_back({&tensor, want.box, {want.bytes}, {}});
+    tasks_.push_back({&tensor, want.box, {{want.bytes, want.memory}}, {}});
     return;
   }
   const auto [at, is_new] =
       task_of_moments_.try_emplace({tensor.source, want.box.offset, want.box.shape}, tasks_.size());
   if (is_new) tasks_.push_back({&tensor, want.box, {}, {}});
   DecodeTask& task = tasks_[at->second];
-  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want.bytes);
+  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back({want.bytes, want.memory});
 }
 
 void Decoder::cut_next_task() {
@@ -145,16 +142,45 @@ std::span<const plan::MemoryBox> Decoder::next_batch() {
 std::uint64_t Decoder::finish_batch() {
   std::uint64_t bytes = 0;
   for (const DecodePiece& piece : batch_) bytes += make(piece, std::span(loading_).subspan(piece.first_wanted));
+  device_.finish();
   return bytes;
 }
 
 std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
+  const bool is_cast = tasks_[piece.task].tensor->origin == Origin::kCast;
+  return is_cast ? cast(piece, loaded[0].bytes) : decode(piece, loaded);
+}
+
+std::uint64_t Decoder::cast(const DecodePiece& piece, std::span<const std::byte> stored) {
   const DecodeTask& task = tasks_[piece.task];
-  if (task.tensor->origin != Origin::kCast) return decode(piece, loaded);
+  const DType from = checkpoint_.stored.tensors[task.tensor->source].dtype;
   const std::uint64_t bytes = shard::elements_of(piece.box) * bits_of(task.tensor->dtype) / 8;
-  cast_values(checkpoint_.stored.tensors[task.tensor->source].dtype, loaded[0].bytes, task.tensor->dtype,
-              task.first.at(0).subspan(piece.offset_bytes, bytes));
+  const DecodedPlace& wanted = task.first.at(0);
+  const std::span<std::byte> place = wanted.bytes.subspan(piece.offset_bytes, bytes);
+  if (wanted.memory == Memory::kHost) {
+    cast_values(from, stored, task.tensor->dtype, place);
+    return bytes;
+  }
+  const auto values = std::as_writable_bytes(scratch_for(first_, base::ceil_div(bytes, sizeof(float)))).first(bytes);
+  cast_values(from, stored, task.tensor->dtype, values);
+  device_.to_device({place.data(), bytes}, {values.data(), bytes}, bytes, 1);
   return bytes;
+}
+
+void Decoder::copy_out(std::span<const float> values, std::span<const plan::Run> runs,
+                       std::span<const DecodedPlace> wanted) {
+  const auto* const decoded = reinterpret_cast<const std::byte*>(values.data());
+  for (const DecodedPlace& place : wanted) {
+    for (const plan::Run& run : runs) {
+      std::byte* const to = place.bytes.data() + run.memory_offset;
+      const std::byte* const from = decoded + run.file_offset;
+      if (place.memory == Memory::kDevice) {
+        device_.to_device({to, run.length_bytes}, {from, run.length_bytes}, run.length_bytes, 1);
+      } else if (to != from) {
+        std::memcpy(to, from, run.length_bytes);
+      }
+    }
+  }
 }
 
 std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {

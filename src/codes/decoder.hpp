@@ -14,15 +14,23 @@
 #include "base/bytes.hpp"
 #include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
+#include "io/device_copies.hpp"
+#include "plan/runs.hpp"
 
 namespace cairn::checkpoint {
 
-/// A box that must be made of stored ones, and where it is wanted.
+/// Where a box is wanted.
+struct DecodedPlace {
+  std::span<std::byte> bytes;
+  Memory memory = Memory::kHost;
+};
+
+/// A box that must be made of stored ones.
 struct DecodeTask {
   const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
   Box box;
-  std::vector<std::span<std::byte>> first;   ///< memory for the first moment, or for the weight
-  std::vector<std::span<std::byte>> second;  ///< memory for the second moment
+  std::vector<DecodedPlace> first;   ///< of the first moment, or of the weight
+  std::vector<DecodedPlace> second;  ///< of the second moment
 };
 
 /// A part of a task.
@@ -35,16 +43,16 @@ struct DecodePiece {
 
 class Decoder {
  public:
-  /// `memory_bytes` is for codes and decoded values. `checkpoint` and `view` must outlive the object. Throws
-  /// Error(kInternal) for a box that does not fit its tensor or its memory.
+  /// `memory_bytes` is for codes and decoded values; `device` brings these to device memory. References must outlive
+  /// the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
-          std::uint64_t memory_bytes);
+          std::uint64_t memory_bytes, io::DeviceCopies& device);
 
   /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call.
   /// The first batch has all boxes that are wanted as they are stored.
   std::span<const plan::MemoryBox> next_batch();
   /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the
-  /// tensor for a scale that is not finite and a code that is not in use.
+  /// tensor for a scale that is not finite and a code that is not in use, Error(kIo) when a device refuses a copy.
   std::uint64_t finish_batch();
   /// Whether all has been given by next_batch().
   [[nodiscard]] bool is_done() const { return direct_.empty() && tasks_cut_ == tasks_.size() && pieces_.empty(); }
@@ -58,9 +66,12 @@ class Decoder {
   /// Return the bytes made.
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
+  std::uint64_t cast(const DecodePiece& piece, std::span<const std::byte> stored);
+  void copy_out(std::span<const float> values, std::span<const plan::Run> runs, std::span<const DecodedPlace> wanted);
 
   const OpenCheckpoint& checkpoint_;
   const View& view_;
+  io::DeviceCopies& device_;
   std::uint64_t batch_bytes_;
   std::uint64_t piece_elements_;
   std::vector<plan::MemoryBox> direct_;

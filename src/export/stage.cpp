@@ -12,7 +12,6 @@
 #include "cairn/staging.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/targets.hpp"
-#include "codes/device_memory.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "directory/carried.hpp"
@@ -23,6 +22,7 @@
 #include "export/window_filler.hpp"
 #include "format/manifest.hpp"
 #include "hdf5/library.hpp"
+#include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "plan/transfers.hpp"
 #include "planning/describe.hpp"
@@ -98,14 +98,12 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
                    const Options& options, const std::map<std::string, std::string>& metadata) {
   Call call(communicator);
   call.begin("plan");
-  DeviceMemory device;
   std::vector<plan::MemoryBox> boxes;
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
     check_shards(state);
     boxes = memory_boxes(state);
-    device.copy_to_host(boxes);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
@@ -122,10 +120,16 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   const auto pieces = exchange_claims(communicator, packed, boxes, tensor_of_shard);
   StageWriter writer(communicator, file, catalog, std::move(content), options, call);
   std::vector<plan::Runs> transfers;
-  comm::agree(communicator, "plan the exchange",
-              [&] { transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents()); });
-  io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), writer.budget().window_bytes,
-                        writer.pool(), std::move(transfers), {writer.budget().exchange_bytes});
+  MemorySplit budget = writer.budget();
+  std::unique_ptr<io::DeviceCopies> device;
+  comm::agree(communicator, "plan the exchange", [&] {
+    transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents());
+    if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return;
+    budget = budget.with_device_copies(device_share(options.memory_budget_bytes));
+    device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
+  });
+  io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), budget.window_bytes,
+                        writer.pool(), std::move(transfers), {budget.exchange_bytes, device.get()});
   writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, boxes); });
   return writer.report();
 }

@@ -48,18 +48,32 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
       }
       done += want.bytes.size();
     }
+    device_.finish();
   });
   call.stop();
+}
+
+std::uint64_t StageReader::piece_bytes(const plan::MemoryBox& want) const {
+  return plan::is_on_device(want) ? std::min(piece_bytes_, device_.slot_bytes()) : piece_bytes_;
+}
+
+/// Calls read(memory on the host) for bytes of the box.
+template <class Read>
+void StageReader::fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read) {
+  const std::span<std::byte> place = want.bytes.subspan(offset, bytes);
+  if (!plan::is_on_device(want)) return read(place);
+  read(device_.room(bytes));
+  device_.put({place.data(), bytes});
 }
 
 void StageReader::read(const plan::MemoryBox& want, Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
   std::uint64_t at = 0;
-  for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes_ / element_bytes, 1), [&](const Box& piece) {
+  for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes(want) / element_bytes, 1), [&](const Box& piece) {
     call.begin("read");  // a sign of life
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
-    file_->read_box(tensor, piece, want.bytes.subspan(at, bytes));
+    fill(want, at, bytes, [&](std::span<std::byte> memory) { file_->read_box(tensor, piece, memory); });
     call.add_bytes(bytes);
     at += bytes;
   });
@@ -71,8 +85,9 @@ void StageReader::read_packed(const plan::MemoryBox& want, Call& call) {
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);
   plan::for_each_run(runs, [&](const plan::Run& run) {
     for (std::uint64_t done = 0; done < run.length_bytes;) {
-      const std::uint64_t bytes = std::min(run.length_bytes - done, piece_bytes_);
-      file_->read_packed(tensor, run.file_offset + done, want.bytes.subspan(run.memory_offset + done, bytes));
+      const std::uint64_t bytes = std::min(run.length_bytes - done, piece_bytes(want));
+      fill(want, run.memory_offset + done, bytes,
+           [&](std::span<std::byte> memory) { file_->read_packed(tensor, run.file_offset + done, memory); });
       call.add_bytes(bytes);
       done += bytes;
     }

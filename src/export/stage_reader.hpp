@@ -21,6 +21,9 @@ class StageReader final : public TensorReader {
 
  private:
   void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
+  [[nodiscard]] std::uint64_t piece_bytes(const plan::MemoryBox& want) const;
+  template <class Read>
+  void fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read);
   void read(const plan::MemoryBox& want, Call& call);
   void read_packed(const plan::MemoryBox& want, Call& call);
 

@@ -136,20 +136,26 @@ constexpr std::uint64_t kPieceBytes = 512ULL << 10;
 constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
 /// The walk's next bytes.
-FileSpan<std::byte> next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes,
-                               std::span<const plan::MemoryBox> memory) {
+struct Piece : FileSpan<std::byte> {
+  bool is_on_device = false;  ///< where `data` points
+};
+
+Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassMemory& memory) {
   const std::uint32_t local = walk.local();
-  const plan::Run run = walk.next(most_bytes);
-  const std::span<std::byte> box = local < memory.size() ? memory[local].bytes : std::span<std::byte>();
-  if (run.memory_offset > box.size() || run.length_bytes > box.size() - run.memory_offset) {
+  const plan::MemoryBox none;
+  const plan::MemoryBox& box = local < memory.boxes.size() ? memory.boxes[local] : none;
+  const bool is_on_device = plan::is_on_device(box);
+  if (is_on_device && memory.device == nullptr) {
+    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) +
+                                          " is in device memory, and there is nothing to copy it with");
+  }
+  const plan::Run run = walk.next(is_on_device ? std::min(most_bytes, memory.device->slot_bytes()) : most_bytes);
+  if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
     throw Error(ErrorKind::kInternal, "bypass run: bytes " + std::to_string(run.memory_offset) + " to " +
                                           std::to_string(run.memory_offset + run.length_bytes) + " of memory box " +
-                                          std::to_string(local) + ", which has " + std::to_string(box.size()));
+                                          std::to_string(local) + ", which has " + std::to_string(box.bytes.size()));
   }
-  if (memory[local].memory != Memory::kHost) {
-    throw Error(ErrorKind::kInternal, "bypass run: memory box " + std::to_string(local) + " is not in host memory");
-  }
-  return {walk.file(), run.file_offset, box.subspan(run.memory_offset, run.length_bytes)};
+  return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
 }
 
 struct Writing {
@@ -158,19 +164,21 @@ struct Writing {
 };
 
 /// Requires: the lock of the file.
-void write_turn(Writing& writing, std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
+void write_turn(Writing& writing, const BypassMemory& memory, const PieceSeen& seen) {
   for (std::uint64_t left = kTurnBytes; left != 0 && !writing.walk.done();) {
-    const FileSpan<std::byte> piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
-    seen(piece.file, piece.offset, piece.data);
-    writing.file.write_at(piece.data, piece.offset);
-    left -= piece.data.size();
+    const Piece piece = next_piece(writing.walk, std::min(left, kPieceBytes), memory);
+    std::span<const std::byte> data = piece.data;
+    if (piece.is_on_device) data = memory.device->fetch({data.data(), data.size()});
+    seen(piece.file, piece.offset, data);
+    writing.file.write_at(data, piece.offset);
+    left -= data.size();
   }
 }
 
 }  // namespace
 
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
-                  std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
+                  const BypassMemory& memory, const PieceSeen& seen) {
   const auto liveness = communicator.liveness();
   comm::agree(communicator, "write data files", [&] {
     std::vector<Writing> all;
@@ -205,17 +213,20 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
 }
 
 void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
-                 std::span<const plan::MemoryBox> memory, const PieceSeen& seen) {
+                 const BypassMemory& memory, const PieceSeen& seen) {
   comm::agree(communicator, "read data files", [&] {
     for (BypassRuns::Walk& walk : runs.walks()) {
       os::File file(files[walk.file()].path, os::OpenMode::kRead);
       while (!walk.done()) {
-        const FileSpan<std::byte> piece = next_piece(walk, kPieceBytes, memory);
-        file.read_at(piece.data, piece.offset);
-        seen(piece.file, piece.offset, piece.data);
+        const Piece piece = next_piece(walk, kPieceBytes, memory);
+        const std::span<std::byte> data = piece.is_on_device ? memory.device->room(piece.data.size()) : piece.data;
+        file.read_at(data, piece.offset);
+        seen(piece.file, piece.offset, data);
+        if (piece.is_on_device) memory.device->put({piece.data.data(), piece.data.size()});
       }
       file.close();
     }
+    if (memory.device != nullptr) memory.device->finish();
   });
 }
 

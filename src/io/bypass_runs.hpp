@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "io/device_copies.hpp"
 #include "io/engine.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
@@ -78,17 +79,22 @@ plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::B
 // spin; so ranks take turns with a lock of the file (flock), go on with another file while one is taken, and sleep when
 // all are.
 
+/// This rank's boxes, by Runs::local. `device` is for those in device memory, where there are any.
+struct BypassMemory {
+  std::span<const plan::MemoryBox> boxes;
+  DeviceCopies* device = nullptr;
+};
+
 /// A piece of a file that was read, or is about to be written, while it is in the cache.
 using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data)>;
 
-/// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `memory`: this
-/// rank's boxes, by Runs::local, on the host. `seen` is called once with each piece. Throws the same Error on all
-/// ranks.
+/// Collective. Writes the runs of this rank to files that exist at their size, syncs and closes them. `seen` is called
+/// once with each piece. Throws the same Error on all ranks.
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
-                  std::span<const plan::MemoryBox> memory, const PieceSeen& seen);
+                  const BypassMemory& memory, const PieceSeen& seen);
 
 /// Collective. Reads the runs of this rank.
 void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
-                 std::span<const plan::MemoryBox> memory, const PieceSeen& seen);
+                 const BypassMemory& memory, const PieceSeen& seen);
 
 }  // namespace cairn::io

@@ -121,6 +121,7 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
     out.text(value);
   }
   for (const Source& source : state) {
+    out.u64(source.memory == Memory::kDevice ? 1 : 0);
     out.text(source.section);
     out.text(source.name);
     out.u64(static_cast<std::uint64_t>(source.dtype));

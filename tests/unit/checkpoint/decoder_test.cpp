@@ -109,7 +109,9 @@ TEST_P(AnyBoxes, AreWhatSlicingTheDecodedTensorGives) {
     for (int round = 0; round < 3; ++round) {
       const std::size_t count = communicator.rank() == round ? 0 : uniform(random, 5, 40);  // a rank may want nothing
       const Wishes wishes(view, random, count);
-      load_in_batches(communicator, stored, checkpoint::Decoder(opened, view, wishes.wanted(), memory_bytes));
+      io::DeviceCopies no_device(io::DeviceCopies::kLeastBytes);
+      load_in_batches(communicator, stored,
+                      checkpoint::Decoder(opened, view, wishes.wanted(), memory_bytes, no_device));
       compared += wishes.check(truth);
     }
   });
@@ -135,8 +137,9 @@ TEST(Decoder, MemoryIsBoundedAndBothMomentsAreReadOnce) {
     checkpoint::Loader stored(communicator, opened, {"posix", 64 << 20, {}});
     std::vector<base::Bytes> memory(2, base::Bytes(512 * 256 * 4));
     const Box all{{0, 0}, {512, 256}};
+    io::DeviceCopies no_device(io::DeviceCopies::kLeastBytes);
     checkpoint::Decoder decoder(opened, view, std::vector<MemoryBox>{{0, all, memory[0]}, {1, all, memory[1]}},
-                                kMemoryBytes);
+                                kMemoryBytes, no_device);
     std::uint64_t total = 0;
     std::uint64_t batches = 0;
     while (!decoder.is_done()) {

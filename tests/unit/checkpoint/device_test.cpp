@@ -9,9 +9,11 @@
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/targets.hpp"
-#include "codes/device_memory.hpp"
+#include "export/stage.hpp"
+#include "export/stage_reader.hpp"
 #include "gpu/pipeline.hpp"
 #include "gpu/stream.hpp"
+#include "hdf5/library.hpp"
 #include "moment_state.hpp"
 #include "simulated_save.hpp"
 
@@ -101,6 +103,15 @@ Report save(const std::filesystem::path& directory, const Options& options, cons
   return report;
 }
 
+bool has_hdf5() {
+  try {
+    hdf5::require();
+  } catch (const Error&) {
+    return false;
+  }
+  return true;
+}
+
 class Device : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   void SetUp() override {
@@ -147,21 +158,43 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
   comm::run_simulated(1, [&](comm::Communicator& communicator) {
     const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
     const auto view = checkpoint::decoded_view(opened, {});
-    checkpoint::DeviceMemory device;
-    const auto load = [&](const std::vector<Target>& targets) {
-      const auto wanted = checkpoint::wanted_boxes(opened, view, targets, device);
-      checkpoint::Loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0}).load(wanted);
-    };
+    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});  // it waits when it goes
     const auto targets = state.targets();
-    load(targets);
-    device.copy_to_device();
+    loader.load(checkpoint::wanted_boxes(opened, view, targets));
+    std::vector<std::vector<std::byte>> found;
+    for (std::size_t i = 0; i < targets.size(); ++i) found.push_back(state.device_bytes(i));
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      Target target = targets[i];
+      std::vector<std::byte> expected(found[i].size());
+      target.data = expected.data();
+      target.memory = Memory::kHost;
+      loader.load(checkpoint::wanted_boxes(opened, view, std::vector<Target>{target}));
+      EXPECT_TRUE(found[i] == expected) << target.section << ' ' << target.name;
+    }
+  });
+}
+
+TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
+  if (!has_hdf5()) GTEST_SKIP() << "this build has no HDF5";
+  BothMemories state(std::get<1>(GetParam()));
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    checkpoint::stage_state(communicator, root / "host.h5", state.on_host(), options(), {});
+    checkpoint::stage_state(communicator, root / "device.h5", state.on_device(), options(), {});
+    const auto from_device = checkpoint::open_checkpoint(communicator, root / "device.h5");
+    const auto from_host = checkpoint::open_checkpoint(communicator, root / "host.h5");
+    const auto view = checkpoint::decoded_view(from_device, {});
+    const checkpoint::ReadOptions small{"auto", 1 << 20, {}, 0};
+    const auto reader = checkpoint::make_reader(communicator, from_device, view, small);  // it waits when it goes
+    const auto targets = state.targets();
+    reader->load(checkpoint::wanted_boxes(from_device, view, targets));
+    const auto host_reader = checkpoint::make_reader(communicator, from_host, view, small);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Target target = targets[i];
       const std::vector<std::byte> found = state.device_bytes(i);
       std::vector<std::byte> expected(found.size());
       target.data = expected.data();
       target.memory = Memory::kHost;
-      load({target});
+      host_reader->load(checkpoint::wanted_boxes(from_host, view, std::vector<Target>{target}));
       EXPECT_TRUE(found == expected) << target.section << ' ' << target.name;
     }
   });
@@ -190,6 +223,21 @@ TEST(DevicePointers, HostMemoryThatIsSaidToBeADevicesIsRefused) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("'w'"), HasSubstr("said to be a device's")));
   }
+}
+
+TEST(DevicePointers, APlanIsUsedAgainForTheSameMemoryOnly) {
+  if (gpu::availability().devices == 0) GTEST_SKIP() << "no GPU: " << gpu::availability().reason;
+  const TempDir root;
+  const BothMemories state(false);
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, small_options(), store);
+    EXPECT_FALSE(saver.save(root / "1", 1, state.on_host(), {}).plan_reused);
+    EXPECT_FALSE(saver.save(root / "2", 1, state.on_device(), {}).plan_reused);
+    EXPECT_TRUE(saver.save(root / "3", 1, state.on_device(), {}).plan_reused);
+    EXPECT_FALSE(saver.save(root / "4", 1, state.on_host(), {}).plan_reused);
+  });
+  for (const char* name : {"2", "3", "4"}) EXPECT_EQ(data_files(root / "1"), data_files(root / name)) << name;
 }
 
 TEST(DevicePointers, ShardsOfDifferentSizesMayBeginAtOnePlace) {

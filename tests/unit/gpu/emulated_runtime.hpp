@@ -1,9 +1,9 @@
 // A device that is host memory, for tests of what is built on gpu/runtime.hpp.
 //
 // Its streams are queues: nothing on a stream happens before somebody waits for it (or, with Mode::kAtOnce, everything
-// happens at once), so that memory used too early, too late or again too soon shows as wrong bytes. Whoever touches "device"
-// memory on the host ends with a segmentation fault; bytes written behind an allocation abort the test when it is freed. A
-// program that compiles emulated_runtime.cpp has this device instead of the real ones.
+// happens at once), so that memory used too early, too late or again too soon shows as wrong bytes. Whoever touches
+// "device" memory on the host ends with a segmentation fault; bytes written behind an allocation abort the test when it
+// is freed. A program that compiles emulated_runtime.cpp has this device instead of the real ones.
 #pragma once
 
 #include <cstdint>

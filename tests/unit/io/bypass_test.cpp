@@ -246,7 +246,7 @@ TEST(BypassIo, WritesAndReadsWhatIsTiled) {
                       [&](std::uint64_t at, std::uint64_t place) { memory[p.local][at] = content(p.tensor, place); });
       }
       const auto from = boxes_of(memory);
-      write_bypass(communicator, files, runs, from, [&](auto file, auto offset, auto data) {
+      write_bypass(communicator, files, runs, {from}, [&](auto file, auto offset, auto data) {
         const std::lock_guard lock(mutex);
         seen[{file, offset}] += data.size();
       });
@@ -254,7 +254,7 @@ TEST(BypassIo, WritesAndReadsWhatIsTiled) {
       for (auto& box : memory) std::fill(box.begin(), box.end(), std::byte{0});
       const auto to = boxes_of(memory);
       std::uint64_t read = 0;
-      read_bypass(communicator, files, runs, to, [&](auto, auto, auto data) { read += data.size(); });
+      read_bypass(communicator, files, runs, {to}, [&](auto, auto, auto data) { read += data.size(); });
       for (const auto& p : parts) {
         const auto& box = layout.stored.tensors[p.tensor].boxes[0];
         for_each_byte(p, [&](std::uint64_t at, std::uint64_t place) {
@@ -297,7 +297,7 @@ TEST(BypassIo, AFailureOnOneRankIsThatOfAllAndLeavesNoLock) {
       auto memory = memory_of(parts);
       const auto from = boxes_of(memory);
       try {
-        write_bypass(communicator, files, runs, from, [](auto, auto, auto) {});
+        write_bypass(communicator, files, runs, {from}, [](auto, auto, auto) {});
       } catch (const Error& error) {
         EXPECT_EQ(error.kind(), ErrorKind::kIo);
         test::expect_one_line(error.what(), {directory.path().string()});
@@ -324,7 +324,7 @@ TEST(BypassIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
     const BypassRuns runs = tiled_runs(communicator, layout, parts);
     auto memory = memory_of(parts);
     const auto to = boxes_of(memory);
-    test::expect_error(ErrorKind::kIo, [&] { read_bypass(communicator, files, runs, to, [](auto, auto, auto) {}); },
+    test::expect_error(ErrorKind::kIo, [&] { read_bypass(communicator, files, runs, {to}, [](auto, auto, auto) {}); },
                        {files[1].path.string(), "ends at byte"});
   });
 }
@@ -338,11 +338,12 @@ TEST(BypassIo, MemoryThatIsTooSmallIsRefused) {
     const BypassRuns runs = layout.runs({part(2, 1, {{0}, {Layout::kFlat}})});
     base::Bytes memory(Layout::kFlat - 1);
     std::vector<plan::MemoryBox> from = {{}, {0, {}, memory}};
-    const auto write = [&] { write_bypass(communicator, files, runs, from, [](auto, auto, auto) {}); };
+    const auto write = [&] { write_bypass(communicator, files, runs, {from}, [](auto, auto, auto) {}); };
     test::expect_error(ErrorKind::kInternal, write, {"memory box 1, which has"});
     memory.resize(Layout::kFlat);
     from[1] = {0, {}, memory, Memory::kDevice};
-    test::expect_error(ErrorKind::kInternal, write, {"memory box 1 is not in host memory"});
+    test::expect_error(ErrorKind::kInternal, write,
+                       {"memory box 1 is in device memory, and there is nothing to copy it with"});
   });
 }
 

@@ -1,5 +1,6 @@
-// Copies between device and host through slots: every byte arrives and nothing between the rows is touched, whatever the
-// strides and however many slots the rows take. On the emulated device (ctest io_device) and on a GPU (io_device_gpu).
+// Copies between device and host through slots: every byte arrives and nothing between the rows is touched, whatever
+// the strides and however many slots the rows take. On the emulated device (ctest io_device) and on a GPU
+// (io_device_gpu).
 #include "io/device_copies.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,212 @@
+// A state in device memory that is many times the memory budget: saves and loads of it stay within the budget, in
+// pinned memory and in all of the process, and a device that refuses a copy leaves nothing behind. On the emulated
+// device.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <fstream>
+#include <string>
+
+#include "checkpoint/engine_choice.hpp"
+#include "checkpoint/targets.hpp"
+#include "emulated_runtime.hpp"
+#include "expect_error.hpp"
+#include "gpu/stream.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kTensors = 4;
+constexpr std::uint64_t kRows = 1536;
+constexpr std::uint64_t kRowBytes = 16384;
+constexpr std::uint64_t kStateBytes = kTensors * kRows * kRowBytes;
+constexpr std::uint64_t kBudgetBytes = 4ULL << 20;
+
+Options budget_options(const std::string& engine) {
+  Options options = small_options();
+  options.engine = engine;
+  options.memory_budget_bytes = kBudgetBytes;
+  options.block_bytes = 64 << 10;
+  options.max_file_bytes = 1ULL << 30;
+  return options;
+}
+
+std::byte content(std::uint64_t tensor, std::uint64_t row, std::uint64_t column) {
+  return static_cast<std::byte>(tensor * 131 + row * 7 + column * 13 + (row * column >> 9));
+}
+
+/// A rank's rows of each tensor: in one box, of which long runs bypass the windows in a file system in memory, and of
+/// every other tensor in two that cut the columns.
+class DeviceRows {
+ public:
+  DeviceRows(int rank, int ranks) {
+    const std::uint64_t begin = kRows * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks);
+    const std::uint64_t end = kRows * (static_cast<std::uint64_t>(rank) + 1) / static_cast<std::uint64_t>(ranks);
+    constexpr std::uint64_t kLeft = 5000;
+    for (std::uint64_t t = 0; t < kTensors; ++t) {
+      boxes_.push_back({{{begin, 0}, {end - begin, kRowBytes}}});
+      if (t % 2 != 0)
+        boxes_[t] = {{{begin, 0}, {end - begin, kLeft}}, {{begin, kLeft}, {end - begin, kRowBytes - kLeft}}};
+      memory_.emplace_back((end - begin) * kRowBytes);
+    }
+  }
+
+  /// The device does it: visit(byte, what it has in the state) for every byte.
+  template <class Visit>
+  void for_each_byte(Visit visit) const {
+    const gpu::Stream stream;
+    gpu::emulated::enqueue(stream.handle(), [&] {
+      for (std::uint64_t t = 0; t < kTensors; ++t) {
+        std::byte* at = memory_[t].span().data;
+        for (const Box& box : boxes_[t]) {
+          for (std::uint64_t r = 0; r < box.shape[0]; ++r) {
+            for (std::uint64_t c = 0; c < box.shape[1]; ++c) {
+              visit(*at++, content(t, box.offset[0] + r, box.offset[1] + c));
+            }
+          }
+        }
+      }
+    });
+    stream.synchronise();
+  }
+
+  template <class Entry>
+  [[nodiscard]] std::vector<Entry> entries() const {
+    std::vector<Entry> entries;
+    for (std::uint64_t t = 0; t < kTensors; ++t) {
+      Entry entry;
+      static_cast<Shard&>(entry) = {"model", "t" + std::to_string(t), DType::kU8, {kRows, kRowBytes}, boxes_[t]};
+      entry.data = memory_[t].span().data;
+      entry.memory = Memory::kDevice;
+      entries.push_back(std::move(entry));
+    }
+    return entries;
+  }
+
+ private:
+  std::vector<std::vector<Box>> boxes_;  // by tensor
+  std::vector<gpu::DeviceBuffer> memory_;
+};
+
+std::vector<std::unique_ptr<DeviceRows>> filled_state(int ranks) {
+  std::vector<std::unique_ptr<DeviceRows>> state;
+  for (int rank = 0; rank < ranks; ++rank) {
+    state.push_back(std::make_unique<DeviceRows>(rank, ranks));
+    state.back()->for_each_byte([](std::byte& byte, std::byte expected) { byte = expected; });
+  }
+  return state;
+}
+
+/// A line of /proc/self/status, in bytes.
+std::uint64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  }
+  ADD_FAILURE() << "no " << key;
+  return 0;
+}
+
+/// By how much the process grows, at most, while `work` runs.
+template <class Work>
+std::uint64_t growth_bytes(Work work) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
+  const std::uint64_t before = status_bytes("VmRSS");
+  EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
+  work();
+  return status_bytes("VmHWM") - before;
+}
+
+/// What `work`, on so many ranks, may take. A copy of the state is far beyond, and a rank's part of it, too.
+template <class Work>
+void expect_within_budget(int ranks, Work work) {
+  gpu::emulated::reset(gpu::emulated::Mode::kAsLateAsPossible);
+  const std::uint64_t grown = growth_bytes([&] { comm::run_simulated(ranks, work); });
+  const auto count = static_cast<std::uint64_t>(ranks);
+  EXPECT_LE(gpu::emulated::usage().most_pinned_bytes, count * checkpoint::device_share(kBudgetBytes));
+  EXPECT_GT(gpu::emulated::usage().most_pinned_bytes, 0U) << "nothing went through pinned memory";
+  EXPECT_LT(grown, count * kBudgetBytes + (16 << 20));
+  static_assert(kStateBytes >= 96ULL << 20);
+}
+
+class DeviceBudget : public testing::TestWithParam<const char*> {};
+
+TEST_P(DeviceBudget, HoldsForSavesAndLoadsOfAStateThatIsLarger) {
+  const TempDir root;
+  for (const int ranks : {1, 3}) {
+    const fs::path directory = root / std::to_string(ranks);
+    {
+      const auto state = filled_state(ranks);
+      expect_within_budget(ranks, [&](comm::Communicator& communicator) {
+        io::WindowStore store;
+        const auto sources = state[static_cast<std::size_t>(communicator.rank())]->entries<Source>();
+        checkpoint::Saver saver(communicator, budget_options(GetParam()), store);
+        saver.save(directory, 1, sources, {});
+      });
+    }
+    const int loading = ranks == 1 ? 2 : 1;
+    std::vector<std::unique_ptr<DeviceRows>> places;
+    for (int rank = 0; rank < loading; ++rank) places.push_back(std::make_unique<DeviceRows>(rank, loading));
+    expect_within_budget(loading, [&](comm::Communicator& communicator) {
+      const auto opened = checkpoint::open_checkpoint(communicator, directory);
+      const auto view = checkpoint::decoded_view(opened, {});
+      const auto targets = places[static_cast<std::size_t>(communicator.rank())]->entries<Target>();
+      checkpoint::Loader(communicator, opened, &view, {GetParam(), kBudgetBytes, {}, 0})
+          .load(checkpoint::wanted_boxes(opened, view, targets));
+    });
+    std::uint64_t wrong = 0;
+    std::uint64_t compared = 0;
+    for (const auto& place : places) {
+      place->for_each_byte([&](std::byte byte, std::byte expected) {
+        wrong += byte != expected ? 1 : 0;
+        ++compared;
+      });
+    }
+    EXPECT_EQ(wrong, 0U) << ranks;
+    EXPECT_EQ(compared, kStateBytes);
+  }
+}
+
+TEST_P(DeviceBudget, ADeviceThatRefusesACopyEndsTheCallOnAllRanksAndTheNextOneWorks) {
+  const TempDir root;
+  const auto state = filled_state(3);
+  const auto fail = [&](comm::Communicator& communicator, std::uint64_t countdown, const auto& work) {
+    if (communicator.rank() == 0) gpu::emulated::fail_work(countdown);
+    communicator.barrier();
+    expect_error(ErrorKind::kIo, work, {"an emulated fault", "(rank "});
+  };
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    io::WindowStore store;
+    const auto& mine = *state[static_cast<std::size_t>(communicator.rank())];
+    checkpoint::Saver saver(communicator, budget_options(GetParam()), store);
+    const auto save = [&] { saver.save(root / "x", 1, mine.entries<Source>(), {}); };
+    for (const std::uint64_t countdown : {1U, 200U}) {
+      fail(communicator, countdown, save);
+      EXPECT_FALSE(fs::exists(root / "x"));
+      communicator.barrier();
+    }
+    save();
+    const auto opened = checkpoint::open_checkpoint(communicator, root / "x");
+    const auto view = checkpoint::decoded_view(opened, {});
+    const auto load = [&] {
+      checkpoint::Loader(communicator, opened, &view, {GetParam(), kBudgetBytes, {}, 0})
+          .load(checkpoint::wanted_boxes(opened, view, mine.entries<Target>()));
+    };
+    fail(communicator, 100, load);
+    load();
+  });
+  std::uint64_t wrong = 0;
+  for (const auto& place : state) {
+    place->for_each_byte([&](std::byte byte, std::byte expected) { wrong += byte != expected ? 1 : 0; });
+  }
+  EXPECT_EQ(wrong, 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(Engines, DeviceBudget, testing::Values("posix", "direct"),
+                         [](const auto& test) { return std::string(test.param); });
+
+}  // namespace
+}  // namespace cairn::test
