@@ -129,6 +129,7 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 namespace {
 
 constexpr std::uint64_t kRoundBytes = 16ULL << 20;  ///< that a rank sends in a round, about
+constexpr std::uint64_t kCopiedBytes = 1ULL << 20;  ///< of each moment, from a device at a time
 constexpr std::uint64_t kHomeRows = 64;
 constexpr std::uint64_t kHomeBlocks = 1024;
 
@@ -166,11 +167,44 @@ struct BlockGrid {
   std::uint64_t row_blocks;
 };
 
+/// Rows of one moment of a piece, on the host: where they are, or some that follow each other, copied from a device.
+class SplitRows {
+ public:
+  explicit SplitRows(DeviceMemory& device) : device_(device) {}
+
+  /// Requires: rows of a piece ascend, and `piece` is the same object as long as it is the same piece.
+  std::span<const std::byte> row(const plan::Piece& piece, const plan::MemoryBox& box, std::uint64_t number) {
+    if (&piece != piece_) {
+      piece_ = &piece;
+      runs_ = plan::runs_of(DType::kF32, {0, 0, piece.box}, box.box, piece.box);
+      copied_.clear();
+    }
+    const std::uint64_t row_bytes = piece.box.shape.back() * sizeof(float);
+    const std::uint64_t at = number * row_bytes;
+    if (!plan::is_on_device(box)) {
+      return box.bytes.subspan(plan::RunCursor(runs_, at, row_bytes).next().memory_offset, row_bytes);
+    }
+    if (copied_.empty() || at >= first_ + copied_.size()) {
+      first_ = at;
+      copied_.resize(std::min(std::max(kCopiedBytes / row_bytes, std::uint64_t{1}) * row_bytes, runs_.bytes - at));
+      device_.copy_to_host(box, runs_, first_, copied_);
+    }
+    return std::span(copied_).subspan(at - first_, row_bytes);
+  }
+
+ private:
+  DeviceMemory& device_;
+  const plan::Piece* piece_ = nullptr;
+  plan::Runs runs_;
+  std::uint64_t first_ = 0;  // byte of the piece
+  base::Bytes copied_;
+};
+
 /// Walks the rows of a rank's pieces of split blocks and sends their elements to the homes.
 class SplitSender {
  public:
-  SplitSender(const CodingPlan& plan, const MomentBoxes& memory, std::size_t ranks)
-      : plan_(plan), memory_(memory), ranks_(ranks) {}
+  SplitSender(const CodingPlan& plan, const SplitMemory& memory, std::size_t ranks)
+      : plan_(plan), memory_(memory.boxes), ranks_(ranks), first_(memory.device), second_(memory.device) {}
 
   [[nodiscard]] bool done() const { return piece_ == plan_.pieces.split.size(); }
 
@@ -195,15 +229,12 @@ class SplitSender {
   }
 
  private:
-  void send_row(const plan::Piece& piece, const BlockGrid& grid, comm::MessageWriter& out) const {
-    const plan::MemoryBox& first = memory_.first[piece.local];
-    const plan::MemoryBox& second = memory_.second[piece.local];
+  void send_row(const plan::Piece& piece, const BlockGrid& grid, comm::MessageWriter& out) {
+    const std::span<const std::byte> first = first_.row(piece, memory_.first[piece.local], row_);
+    const std::span<const std::byte> second = second_.row(piece, memory_.second[piece.local], row_);
     const std::uint64_t length = piece.box.shape.back();
-    const quant::Shape position = quant::position_of(piece.box, row_ * length);
-    quant::Shape inside = position;
-    for (std::size_t d = 0; d < inside.size(); ++d) inside[d] -= first.box.offset[d];
-    std::uint64_t at = shard::flat_index(first.box.shape, inside) * sizeof(float);
-    const std::uint64_t begin = shard::flat_index(grid.shape, position);
+    std::uint64_t at = 0;
+    const std::uint64_t begin = shard::flat_index(grid.shape, quant::position_of(piece.box, row_ * length));
     const std::uint64_t end = begin + length;
     for (std::uint64_t from = begin; from < end;) {
       const std::uint64_t to = std::min(end, grid.next_group(from / grid.step) * grid.step);
@@ -211,8 +242,8 @@ class SplitSender {
       out.u64(piece.tensor);
       out.u64(from);
       out.u64(to - from);
-      out.raw(first.bytes.data() + at, bytes);
-      out.raw(second.bytes.data() + at, bytes);
+      out.raw(first.data() + at, bytes);
+      out.raw(second.data() + at, bytes);
       out.close(grid.home_of(piece.tensor, from / grid.step, ranks_));
       at += bytes;
       from = to;
@@ -222,6 +253,8 @@ class SplitSender {
   const CodingPlan& plan_;
   const MomentBoxes& memory_;
   std::size_t ranks_;
+  SplitRows first_;
+  SplitRows second_;
   std::size_t piece_ = 0;
   std::uint64_t row_ = 0;
 };
@@ -321,7 +354,7 @@ class SplitTensor {
 }  // namespace
 
 std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
-                                          const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors) {
+                                          const SplitMemory& memory, Measuring measuring, ErrorsByTensor& errors) {
   SplitSender sender(plan, memory, static_cast<std::size_t>(communicator.size()));
   std::map<std::uint32_t, SplitTensor> home;
   while (communicator.max(sender.done() ? 0 : 1) != 0) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codes/coding_plan.hpp"
+#include "codes/device_memory.hpp"
 #include "codes/piece_coder.hpp"
 #include "comm/communicator.hpp"
 
@@ -31,9 +32,15 @@ std::vector<CodedPiece> exchange_scales(comm::Communicator& communicator, const 
 // A home has neighbouring blocks, so that their codes are few boxes: 64 rows of a matrix whose rows are whole blocks,
 // else 1024 blocks of the flattened tensor. Elements travel as they are, both moments, in rounds of bounded size.
 
-/// Collective. What this rank is home of, coded. `memory`: the boxes that the plan's pieces refer to. `errors`
-/// get what decoding makes of them. Throws Error(kState) for values that the codec refuses.
+/// The boxes that a plan's pieces refer to.
+struct SplitMemory {
+  const MomentBoxes& boxes;
+  DeviceMemory& device;  ///< for those that it has
+};
+
+/// Collective. What this rank is home of, coded. `errors` get what decoding makes of them. Throws Error(kState) for
+/// values that the codec refuses.
 std::vector<CodedPiece> code_split_blocks(comm::Communicator& communicator, const CodingPlan& plan,
-                                          const MomentBoxes& memory, Measuring measuring, ErrorsByTensor& errors);
+                                          const SplitMemory& memory, Measuring measuring, ErrorsByTensor& errors);
 
 }  // namespace cairn::checkpoint

@@ -26,14 +26,13 @@ class Coding {
         const CodedTensor tensor = plan_.tensor(piece.tensor);
         if (!has_scales(*tensor.codec)) add_codes(piece, tensor, {});
       }
-      copy_split_to_host();
     });
     std::uint32_t begin = 0;
     for (const std::uint32_t end : plan_.scale_batches) {
       code_with_scales(begin, end);
       begin = end;
     }
-    auto split = code_split_blocks(communicator_, plan_, memory_, measuring_, errors_);
+    auto split = code_split_blocks(communicator_, plan_, {memory_, device_}, measuring_, errors_);
     std::move(split.begin(), split.end(), std::back_inserter(pieces_));
     return std::move(pieces_);
   }
@@ -43,14 +42,6 @@ class Coding {
  private:
   [[nodiscard]] PieceMemory memory_of(const plan::Piece& piece) {
     return {memory_.first[piece.local], memory_.second[piece.local], device_};
-  }
-
-  /// Elements of blocks travel between hosts. Codecs that have such blocks have coded all others where they lie.
-  void copy_split_to_host() {
-    for (const plan::Piece& piece : plan_.pieces.split) {
-      for (plan::MemoryBox* box : {&memory_.first[piece.local], &memory_.second[piece.local]})
-        device_.copy_to_host({box, 1});
-    }
   }
 
   void add_codes(const plan::Piece& piece, const CodedTensor& tensor, const quant::Statistics& statistics) {
