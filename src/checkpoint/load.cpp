@@ -56,7 +56,10 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
                    choose_engine(communicator, {options.engine, options.aggregators_per_node}, checkpoint.directory)),
       windows_(windows != nullptr ? *windows : own_windows_) {}
 
-// Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
+// A load on one screen, the mirror of Saver::save. The blocks that any rank wants are assigned to ranks, as extents, and
+// read once, in windows, several rounds ahead. Round by round each rank compares the blocks of its window with their
+// checksums, and gives every rank what it wants of it (scatter). Between two collective calls nothing fails on one rank
+// alone: what may fail is agreed on.
 void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   call.begin("plan");
   const ReadPlan plan =

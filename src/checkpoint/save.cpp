@@ -186,7 +186,11 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-// Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
+// A save on one screen. Each rank brings shards; together they agree on a plan: which files there are, and which stretches
+// of them, its extents, each rank writes. A rank's extents are cut into windows. Round by round a window of every rank is
+// filled from the memory of all (gather), checksummed while it is in cache, and handed to the engine (submit), which writes
+// it while the next ones fill. Headers go last: a file that was cut off has none. Then all is synced, and the directory
+// gets its name. Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
   if (root != nullptr) hold_root(communicator_, root->lease);
@@ -235,9 +239,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     });
     call.begin("commit");
     commit.finish(std::move(made.content));
-  } catch (
-      const comm::AgreedError& error) {  // all ranks are here; one that unwinds alone cannot close what all have open
-    files.close_after_error();
+  } catch (const comm::AgreedError& error) {
+    files.close_after_error();  // all ranks are here; one that unwinds alone cannot close what all have open
     commit.name_new_holder(error);
     throw;
   }
