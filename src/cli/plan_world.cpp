@@ -14,6 +14,11 @@
 #include "planning/layout_steps.hpp"
 
 namespace cairn::cli {
+namespace {
+
+constexpr std::size_t kChunkBytes = 1 << 20;
+
+}  // namespace
 
 MessageLog::MessageLog(int ranks)
     : boxes_(static_cast<std::size_t>(ranks)), is_kept_(boxes_.size(), true), volumes_(boxes_.size()) {}
@@ -24,15 +29,16 @@ void MessageLog::keep_only(const std::vector<int>& ranks) {
 }
 
 std::uint32_t MessageLog::number_of(const base::Bytes& content) {
-  const auto text = [](const base::Bytes& bytes) {
-    return std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  };
-  if (const auto known = number_of_content_.find(text(content)); known != number_of_content_.end()) {
-    return known->second;
+  const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+  if (const auto known = number_of_content_.find(text); known != number_of_content_.end()) return known->second;
+  if (chunks_.empty() || chunks_.back().capacity() - chunks_.back().size() < content.size()) {
+    chunks_.emplace_back().reserve(std::max(kChunkBytes, content.size()));
   }
+  base::Bytes& chunk = chunks_.back();  // never grows beyond what it has reserved: views stay good
+  const auto begin = chunk.insert(chunk.end(), content.begin(), content.end());
   const auto number = base::narrow<std::uint32_t>(contents_.size(), "number of messages");
-  contents_.push_back(content);
-  number_of_content_.emplace(text(contents_.back()), number);
+  contents_.emplace_back(reinterpret_cast<const char*>(&*begin), content.size());
+  number_of_content_.emplace(contents_.back(), number);
   return number;
 }
 
@@ -50,8 +56,10 @@ void MessageLog::post(int from, const comm::Messages& outgoing) {
 
 comm::Messages MessageLog::deliver(int to) const {
   comm::Messages messages(boxes_.size());
-  for (const Letter& letter : boxes_.at(static_cast<std::size_t>(to)))
-    messages[letter.from] = contents_[letter.content];
+  for (const Letter& letter : boxes_.at(static_cast<std::size_t>(to))) {
+    const std::span<const std::byte> content = base::as_bytes(contents_[letter.content]);
+    messages[letter.from].assign(content.begin(), content.end());
+  }
   return messages;
 }
 

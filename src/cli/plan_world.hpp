@@ -52,7 +52,8 @@ class MessageLog {
   };
   std::uint32_t number_of(const base::Bytes& content);
 
-  std::deque<base::Bytes> contents_;
+  std::deque<base::Bytes> chunks_;  ///< what contents_ are views of: millions of small allocations would take longer
+  std::vector<std::string_view> contents_;
   std::unordered_map<std::string_view, std::uint32_t> number_of_content_;
   std::vector<std::vector<Letter>> boxes_;  ///< by receiver
   std::vector<bool> is_kept_;
