@@ -10,7 +10,6 @@
 #include "expect_error.hpp"
 #include "io/exchange.hpp"
 #include "plan/transfers.hpp"
-#include "random.hpp"
 
 namespace cairn::test {
 namespace {
@@ -24,36 +23,13 @@ ExchangeShape shape_for(const comm::Communicator& communicator) {
 
 TEST(ExchangeOfDeviceMemory, MovesShortRuns) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  auto random = make_random(50);
-  std::uint64_t compared = 0;
-  for (int repeat = 0; repeat < 12; ++repeat) {
-    ExchangeShape shape = shape_for(*communicator);
-    shape.share_memory = repeat % 2 == 0;
-    shape.block_bytes = uniform(random, 1, 300);
-    shape.window_bytes = shape.block_bytes * uniform(random, 1, 20);
-    shape.buffer_bytes = uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;
-    compared += check_gather(*communicator, make_exchange_case(random, shape));
-    shape.replicas = true;
-    compared += check_scatter(*communicator, make_exchange_case(random, shape));
-  }
+  const std::uint64_t compared = check_short_runs(*communicator, shape_for(*communicator), 50, 12);
   EXPECT_GT(communicator->sum(compared), 50'000U);
 }
 
 TEST(ExchangeOfDeviceMemory, MovesLongRuns) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
-  auto random = make_random(51);
-  std::uint64_t compared = 0;
-  for (int repeat = 0; repeat < 4; ++repeat) {
-    ExchangeShape shape = shape_for(*communicator);
-    shape.share_memory = repeat == 3;
-    shape.block_bytes = 4096;
-    shape.window_bytes = 1ULL << 20;
-    shape.buffer_bytes = repeat == 0 ? 0 : 4ULL << 20;
-    shape.tensor_bytes = 2ULL << 20;
-    compared += check_gather(*communicator, make_exchange_case(random, shape));
-    shape.replicas = true;
-    compared += check_scatter(*communicator, make_exchange_case(random, shape));
-  }
+  const std::uint64_t compared = check_long_runs(*communicator, shape_for(*communicator), 51);
   EXPECT_GT(communicator->sum(compared), 1'000'000U);
   EXPECT_LE(gpu::emulated::usage().most_pinned_bytes, io::DeviceCopies::kLeastBytes);
 }

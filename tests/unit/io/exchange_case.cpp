@@ -328,4 +328,42 @@ std::uint64_t check_scatter(comm::Communicator& communicator, const ExchangeCase
   return compared;
 }
 
+namespace {
+
+std::uint64_t check_both(comm::Communicator& communicator, std::mt19937_64& random, ExchangeShape shape) {
+  std::uint64_t compared = check_gather(communicator, make_exchange_case(random, shape));
+  shape.replicas = true;
+  compared += check_scatter(communicator, make_exchange_case(random, shape));
+  return compared;
+}
+
+}  // namespace
+
+std::uint64_t check_short_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed, int repeats) {
+  auto random = make_random(seed);
+  std::uint64_t compared = 0;
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    shape.share_memory = repeat % 2 == 0;
+    shape.block_bytes = uniform(random, 1, 300);
+    shape.window_bytes = shape.block_bytes * uniform(random, 1, 20);
+    shape.buffer_bytes = uniform(random, 0, 1) == 0 ? 0 : 64ULL << 20;
+    compared += check_both(communicator, random, shape);
+  }
+  return compared;
+}
+
+std::uint64_t check_long_runs(comm::Communicator& communicator, ExchangeShape shape, std::uint64_t seed) {
+  auto random = make_random(seed);
+  std::uint64_t compared = 0;
+  for (int repeat = 0; repeat < 4; ++repeat) {
+    shape.share_memory = repeat == 3;
+    shape.block_bytes = 4096;
+    shape.window_bytes = 1ULL << 20;
+    shape.buffer_bytes = repeat == 0 ? 0 : 4ULL << 20;
+    shape.tensor_bytes = 2ULL << 20;
+    compared += check_both(communicator, random, shape);
+  }
+  return compared;
+}
+
 }  // namespace cairn::test
