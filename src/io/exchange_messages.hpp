@@ -28,7 +28,7 @@ namespace cairn::io {
 // nothing but data is sent. Pairs are visited in the order of their step, (extent rank - memory rank) modulo the number
 // of ranks: in a step every rank has one partner to send to and one to receive from, and since all ranks go through the
 // steps in the same order with bounded buffers, the earliest unfinished message is always posted on both sides: no
-// deadlock (exchange_messages.hpp).
+// deadlock.
 
 /// Runs of at least this size travel from host memory of the user to the window, or back, without a copy in between.
 inline constexpr std::uint64_t kZeroCopyRunBytes = 256ULL << 10;

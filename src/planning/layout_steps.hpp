@@ -16,7 +16,7 @@
 
 namespace cairn::checkpoint {
 
-// The file layout of a save as one rank needs it: the work between two messages (layout_steps.hpp carries them).
+// The file layout of a save as one rank needs it: the work between two messages (the functions at the end carry them).
 //
 // Headers are made where they are needed: once by the rank that measures them (file number modulo ranks), once by each
 // rank that writes a part of them. Indexes are made by one rank each. Rank-local and pure.
@@ -42,7 +42,7 @@ void add_headers(plan::FileLayout& layout, const plan::HfLayout& files, std::spa
 format::StoredCheckpoint place_pieces(const plan::FileLayout& layout, const plan::HfLayout& files,
                                       std::span<plan::Piece> pieces);
 
-// Who provides which part of each tensor: the work of one rank between two messages (layout_steps.hpp carries them).
+// Who provides which part of each tensor: the work of one rank between two messages (the functions at the end carry them).
 //
 // A rank claims its boxes at the homes of their tensors; a home (by catalog number) checks that the claims are the
 // whole tensor and says who provides what. Both travel as pieces (16 bytes and 16 for each dimension). Rank-local and
