@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "cairn/tensor.hpp"
 #include "check.hpp"
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
@@ -13,10 +14,10 @@ namespace {
 
 const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
-const std::vector<format::TensorToStore>& tensors() {
-  static const std::vector<format::TensorToStore> all = [] {
-    std::vector<format::TensorToStore> out;
-    for (const shard::TensorSpec& tensor : shard::model_by_name("deepseek-v3").tensors) {
+const std::vector<Tensor>& tensors() {
+  static const std::vector<Tensor> all = [] {
+    std::vector<Tensor> out;
+    for (const Tensor& tensor : shard::model_by_name("deepseek-v3").tensors) {
       out.push_back({tensor.name, tensor.dtype, tensor.shape});
     }
     return out;
@@ -50,7 +51,7 @@ BENCHMARK(parse_header)->Unit(benchmark::kMillisecond);
 void encode_index(benchmark::State& state) {
   const std::vector<std::string> files = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
   std::vector<format::IndexEntry> entries;
-  for (const format::TensorToStore& tensor : tensors()) {
+  for (const Tensor& tensor : tensors()) {
     entries.push_back({tensor.name, static_cast<std::uint32_t>(entries.size() % 2)});
   }
   const std::string text = format::encode_hf_index(entries, files, {1, 2});

@@ -1,6 +1,7 @@
 // Datasets are allocated early, never filled and begin on whole MiB: the best that plain HDF5 does. BF16 has no type in
 // HDF5; it is stored as 16-bit words.
 #include "hdf5_files.hpp"
+#include "cairn/tensor.hpp"
 
 #include <hdf5.h>
 #include <mpi.h>
@@ -76,7 +77,7 @@ std::string dataset_name(const PeerState& state, std::size_t tensor) {
 }
 
 Id create_dataset(hid_t file, const PeerState& state, std::size_t tensor) {
-  const shard::TensorSpec& spec = state.state().tensors[tensor];
+  const Tensor& spec = state.state().tensors[tensor];
   const std::vector<hsize_t> shape = sizes(spec.shape);
   const Id space(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr), H5Sclose, "H5Screate_simple");
   const Id creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");

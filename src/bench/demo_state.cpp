@@ -15,6 +15,7 @@
 #include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "format/safetensors.hpp"
 #include "shard/box_math.hpp"
 
@@ -172,7 +173,7 @@ DemoState state_of(shard::Model model, std::string config) {
   state.model = std::move(model);
   state.config = std::move(config);
   for (shard::SectionTensors& section : shard::training_state(state.model)) {
-    for (shard::TensorSpec& tensor : section.tensors) {
+    for (Tensor& tensor : section.tensors) {
       state.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
       state.sections.push_back(section.section);
       state.tensors.push_back(std::move(tensor));
@@ -222,7 +223,7 @@ void HeldState::overwrite() { std::ranges::fill(memory_, std::byte{0xa5}); }
 
 void HeldState::fill() {
   for (std::size_t h = 0; h < held_.size(); ++h) {
-    const shard::TensorSpec& tensor = state_.tensors[held_[h].tensor];
+    const Tensor& tensor = state_.tensors[held_[h].tensor];
     const DemoValues values(state_.sections[held_[h].tensor], tensor.name, tensor.dtype);
     std::span<std::byte> rest = memory_of(h);
     for (const Box& box : held_[h].boxes) {
@@ -236,7 +237,7 @@ void HeldState::fill() {
 HeldState::Comparison HeldState::compare() const {
   Comparison out;
   for (std::size_t h = 0; h < held_.size(); ++h) {
-    const shard::TensorSpec& tensor = state_.tensors[held_[h].tensor];
+    const Tensor& tensor = state_.tensors[held_[h].tensor];
     const DemoValues values(state_.sections[held_[h].tensor], tensor.name, tensor.dtype);
     const std::byte* at = memory_.data() + begins_[h];
     for (const Box& box : held_[h].boxes) {

@@ -16,6 +16,7 @@
 #include "bench/ranks.hpp"
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
+#include "cairn/tensor.hpp"
 #include "comm/communicator.hpp"
 #include "shard/model.hpp"
 #include "shard/shard_map.hpp"
@@ -66,7 +67,7 @@ struct DemoState {
   shard::Model model;
   std::string config;                 ///< config.json text, with the number of layers that the state has
   std::vector<std::string> sections;  ///< sections[i] is the section of tensors[i]
-  std::vector<shard::TensorSpec> tensors;
+  std::vector<Tensor> tensors;
   std::uint64_t bytes = 0;
 };
 

@@ -6,13 +6,14 @@
 
 #include "bench/demo_state.hpp"
 #include "cairn/checkpoint.hpp"
+#include "cairn/tensor.hpp"
 
 namespace cairn::bench {
 
 /// A source or target of a tensor of which a rank holds something, without memory.
 template <class SourceOrTarget>
 SourceOrTarget shard_of(const DemoState& state, const shard::HeldTensor& held) {
-  const shard::TensorSpec& spec = state.tensors[held.tensor];
+  const Tensor& spec = state.tensors[held.tensor];
   SourceOrTarget shard;
   shard.section = state.sections[held.tensor];
   shard.name = spec.name;

@@ -9,6 +9,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "format/safetensors.hpp"
 
 namespace cairn::bench {
@@ -98,7 +99,7 @@ void keep_sections(DemoState& state, const std::vector<std::string>& sections) {
   kept.config = std::move(state.config);
   for (std::size_t i = 0; i < state.tensors.size(); ++i) {
     if (std::find(sections.begin(), sections.end(), state.sections[i]) == sections.end()) continue;
-    shard::TensorSpec& tensor = state.tensors[i];
+    Tensor& tensor = state.tensors[i];
     kept.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     kept.sections.push_back(std::move(state.sections[i]));
     kept.tensors.push_back(std::move(tensor));

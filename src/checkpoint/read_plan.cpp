@@ -45,7 +45,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     os::fault_memory("memory.load");
     for (const plan::MemoryBox& want : wanted) {
       const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
-      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+      check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
     }
     plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
     plan.device = &how.device;

@@ -11,12 +11,12 @@
 
 namespace cairn::checkpoint {
 
-void check_wanted(const plan::MemoryBox& want, const WantedTensor& tensor) {
-  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(tensor.dtype);
-  if (shard::fits(want.box, tensor.shape) && bits % 8 == 0 && bits / 8 == want.bytes.size()) return;
-  throw Error(ErrorKind::kInternal,
-              fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match", shard::to_string(want.box),
-                          base::printable(tensor.name), want.bytes.size()));
+void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
+                  std::span<const std::uint64_t> shape) {
+  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(dtype);
+  if (shard::fits(want.box, shape) && bits % 8 == 0 && bits / 8 == want.bytes.size()) return;
+  throw Error(ErrorKind::kInternal, fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
+                                                shard::to_string(want.box), base::printable(name), want.bytes.size()));
 }
 
 namespace {

@@ -58,7 +58,7 @@ Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<c
 
 void Decoder::add(const plan::MemoryBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
-  check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+  check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
   const bool is_copy =
       tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {

@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_writer.hpp"
@@ -53,7 +54,7 @@ shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& no
 std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard::Layout& layout, shard::Model model,
                                        std::vector<std::string>& notes) {
   std::vector<std::string> sections;
-  std::vector<shard::TensorSpec> specs;
+  std::vector<Tensor> specs;
   for (const auto& tensor : catalog.tensors) {
     sections.push_back(tensor.section);
     specs.push_back({tensor.name, tensor.dtype, tensor.shape});

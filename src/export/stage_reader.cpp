@@ -31,7 +31,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
     std::uint64_t total = 0;
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
-      check_wanted(want, {tensor.name, tensor.dtype, tensor.shape});
+      check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
       total += want.bytes.size();
     }
     if (total == 0) return;

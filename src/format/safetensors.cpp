@@ -11,6 +11,7 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
+#include "cairn/tensor.hpp"
 
 namespace cairn::format {
 
@@ -149,7 +150,7 @@ void check_text(std::string_view text, const char* what) {
   }
 }
 
-void check_tensor(const TensorToStore& tensor) {
+void check_tensor(const Tensor& tensor) {
   check_text(tensor.name, "tensor name");
   if (tensor.name == "__metadata__") {
     throw SafetensorsError(Kind::kInvalidHeaderDeserialization,
@@ -163,7 +164,7 @@ void check_tensor(const TensorToStore& tensor) {
 }
 
 /// Dtype descending, then name ascending by bytes.
-std::vector<std::size_t> file_order(std::span<const TensorToStore> tensors) {
+std::vector<std::size_t> file_order(std::span<const Tensor> tensors) {
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::sort(order.begin(), order.end(),
@@ -221,7 +222,7 @@ void append_metadata(std::string& out, const std::map<std::string, std::string>&
   out += '}';
 }
 
-void append_tensor(std::string& out, const TensorToStore& tensor, std::uint64_t begin, std::uint64_t end) {
+void append_tensor(std::string& out, const Tensor& tensor, std::uint64_t begin, std::uint64_t end) {
   append_string(out, tensor.name);
   out += fmt::format(":{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", name_of(tensor.dtype),
                      base::joined(tensor.shape, ","), begin, end);
@@ -253,21 +254,21 @@ std::string framed(const std::string& json, std::uint64_t align_bytes) {
 
 }  // namespace
 
-EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
+EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes) {
   if (align_bytes < 8 || !std::has_single_bit(align_bytes)) {
     throw Error(
         ErrorKind::kUsage,
         fmt::format("alignment of the data section is {} bytes; it must be a power of two, at least 8", align_bytes));
   }
-  for (const TensorToStore& tensor : tensors) check_tensor(tensor);
+  for (const Tensor& tensor : tensors) check_tensor(tensor);
   EncodedHeader out;
   out.order = file_order(tensors);
   out.data_offset.resize(tensors.size());
   std::string json = "{";
   if (!metadata.empty()) append_metadata(json, metadata);
   for (const std::size_t i : out.order) {
-    const TensorToStore& tensor = tensors[i];
+    const Tensor& tensor = tensors[i];
     const auto end = base::try_add(out.data_bytes, tensor_bytes(tensor.dtype, tensor.shape, tensor.name));
     if (!end) {
       throw SafetensorsError(

@@ -15,6 +15,7 @@
 
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 
 namespace cairn::format {
 
@@ -77,13 +78,6 @@ std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t fil
 /// Parses and validates a header. `json`: exactly the header_length bytes after the prefix.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path);
 
-/// What is to be stored; sizes follow from dtype and shape.
-struct TensorToStore {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<std::uint64_t> shape;
-};
-
 struct EncodedHeader {
   std::string bytes;                       ///< prefix, JSON, padding with spaces up to the alignment
   std::vector<std::size_t> order;          ///< order[i] = index into the input of the i-th tensor of the file
@@ -105,7 +99,7 @@ struct StoredOrder {
 /// JSON, data section on a multiple of `align_bytes` (a power of two, at least 8). Throws SafetensorsError for: two
 /// equal names, the name "__metadata__", a size that overflows, a sub-byte tensor that is not a whole number of bytes,
 /// more than kMaxRank dimensions, a header above kMaxHeaderBytes.
-EncodedHeader encode_header(std::span<const TensorToStore> tensors, const std::map<std::string, std::string>& metadata,
+EncodedHeader encode_header(std::span<const Tensor> tensors, const std::map<std::string, std::string>& metadata,
                             std::uint64_t align_bytes);
 
 /// Bytes of a tensor. Throws SafetensorsError naming the tensor: kValidationOverflow, or kMisalignedSlice when a

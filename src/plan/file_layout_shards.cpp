@@ -13,6 +13,7 @@
 #include "base/checked.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "cairn/tensor.hpp"
 #include "format/safetensors.hpp"
 #include "plan/coverage.hpp"
 #include "plan/file_layout.hpp"
@@ -110,7 +111,7 @@ class ShardLayout {
   std::uint64_t& bytes_of(int rank) { return bytes_[static_cast<std::size_t>(rank)]; }
 
   void add_file(const std::string& name, const FileContent& content) {
-    std::vector<format::TensorToStore> tensors;
+    std::vector<Tensor> tensors;
     for (const Placed& placed : content) {
       tensors.push_back({names_[placed.tensor], catalog_.tensors[placed.tensor].dtype, box_of(placed).box.shape});
     }

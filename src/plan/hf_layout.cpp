@@ -1,6 +1,7 @@
 // Split by the rule of format/hf_index.hpp in catalog order, then ordered inside a file as the safetensors reference
 // does.
 #include "plan/hf_layout.hpp"
+#include "cairn/tensor.hpp"
 
 #include <fmt/core.h>
 
@@ -117,8 +118,8 @@ void HfLayout::for_each_tensor(std::uint32_t file,
   }
 }
 
-std::vector<format::TensorToStore> HfLayout::content_of(std::uint32_t file) const {
-  std::vector<format::TensorToStore> tensors;
+std::vector<Tensor> HfLayout::content_of(std::uint32_t file) const {
+  std::vector<Tensor> tensors;
   tensors.reserve(files_[file].tensors.size());
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
     tensors.push_back({std::string(at.name()), at.dtype(), {at.shape().begin(), at.shape().end()}});

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/tensor.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
@@ -72,7 +73,7 @@ class HfLayout {
   void add_section(Section section, std::span<const std::uint64_t> sizes);
   void check_names() const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
-  [[nodiscard]] std::vector<format::TensorToStore> content_of(std::uint32_t file) const;
+  [[nodiscard]] std::vector<Tensor> content_of(std::uint32_t file) const;
   struct Wanted {
     std::uint32_t tensor = 0;
     format::StoredTensor* to = nullptr;

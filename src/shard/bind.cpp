@@ -7,6 +7,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "shard/box_math.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -14,7 +15,7 @@ namespace cairn::shard {
 namespace {
 
 struct Parameter {
-  const TensorSpec* spec = nullptr;
+  const Tensor* spec = nullptr;
   std::uint64_t position = 0;
 };
 
@@ -22,7 +23,7 @@ using Parameters = std::unordered_map<std::string_view, Parameter>;
 
 // Specs as the list gives them in section "model", else as the model says.
 Parameters parameters_of(const Model& model, const std::vector<std::string>& sections,
-                         const std::vector<TensorSpec>& tensors) {
+                         const std::vector<Tensor>& tensors) {
   Parameters out;
   out.reserve(model.tensors.size());
   for (std::uint64_t i = 0; i < model.tensors.size(); ++i) out[model.tensors[i].name] = {&model.tensors[i], i};
@@ -37,11 +38,11 @@ Parameters parameters_of(const Model& model, const std::vector<std::string>& sec
 }  // namespace
 
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
-                                  const std::vector<TensorSpec>& tensors) {
+                                  const std::vector<Tensor>& tensors) {
   const Parameters parameters = parameters_of(model, sections, tensors);
   std::vector<TensorFacts> out(tensors.size());
   for (std::uint64_t i = 0; i < tensors.size(); ++i) {
-    const TensorSpec& tensor = tensors[i];
+    const Tensor& tensor = tensors[i];
     TensorFacts& facts = out[i];
     const std::string_view name = tensor.name;
     facts.parameter = parameter_of(model, name);
@@ -56,7 +57,7 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
       facts.role = std::string(name.substr(0, at)) + std::string(name.substr(at + facts.parameter.size()));
     }
     const auto found = parameters.find(facts.parameter);
-    const TensorSpec* spec = found == parameters.end() ? nullptr : found->second.spec;
+    const Tensor* spec = found == parameters.end() ? nullptr : found->second.spec;
     facts.parameter_dtype = spec != nullptr ? spec->dtype : tensor.dtype;
     facts.position = spec != nullptr ? found->second.position : model.tensors.size() + i;
     if (tensor.shape.empty()) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/tensor.hpp"
 #include "shard/layout_rules.hpp"
 #include "shard/model.hpp"
 
@@ -27,7 +28,7 @@ struct TensorFacts {
 
 /// One per tensor; the views point into `tensors`.
 std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::string>& sections,
-                                  const std::vector<TensorSpec>& tensors);
+                                  const std::vector<Tensor>& tensors);
 
 /// What holds for one tensor. Pointers lead into the LayoutRules.
 struct TensorRule {
@@ -47,7 +48,7 @@ struct NumberMap {
 };
 
 struct TensorToBind {
-  const TensorSpec& spec;
+  const Tensor& spec;
   const std::string& section;
   const TensorFacts& facts;
 };

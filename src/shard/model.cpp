@@ -8,6 +8,7 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "shard/families/builder.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -75,7 +76,7 @@ std::string_view parameter_of(const Model& model, std::string_view name) {
 
 std::vector<SectionTensors> training_state(const Model& model) {
   std::vector<SectionTensors> sections{{"model", model.tensors}, {"master_weights", {}}, {"optimizer", {}}};
-  for (const TensorSpec& tensor : model.tensors) {
+  for (const Tensor& tensor : model.tensors) {
     if (tensor.name.ends_with(kScaleSuffix)) continue;
     sections[1].tensors.push_back({tensor.name, DType::kF32, tensor.shape});
     for (const char* role : {"/moment1_0", "/moment2_0"}) {

@@ -9,19 +9,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/dtype.hpp"
+#include "cairn/tensor.hpp"
 
 namespace cairn::shard {
-
-// A global tensor as every layer names it.
-
-struct TensorSpec {
-  std::string name;
-  DType dtype = DType::kF32;
-  std::vector<std::uint64_t> shape;
-
-  friend bool operator==(const TensorSpec&, const TensorSpec&) = default;
-};
 
 /// How tensor parallelism and the rest treat one tensor of a family.
 struct ShardRule {
@@ -42,7 +32,7 @@ struct Model {
   std::string family;  ///< "llama", "qwen2", "qwen3", "qwen3_moe", "mixtral", "deepseek_v3", "gpt2", or "unknown"
   std::uint64_t layers = 0;
   std::uint64_t experts = 0;
-  std::vector<TensorSpec> tensors;  ///< in the state-dict order of the reference (Hugging Face); empty for "unknown"
+  std::vector<Tensor> tensors;  ///< in the state-dict order of the reference (Hugging Face); empty for "unknown"
   std::shared_ptr<const RuleTable> rules;  ///< what rule_of looks in; knows more names than `tensors` (GPT-2's prefix)
 };
 
@@ -74,7 +64,7 @@ std::string_view parameter_of(const Model& model, std::string_view name);
 /// copies.
 struct SectionTensors {
   std::string section;
-  std::vector<TensorSpec> tensors;
+  std::vector<Tensor> tensors;
 };
 std::vector<SectionTensors> training_state(const Model& model);
 

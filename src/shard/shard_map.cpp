@@ -13,6 +13,7 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "cairn/tensor.hpp"
 #include "shard/bind.hpp"
 #include "shard/box_math.hpp"
 #include "shard/chunk.hpp"
@@ -29,7 +30,7 @@ class BoundMap {
  public:
   /// Throws Error(kUsage).
   BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-           const std::vector<TensorSpec>& tensors);
+           const std::vector<Tensor>& tensors);
 
   [[nodiscard]] std::vector<HeldTensor> held_by(std::uint64_t rank) const;
   /// What ShardMap::notes returns.
@@ -54,8 +55,8 @@ class BoundMap {
   /// The boxes of every class on one rank, worked out when first asked for.
   class RankView;
 
-  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<TensorSpec>& tensors);
-  std::uint32_t class_of(const TensorSpec& tensor, TensorRule&& rule);
+  void bind_all(const Model& model, const std::vector<std::string>& sections, const std::vector<Tensor>& tensors);
+  std::uint32_t class_of(const Tensor& tensor, TensorRule&& rule);
   std::uint32_t where_of(Where&& where);
   void check_class(const ShardClass& shard, const std::string& name) const;
   void check_cut(const ShardClass& shard, const Cut& cut, std::vector<std::uint64_t>& sizes,
@@ -168,7 +169,7 @@ class BoundMap::RankView {
 };
 
 BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::string>& sections,
-                   const std::vector<TensorSpec>& tensors)
+                   const std::vector<Tensor>& tensors)
     : layout_(std::move(layout)), rules_(layout_.rules()) {
   bind_all(model, sections, tensors);
   class_index_.clear();
@@ -176,7 +177,7 @@ BoundMap::BoundMap(Layout layout, const Model& model, const std::vector<std::str
 }
 
 void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sections,
-                        const std::vector<TensorSpec>& tensors) {
+                        const std::vector<Tensor>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
   JsonBinder binder(rules_, model);  // a short form is a JSON form without rules
   std::unordered_map<std::string, std::uint32_t> buffer_index;
@@ -200,7 +201,7 @@ void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sect
   binder.add_notes(notes_);
 }
 
-std::uint32_t BoundMap::class_of(const TensorSpec& tensor, TensorRule&& rule) {
+std::uint32_t BoundMap::class_of(const Tensor& tensor, TensorRule&& rule) {
   const auto [entry, added] = class_index_.try_emplace(key_of(tensor.shape, rule.cuts, rule.boxes),
                                                        static_cast<std::uint32_t>(classes_.size()));
   if (added) {
@@ -327,7 +328,7 @@ std::vector<HeldTensor> BoundMap::held_by(std::uint64_t rank) const {
   return held;
 }
 
-ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<TensorSpec> tensors)
+ShardMap::ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors)
     : layout_(std::move(layout)),
       model_(std::move(model)),
       sections_(std::move(sections)),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cairn/box.hpp"
+#include "cairn/tensor.hpp"
 #include "shard/flat_layout.hpp"
 #include "shard/layout.hpp"
 #include "shard/model.hpp"
@@ -27,10 +28,10 @@ class ShardMap {
  public:
   /// `sections[i]` names the section of `tensors[i]`. Throws Error(kUsage), one line naming tensor, dimension and
   /// number, when a dimension does not divide and the layout does not say `uneven`.
-  ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<TensorSpec> tensors);
+  ShardMap(Layout layout, Model model, std::vector<std::string> sections, std::vector<Tensor> tensors);
 
   [[nodiscard]] const Layout& layout() const { return layout_; }
-  [[nodiscard]] const std::vector<TensorSpec>& tensors() const { return tensors_; }
+  [[nodiscard]] const std::vector<Tensor>& tensors() const { return tensors_; }
 
   /// Ascending by tensor. Throws Error(kInternal) for a rank outside the world. Safe to call from several threads.
   [[nodiscard]] std::vector<HeldTensor> held_by(int rank) const;
@@ -42,7 +43,7 @@ class ShardMap {
   Layout layout_;
   Model model_;
   std::vector<std::string> sections_;
-  std::vector<TensorSpec> tensors_;
+  std::vector<Tensor> tensors_;
   std::vector<std::string> notes_;
   std::shared_ptr<const BoundMap> bound_;
 };

@@ -26,7 +26,7 @@ bool accepted(const std::function<void()>& parse) {
 }
 
 void check_header(const SafetensorsHeader& header) {
-  std::vector<TensorToStore> tensors;
+  std::vector<Tensor> tensors;
   for (const TensorEntry& entry : header.tensors) tensors.push_back({entry.name, entry.dtype, entry.shape});
   const EncodedHeader encoded = encode_header(tensors, header.metadata, 8);
   require(encoded.data_bytes == header.file_bytes - header.data_start, "the data of an accepted file must be covered");

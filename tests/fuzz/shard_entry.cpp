@@ -46,7 +46,7 @@ void check_held(const ShardMap& map, int rank) {
 void bind(const Layout& layout) {
   static const Model known = model_from_config(kConfig);
   static const std::vector<std::string> sections{"model", "model", "model", "optimizer", "optimizer", "master_weights"};
-  static const std::vector<TensorSpec> tensors{
+  static const std::vector<Tensor> tensors{
       {"model.embed_tokens.weight", DType::kF32, {64, 16}},
       {"model.layers.0.self_attn.q_proj.weight", DType::kF32, {16, 16}},
       {"model.layers.1.block_sparse_moe.experts.1.w2.weight", DType::kF32, {16, 24}},
@@ -75,7 +75,7 @@ void feed_layout(std::string_view input) {
 void feed_config(std::string_view input) {
   Model model;
   if (refusal_of([&] { model = model_from_config(input); }, {ErrorKind::kFormat})) return;
-  for (const TensorSpec& tensor : model.tensors) {
+  for (const Tensor& tensor : model.tensors) {
     require(elements_of(tensor.shape) <= std::uint64_t{1} << 62, "the size of a tensor must be bounded");
     require(rule_of(model, tensor.name).has_value(), "a family must know its own names");
   }

@@ -14,7 +14,7 @@ namespace cairn::test {
 
 void write_safetensors(const std::filesystem::path& path, const FileTensors& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::vector<format::TensorToStore> stored;
+  std::vector<Tensor> stored;
   std::vector<const base::Bytes*> contents;
   for (const auto& [name, tensor] : tensors) {
     stored.push_back({name, tensor.dtype, tensor.shape});

@@ -42,7 +42,7 @@ TEST(FormatDocument, ShowsAValidDataFile) {
   ASSERT_EQ(header.tensors.size(), 2u);
   EXPECT_EQ(header.tensors[0].name, "weight");
   EXPECT_EQ(header.tensors[1].name, "bias");
-  const std::vector<TensorToStore> tensors = {{"bias", DType::kBF16, {2}}, {"weight", DType::kF32, {2, 2}}};
+  const std::vector<Tensor> tensors = {{"bias", DType::kBF16, {2}}, {"weight", DType::kF32, {2, 2}}};
   const auto encoded = encode_header(tensors, header.metadata, 64);
   EXPECT_EQ(encoded.bytes, file.substr(0, header.data_start));
   EXPECT_EQ(encoded.bytes.size() + encoded.data_bytes, file.size());

@@ -16,8 +16,8 @@ using nlohmann::json;
 
 const std::map<std::string, std::string> kNoMetadata;
 
-std::vector<TensorToStore> tensors_of(const json& list) {
-  std::vector<TensorToStore> out;
+std::vector<Tensor> tensors_of(const json& list) {
+  std::vector<Tensor> out;
   for (const json& entry : list) {
     const auto dtype = dtype_from_name(entry["dtype"].get<std::string>());
     if (!dtype) throw std::runtime_error("unknown dtype in golden list");
@@ -41,7 +41,7 @@ TEST(EncodeHeader, IsByteEqualToTheReference) {
     const auto parsed = read_safetensors(file, "golden");
     ASSERT_EQ(parsed.tensors.size(), tensors.size());
     for (const TensorEntry& tensor : parsed.tensors) {
-      const auto same = [&](const TensorToStore& stored) { return stored.name == tensor.name; };
+      const auto same = [&](const Tensor& stored) { return stored.name == tensor.name; };
       const auto at = static_cast<std::size_t>(std::ranges::find_if(tensors, same) - tensors.begin());
       ASSERT_LT(at, tensors.size());
       EXPECT_EQ(header.data_offset[at], tensor.begin);
@@ -56,7 +56,7 @@ TEST(EncodeHeader, IsByteEqualToTheReference) {
 }
 
 TEST(EncodeHeader, OrdersAllDtypesDescending) {
-  std::vector<TensorToStore> tensors;
+  std::vector<Tensor> tensors;
   for (int i = 0; i < kDTypeCount; ++i) tensors.push_back({fmt::format("t{}", i), static_cast<DType>(i), {8}});
   const auto header = encode_header(tensors, kNoMetadata, 8);
   ASSERT_EQ(header.order.size(), 22u);
@@ -64,7 +64,7 @@ TEST(EncodeHeader, OrdersAllDtypesDescending) {
 }
 
 TEST(EncodeHeader, PadsToTheAlignmentAndTheParserReadsIt) {
-  const std::vector<TensorToStore> tensors = {{"w", DType::kF16, {3}}, {"f4", DType::kF4, {2, 3}}};
+  const std::vector<Tensor> tensors = {{"w", DType::kF16, {3}}, {"f4", DType::kF4, {2, 3}}};
   for (const std::uint64_t align : {8ULL, 64ULL, 4096ULL, 1ULL << 20}) {
     const auto header = encode_header(tensors, {{"format", "pt"}}, align);
     EXPECT_EQ(header.bytes.size() % align, 0u);
@@ -76,7 +76,7 @@ TEST(EncodeHeader, PadsToTheAlignmentAndTheParserReadsIt) {
 }
 
 TEST(EncodeHeader, RefusesWhatNoReaderCouldRead) {
-  const auto encode = [](std::vector<TensorToStore> tensors, std::map<std::string, std::string> metadata = {}) {
+  const auto encode = [](std::vector<Tensor> tensors, std::map<std::string, std::string> metadata = {}) {
     return [tensors = std::move(tensors), metadata = std::move(metadata)] { encode_header(tensors, metadata, 8); };
   };
   expect_safetensors_error(Kind::kDuplicateKey,
@@ -92,7 +92,7 @@ TEST(EncodeHeader, RefusesWhatNoReaderCouldRead) {
                            {"tensor 'deep' has 65 dimensions"});
   expect_safetensors_error(Kind::kInvalidHeader, encode({{"\xff", DType::kU8, {1}}}), {"not UTF-8"});
   expect_safetensors_error(Kind::kInvalidHeader, encode({}, {{"k", "\xc0\x80"}}), {"metadata value"});
-  std::vector<TensorToStore> many;
+  std::vector<Tensor> many;
   for (int i = 0; i < 9; ++i) many.push_back({fmt::format("t{}", i), DType::kU8, {(1ULL << 61) - 1}});
   expect_safetensors_error(Kind::kValidationOverflow, encode(many), {"overflows 64 bits at tensor 't8'"});
   for (const std::uint64_t align : {0ULL, 4ULL, 24ULL}) {
@@ -114,9 +114,9 @@ TEST(EncodeHeader, RoundTripsRandomTensors) {
   const std::string alphabet = "ab.\"\\/\n\x01\x7f";
   std::size_t compared = 0;
   for (int round = 0; round < 200; ++round) {
-    std::vector<TensorToStore> tensors;
+    std::vector<Tensor> tensors;
     for (auto i = random() % 12; i > 0; --i) {
-      TensorToStore tensor{fmt::format("{}:", tensors.size()), static_cast<DType>(random() % kDTypeCount), {8}};
+      Tensor tensor{fmt::format("{}:", tensors.size()), static_cast<DType>(random() % kDTypeCount), {8}};
       for (auto c = random() % 6; c > 0; --c) tensor.name += alphabet[random() % alphabet.size()];
       for (auto d = random() % 4; d > 0; --d) tensor.shape.push_back(random() % 4);
       tensors.push_back(tensor);

@@ -108,7 +108,7 @@ TEST(Codings, ANoteWithoutItsTensorIsRefused) {
 
 TEST(Codings, OfManyParametersWithLongNames) {
   TestDirectory d;
-  std::vector<format::TensorToStore> tensors;
+  std::vector<Tensor> tensors;
   std::map<std::string, std::string> notes;
   for (int i = 0; i < 20; ++i) {
     const std::string name = "model.layers." + std::to_string(i) + ".self_attn.q_proj.weight.exp_avg";

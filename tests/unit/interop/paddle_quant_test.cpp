@@ -9,14 +9,13 @@
 namespace cairn::interop::test {
 namespace {
 
-using format::TensorToStore;
 using testing::AllOf;
 using testing::HasSubstr;
 
 constexpr const char* kFile = "optimizer-00001-of-00001.safetensors";
 
 /// What O1 stores for a matrix "w" [64, 6] and a vector "norm" [6].
-std::vector<TensorToStore> o1_tensors() {
+std::vector<Tensor> o1_tensors() {
   return {{"w/moment1_0", DType::kI8, {64, 6}},          {"w/moment1_0@scales", DType::kF32, {6}},
           {"w/moment2_0", DType::kU8, {64, 6}},          {"w/moment2_0@min_scales", DType::kF32, {6}},
           {"w/moment2_0@max_scales", DType::kF32, {6}},  {"w/beta1_pow_acc_0", DType::kF32, {1}},
@@ -25,7 +24,7 @@ std::vector<TensorToStore> o1_tensors() {
           {"norm/moment2_0@max_scales", DType::kF32, {}}};
 }
 
-std::vector<TensorToStore> o2_tensors() {
+std::vector<Tensor> o2_tensors() {
   return {{"w/moment2_0", DType::kI8, {64, 6}},
           {"w/moment1_0@scales", DType::kF32, {2, 6}},
           {"w/moment2_0@min_scales", DType::kF32, {2, 6}},
@@ -36,7 +35,7 @@ std::vector<TensorToStore> o2_tensors() {
 }
 
 /// A directory with an index as Paddle makes it: before the moments are quantised.
-Directory directory_of(const std::vector<TensorToStore>& tensors, const std::string& stage) {
+Directory directory_of(const std::vector<Tensor>& tensors, const std::string& stage) {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors", {{"w", DType::kBF16, {64, 6}}, {"norm", DType::kBF16, {6}}},
          {{"format", "np"}});
@@ -52,7 +51,7 @@ Directory directory_of(const std::vector<TensorToStore>& tensors, const std::str
 
 Recognised described(const Directory& directory) { return recognise(directory); }
 
-std::string refusal(const std::vector<TensorToStore>& tensors, const std::string& stage) {
+std::string refusal(const std::vector<Tensor>& tensors, const std::string& stage) {
   try {
     (void)described(directory_of(tensors, stage));
   } catch (const Error& error) {
@@ -64,12 +63,12 @@ std::string refusal(const std::vector<TensorToStore>& tensors, const std::string
   return {};
 }
 
-std::vector<TensorToStore> without(std::vector<TensorToStore> tensors, const std::string& name) {
+std::vector<Tensor> without(std::vector<Tensor> tensors, const std::string& name) {
   EXPECT_EQ(std::erase_if(tensors, [&](const auto& tensor) { return tensor.name == name; }), 1u) << name;
   return tensors;
 }
 
-std::vector<TensorToStore> with(std::vector<TensorToStore> tensors, const TensorToStore& other) {
+std::vector<Tensor> with(std::vector<Tensor> tensors, const Tensor& other) {
   tensors = without(std::move(tensors), other.name);
   tensors.push_back(other);
   return tensors;

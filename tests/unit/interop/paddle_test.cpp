@@ -107,7 +107,7 @@ TEST(Paddle, UnlistedTensorInTwoFiles) {
   TestDirectory d = good();
   for (const std::string number : {"1", "2"}) {
     const std::string file = "optimizer-0000" + number + "-of-00002.safetensors";
-    std::vector<format::TensorToStore> tensors = {{"extra", DType::kF32, {1}}};
+    std::vector<Tensor> tensors = {{"extra", DType::kF32, {1}}};
     for (const auto& entry : d.directory.safetensors[file].tensors)
       tensors.push_back({entry.name, entry.dtype, entry.shape});
     d.file(file, tensors, kNumpy);
@@ -156,7 +156,7 @@ TEST(PaddleRefused, UnmergedOptimizer) {
 }
 
 TEST(PaddleRefused, FlatSlicesOfShardingV2) {
-  const auto failure_with = [](const std::string& file, const std::vector<format::TensorToStore>& tensors) {
+  const auto failure_with = [](const std::string& file, const std::vector<Tensor>& tensors) {
     return failure_of(good().file(file, tensors, kNumpy).directory);
   };
   EXPECT_THAT(failure_with("master_weights-00001-of-00001.safetensors",

@@ -34,7 +34,7 @@ std::uint64_t data_bytes_of(const std::string& header) {
 
 }  // namespace
 
-TestDirectory& TestDirectory::file(const std::string& name, const std::vector<format::TensorToStore>& tensors,
+TestDirectory& TestDirectory::file(const std::string& name, const std::vector<Tensor>& tensors,
                                    const Metadata& metadata) {
   directory.path = kPath;
   const auto encoded = format::encode_header(tensors, metadata, 8);
@@ -44,13 +44,13 @@ TestDirectory& TestDirectory::file(const std::string& name, const std::vector<fo
 
 TestDirectory& TestDirectory::file_of(const std::string& name, const std::vector<std::string>& tensors,
                                       const Metadata& metadata) {
-  std::vector<format::TensorToStore> entries;
+  std::vector<Tensor> entries;
   for (const auto& tensor : tensors) entries.push_back({tensor, DType::kF32, {2, 3}});
   return file(name, entries, metadata);
 }
 
 TestDirectory& TestDirectory::shard(const std::string& name, const std::vector<Part>& parts, Metadata metadata) {
-  std::vector<format::TensorToStore> entries;
+  std::vector<Tensor> entries;
   nlohmann::json info = nlohmann::json::object();
   for (const Part& part : parts) {
     entries.push_back({part.name, part.dtype, part.shape});

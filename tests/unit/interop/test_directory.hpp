@@ -30,8 +30,7 @@ struct Part {
 /// A directory in memory; every header is encoded and parsed by the format layer, as one from disk would be.
 class TestDirectory {
  public:
-  TestDirectory& file(const std::string& name, const std::vector<format::TensorToStore>& tensors,
-                      const Metadata& metadata = kTorch);
+  TestDirectory& file(const std::string& name, const std::vector<Tensor>& tensors, const Metadata& metadata = kTorch);
   /// One F32 tensor [2, 3] for each name.
   TestDirectory& file_of(const std::string& name, const std::vector<std::string>& tensors,
                          const Metadata& metadata = kTorch);

@@ -62,7 +62,7 @@ inline std::map<std::string, std::vector<Box>> held_by_name(const ShardMap& map,
 
 struct State {
   std::vector<std::string> sections;
-  std::vector<TensorSpec> tensors;
+  std::vector<Tensor> tensors;
 
   void add(const std::string& section, const std::string& name, std::vector<std::uint64_t> shape,
            DType dtype = DType::kF32) {
@@ -77,7 +77,7 @@ struct State {
 inline State state_of(const Model& model) {
   State out;
   for (const SectionTensors& section : training_state(model)) {
-    for (const TensorSpec& tensor : section.tensors) out.add(section.section, tensor.name, tensor.shape, tensor.dtype);
+    for (const Tensor& tensor : section.tensors) out.add(section.section, tensor.name, tensor.shape, tensor.dtype);
   }
   return out;
 }

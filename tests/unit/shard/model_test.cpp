@@ -14,7 +14,7 @@ namespace {
 
 std::vector<std::string> names_of(const Model& model) {
   std::vector<std::string> out;
-  for (const TensorSpec& tensor : model.tensors) out.push_back(tensor.name);
+  for (const Tensor& tensor : model.tensors) out.push_back(tensor.name);
   return out;
 }
 
@@ -38,7 +38,7 @@ TEST(Models, TotalsOfEveryNamedModel) {
     const Model model = model_by_name(name);
     std::uint64_t found_parameters = 0, found_bytes = 0;
     std::set<std::string> names;
-    for (const TensorSpec& tensor : model.tensors) {
+    for (const Tensor& tensor : model.tensors) {
       found_parameters += elements_of(tensor.shape);
       found_bytes += elements_of(tensor.shape) * bits_of(tensor.dtype) / 8;
       names.insert(tensor.name);
@@ -150,9 +150,7 @@ TEST(Models, RulesOfFamilies) {
   EXPECT_EQ(rule_of(v3, "model.layers.3.mlp.experts.255.down_proj.weight_scale_inv")->scaled_size, 2048U);
   EXPECT_TRUE(rule_of(v3, "model.layers.61.eh_proj.weight")->last_stage);
   EXPECT_EQ(rule_of(v3, "model.layers.61.eh_proj.weight")->layer, -1);
-  const auto find = [&](const char* name) {
-    return *std::ranges::find(v3.tensors, std::string(name), &TensorSpec::name);
-  };
+  const auto find = [&](const char* name) { return *std::ranges::find(v3.tensors, std::string(name), &Tensor::name); };
   EXPECT_EQ(find("model.layers.0.self_attn.kv_a_proj_with_mqa.weight_scale_inv").shape, (Shape{5, 56}));
   EXPECT_EQ(find("model.layers.3.mlp.gate.e_score_correction_bias").dtype, DType::kF32);
 

@@ -37,9 +37,9 @@ std::vector<Range> flat_ranges(const Shape& shape, const std::vector<Box>& boxes
 class Fsdp1 : public testing::TestWithParam<std::pair<const char*, int>> {};
 
 // Parameters of a wrapped module, in model order: those of the layer, or all that are in no layer.
-std::vector<TensorSpec> module_tensors(const Model& model, const std::string& module) {
-  std::vector<TensorSpec> out;
-  for (const TensorSpec& tensor : model.tensors) {
+std::vector<Tensor> module_tensors(const Model& model, const std::string& module) {
+  std::vector<Tensor> out;
+  for (const Tensor& tensor : model.tensors) {
     const bool in_layer = tensor.name.starts_with("model.layers.");
     if (module.empty() ? !in_layer : tensor.name.starts_with(module + ".")) out.push_back(tensor);
   }
@@ -68,7 +68,7 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
     for (const Json& module : sample["ranks"][rank]["modules"]) {
       const auto tensors = module_tensors(model, module["module"].get<std::string>());
       std::vector<std::uint64_t> numels;
-      for (const TensorSpec& tensor : tensors) numels.push_back(elements_of(tensor.shape));
+      for (const Tensor& tensor : tensors) numels.push_back(elements_of(tensor.shape));
       const FlatBuffer buffer = fsdp1_buffer(numels, world, orig ? 4 : 0);
       EXPECT_EQ(local_elements(buffer, world), module["local_numel"].get<std::uint64_t>());
       const auto pieces = pieces_of(buffer, numels, world, rank);
@@ -76,7 +76,7 @@ TEST_P(Fsdp1, PiecesPadsAndBoxes) {
       for (std::size_t i = 0; i < pieces.size(); ++i, ++compared) {
         const Json expected{tensors[pieces[i].tensor].name, pieces[i].begin, pieces[i].end, pieces[i].at};
         EXPECT_EQ(expected, module["pieces"][i]) << "rank " << rank;
-        const TensorSpec& tensor = tensors[pieces[i].tensor];
+        const Tensor& tensor = tensors[pieces[i].tensor];
         for (const char* name : {"model:%", "master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
           std::string key = name;
           key.replace(key.find('%'), 1, tensor.name);
@@ -138,9 +138,9 @@ TEST_P(DeepSpeed, PiecesPaddingAndBoxes) {
     const auto held = held_by_name(map, state.sections, static_cast<int>(rank));
     std::size_t held_pieces = 0;
     for (const Json& group : sample["ranks"][rank]["groups"]) {
-      std::vector<TensorSpec> tensors;
+      std::vector<Tensor> tensors;
       std::vector<std::uint64_t> numels;
-      for (const TensorSpec& tensor : model.tensors) {
+      for (const Tensor& tensor : model.tensors) {
         if (groups == 2 && no_decay(tensor.name) != (group["group"] == 1)) continue;
         tensors.push_back(tensor);
         numels.push_back(elements_of(tensor.shape));
@@ -154,7 +154,7 @@ TEST_P(DeepSpeed, PiecesPaddingAndBoxes) {
       const auto pieces = pieces_of(buffer, numels, world, rank);
       ASSERT_EQ(pieces.size(), group["pieces"].size());
       for (std::size_t i = 0; i < pieces.size(); ++i, ++compared) {
-        const TensorSpec& tensor = tensors[pieces[i].tensor];
+        const Tensor& tensor = tensors[pieces[i].tensor];
         EXPECT_EQ((Json{tensor.name, pieces[i].begin, pieces[i].end, pieces[i].at}), group["pieces"][i])
             << "rank " << rank;
         for (const char* name : {"master_weights:%", "optimizer:%/moment1_0", "optimizer:%/moment2_0"}) {
@@ -210,7 +210,7 @@ TEST_P(Megatron, BoxesBuffersAndOptimizerRanges) {
   for (const Json& rank : sample["ranks"]) {
     for (const Json& param : rank["params"]) {
       const auto name = param["name"].get<std::string>();
-      if (std::ranges::find(state.tensors, name, &TensorSpec::name) != state.tensors.end()) continue;
+      if (std::ranges::find(state.tensors, name, &Tensor::name) != state.tensors.end()) continue;
       state.add("model", name, param["shape"].get<Shape>(), DType::kBF16);
     }
   }

@@ -30,7 +30,7 @@ std::map<std::string, std::vector<int>> holders(const State& state, const ShardM
   }
   for (int rank = 0; rank < map.layout().world_size(); ++rank) {
     for (const HeldTensor& held : map.held_by(rank)) {
-      const TensorSpec& tensor = map.tensors()[held.tensor];
+      const Tensor& tensor = map.tensors()[held.tensor];
       auto& counts = out[state.sections[held.tensor] + ":" + tensor.name];
       for (const Box& box : held.boxes) {
         EXPECT_TRUE(fits(box, tensor.shape));
@@ -235,7 +235,7 @@ TEST(ShardMap, ZeroOfExpertsGoesOverTheirOwnRanks) {
 TEST(ShardMap, ScalesAreCutWithTheirWeights) {
   const Model model = model_by_name("deepseek-v3", 4);
   State state;
-  for (const TensorSpec& tensor : model.tensors) state.add("model", tensor.name, tensor.shape, tensor.dtype);
+  for (const Tensor& tensor : model.tensors) state.add("model", tensor.name, tensor.shape, tensor.dtype);
   const auto at = [&](const char* layout, const char* name) {
     return held_by_name(state.bind(Layout::parse(layout), model), state.sections, 3)
         .at(std::string("model:model.layers.3.") + name);
