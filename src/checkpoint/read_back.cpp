@@ -56,7 +56,8 @@ void BlockChecker::add(std::uint32_t file, std::uint64_t offset, std::span<const
   const format::FileBlocks& row = table_.files[file];
   while (!piece.empty()) {
     const std::uint64_t block = offset / table_.block_bytes;
-    const plan::ByteRange range{block * table_.block_bytes, std::min((block + 1) * table_.block_bytes, row.size_bytes)};
+    const plan::FileRange range{file, block * table_.block_bytes,
+                                std::min((block + 1) * table_.block_bytes, row.size_bytes)};
     const auto part = piece.first(std::min<std::uint64_t>(piece.size(), range.end - offset));
     const std::uint32_t crc = format::crc32c(part);
     crc_ = offset == range.begin ? crc : format::combine_crc32c(crc_, crc, part.size());
@@ -65,12 +66,12 @@ void BlockChecker::add(std::uint32_t file, std::uint64_t offset, std::span<const
     piece = piece.subspan(part.size());
     if (offset != range.end) continue;
     ++blocks;
-    if (crc_ != row.crcs.at(block)) add_fault(file, range, crc_);
+    if (crc_ != row.crcs.at(block)) add_fault(range, crc_);
   }
 }
 
-void BlockChecker::add_fault(std::uint32_t file, plan::ByteRange range, std::uint32_t crc) {
-  const format::FileBlocks& row = table_.files[file];
+void BlockChecker::add_fault(const plan::FileRange& range, std::uint32_t crc) {
+  const format::FileBlocks& row = table_.files[range.file];
   const std::uint64_t block = range.begin / table_.block_bytes;
   BlockFault fault{directory_ / row.name, block, range, crc, row.crcs[block], {}, true};
   try {

@@ -47,7 +47,7 @@ class BlockChecker {
 
  private:
   void add(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> piece);
-  void add_fault(std::uint32_t file, plan::ByteRange range, std::uint32_t crc);
+  void add_fault(const plan::FileRange& range, std::uint32_t crc);
 
   std::filesystem::path directory_;
   const format::BlockTable& table_;

@@ -26,8 +26,7 @@ plan::BlockSet wanted_blocks(const OpenCheckpoint& checkpoint, std::span<const p
     for (const auto& stored : tensor.boxes) {
       const auto region = shard::intersect(want.box, stored.box);
       if (!region) continue;
-      const plan::ByteRange span = plan::file_span(tensor.dtype, stored, *region);
-      blocks.insert({stored.file, span.begin, span.end});
+      blocks.insert(plan::file_span(tensor.dtype, stored, *region));
     }
   }
   return blocks;

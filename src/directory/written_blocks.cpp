@@ -26,13 +26,12 @@ void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) con
   const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes;
   const std::uint32_t written = rows_[bytes.file]->crcs.at(block);
   if (found == written) return;
-  const plan::ByteRange range{bytes.begin, bytes.end};
   const BlockFault fault{checkpoint_.directory / checkpoint_.stored.files[bytes.file].name,
                          block,
-                         range,
+                         bytes,
                          found,
                          written,
-                         tensors_in(checkpoint_.stored, bytes.file, range),
+                         tensors_in(checkpoint_.stored, bytes),
                          true};
   throw Error(ErrorKind::kIntegrity, message_of(fault));
 }
@@ -53,11 +52,11 @@ std::uint64_t WrittenBlocks::check(const plan::Window& window, std::span<const s
   return window.bytes;
 }
 
-std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, std::uint32_t file, plan::ByteRange bytes) {
+std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, const plan::FileRange& bytes) {
   std::vector<std::pair<std::uint64_t, std::string>> found;
   for (const auto& tensor : stored.tensors) {
     for (const auto& box : tensor.boxes) {
-      if (box.file != file || box.offset_bytes >= bytes.end) continue;
+      if (box.file != bytes.file || box.offset_bytes >= bytes.end) continue;
       const std::uint64_t size = format::tensor_bytes(tensor.dtype, box.box.shape, tensor.name);
       if (size != 0 && box.offset_bytes + size > bytes.begin) found.emplace_back(box.offset_bytes, tensor.name);
     }
@@ -68,7 +67,7 @@ std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, std:
   return names;
 }
 
-std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, plan::ByteRange bytes) {
+std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes) {
   std::vector<std::string> names;
   for (const auto& tensor : header.tensors) {
     const std::uint64_t begin = header.data_start + tensor.begin;

@@ -39,13 +39,14 @@ class WrittenBlocks {
 };
 
 /// Names of the tensors of a file that have bytes in the range, in file order.
-std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, std::uint32_t file, plan::ByteRange bytes);
-std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, plan::ByteRange bytes);
+std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, const plan::FileRange& bytes);
+/// The same of the file with this header.
+std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
 
 struct BlockFault {
   std::filesystem::path path;
   std::uint64_t block = 0;
-  plan::ByteRange bytes;
+  plan::FileRange bytes;
   std::uint32_t found = 0;
   std::uint32_t written = 0;
   std::vector<std::string> tensors;

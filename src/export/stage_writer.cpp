@@ -91,21 +91,21 @@ void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent
 fs::path StageWriter::skeleton_path() const { return commit_->partial() / "skeleton"; }
 
 void StageWriter::find_gaps() {
-  std::vector<plan::ByteRange> covered;
+  std::vector<plan::FileRange> covered;
   for (const auto& tensor : layout_.stored.tensors) {
     const std::uint64_t bytes = format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
     const std::uint64_t begin = tensor.boxes.at(0).offset_bytes;
-    if (bytes != 0) covered.push_back({begin, begin + bytes});
+    if (bytes != 0) covered.push_back({0, begin, begin + bytes});
   }
   std::sort(covered.begin(), covered.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   std::uint64_t at = 0;
-  for (const plan::ByteRange& range : covered) {
+  for (const plan::FileRange& range : covered) {
     if (range.begin < at) throw Error(ErrorKind::kInternal, "HDF5 placed two tensors on the same bytes");
-    if (range.begin > at) gaps_.push_back({at, range.begin});
+    if (range.begin > at) gaps_.push_back({0, at, range.begin});
     at = range.end;
   }
   const std::uint64_t size = layout_.files.at(0).size_bytes;
-  if (at < size) gaps_.push_back({at, size});
+  if (at < size) gaps_.push_back({0, at, size});
 }
 
 /// The file's first bytes, which are written last, where this rank writes some of them.
@@ -128,7 +128,7 @@ std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
     const std::uint64_t part_end = part.offset + part.data.size();
     if (part_begin >= part_end) continue;
     auto gap = std::upper_bound(gaps_.begin(), gaps_.end(), part_begin,
-                                [](std::uint64_t offset, const plan::ByteRange& range) { return offset < range.end; });
+                                [](std::uint64_t offset, const plan::FileRange& range) { return offset < range.end; });
     for (; gap != gaps_.end() && gap->begin < part_end; ++gap) {
       const std::uint64_t begin = std::max(gap->begin, part_begin);
       const std::uint64_t end = std::min(gap->end, part_end);

@@ -79,7 +79,7 @@ class StageWriter {
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
   std::string warning_;                ///< of reading back
-  std::vector<plan::ByteRange> gaps_;  ///< of the file: what no tensor covers, ascending
+  std::vector<plan::FileRange> gaps_;  ///< of the file: what no tensor covers, ascending
 };
 
 }  // namespace cairn::checkpoint

@@ -152,8 +152,8 @@ bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& me
   return is_whole(element_runs(stored.box, memory_box, region), bits_of(dtype));
 }
 
-ByteRange file_span(DType dtype, const format::StoredBox& stored, const Box& region) {
-  if (shard::is_empty(region)) return {};
+FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& region) {
+  if (shard::is_empty(region)) return {stored.file, 0, 0};
   check_inside(region, stored.box, "stored box");
   std::uint64_t stride = 1;
   std::uint64_t first = 0;
@@ -165,7 +165,7 @@ ByteRange file_span(DType dtype, const format::StoredBox& stored, const Box& reg
     stride = mul(stride, stored.box.shape[d], "stored box elements");
   }
   const unsigned bits = bits_of(dtype);
-  return {add(stored.offset_bytes, bytes_of(first, bits), "file span of a region"),
+  return {stored.file, add(stored.offset_bytes, bytes_of(first, bits), "file span of a region"),
           add(stored.offset_bytes, bytes_of(last + 1, bits, true), "file span of a region")};
 }
 

@@ -17,6 +17,7 @@
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "plan/extents.hpp"
 #include "plan/pieces.hpp"
 
 namespace cairn::plan {
@@ -77,12 +78,8 @@ Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box
 /// for dtypes of 8 bits and more).
 bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
-/// Smallest byte range of the file that contains a region of a stored box: [begin, end). Empty regions give {0, 0}.
-struct ByteRange {
-  std::uint64_t begin = 0;
-  std::uint64_t end = 0;
-};
-ByteRange file_span(DType dtype, const format::StoredBox& stored, const Box& region);
+/// Smallest byte range of the file that contains a region of a stored box. Of an empty region it is empty.
+FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& region);
 
 /// One run: `length_bytes` at `file_offset` of the file and at `memory_offset` from the start of the memory box.
 struct Run {

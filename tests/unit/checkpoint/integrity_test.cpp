@@ -70,7 +70,7 @@ TEST(Integrity, AHundredFlippedBitsAreEachFoundAndNamed) {
       return fault.has_block && fault.file == opened.stored.files[file].name && fault.block == bit / 8 / 4096;
     });
     ASSERT_NE(found, result.faults.end());
-    const auto names = checkpoint::tensors_in(opened.stored, file, {bit / 8, bit / 8 + 1});
+    const auto names = checkpoint::tensors_in(opened.stored, {file, bit / 8, bit / 8 + 1});
     if (!names.empty()) {
       ++in_tensors;
       EXPECT_EQ(std::count(found->tensors.begin(), found->tensors.end(), names[0]), 1);

@@ -165,7 +165,7 @@ TEST(Runs, RandomRegionsMatchTheNaiveWalker) {
       return s.first.file % 8 == 0 && s.first.memory % 8 == 0 && s.second % 8 == 0;
     });
     ASSERT_EQ(is_byte_aligned(c.dtype, c.stored, c.memory_box, c.region), expect_aligned) << "round " << round;
-    const ByteRange span = file_span(c.dtype, c.stored, c.region);
+    const FileRange span = file_span(c.dtype, c.stored, c.region);
     if (whole.empty()) {
       ASSERT_TRUE(span.begin == 0 && span.end == 0);
       ASSERT_EQ(c.runs().bytes, 0U);
