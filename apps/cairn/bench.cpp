@@ -83,10 +83,10 @@ void add_bench(Subcommand program, const std::string& command_line) {
       .type_name("DIR");
   add_workload(command, options);
   add_ranks(command, options);
-  add_engine(command, options->checkpointer.engine);
-  add_aggregators(command, options->checkpointer.aggregators_per_node);
-  add_memory(command, options->checkpointer.memory_budget_bytes);
-  add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_engine(command, options->checkpointer.engine.name);
+  add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
+  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
+  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_read_back(command, options->checkpointer.read_back);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")

@@ -115,12 +115,12 @@ void add_convert(Subcommand program) {
   command.flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
                "Leave out model weights that loads can make from master weights");
   add_paddle_reciprocals(command, options->paddle_reciprocals);
-  add_size(command, "--max-file-size", options->write.max_file_bytes, "Tensor bytes per file");
-  add_engine(command, options->write.engine);
-  add_size(command, "--align", options->write.align_bytes, "Data sections begin on multiples of this");
-  add_size(command, "--block-size", options->write.block_bytes, "Checksum unit");
-  add_aggregators(command, options->write.aggregators_per_node);
-  add_memory(command, options->write.memory_budget_bytes);
+  add_size(command, "--max-file-size", options->write.files.max_bytes, "Tensor bytes per file");
+  add_engine(command, options->write.engine.name);
+  add_size(command, "--align", options->write.files.align_bytes, "Data sections begin on multiples of this");
+  add_size(command, "--block-size", options->write.files.block_bytes, "Checksum unit");
+  add_aggregators(command, options->write.engine.aggregators_per_node);
+  add_memory(command, options->write.limits.memory_budget_bytes);
   add_read_back(command, options->write.read_back);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
@@ -149,9 +149,9 @@ using OptionsPointer = std::shared_ptr<cli::DemoOptions>;
 void add_common(Subcommand command, const OptionsPointer& options) {
   command.option("--dir", &options->directory, "Root of checkpoints").required().type_name("DIR");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
-  add_engine(command, options->checkpointer.engine);
-  add_aggregators(command, options->checkpointer.aggregators_per_node);
-  add_memory(command, options->checkpointer.memory_budget_bytes);
+  add_engine(command, options->checkpointer.engine.name);
+  add_aggregators(command, options->checkpointer.engine.aggregators_per_node);
+  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();
@@ -161,13 +161,13 @@ void add_common(Subcommand command, const OptionsPointer& options) {
 void add_save(Subcommand demo) {
   Subcommand command = demo.add_subcommand("save", "Make a training state over all ranks and save it");
   const auto options = std::make_shared<cli::DemoOptions>();
-  options->checkpointer.max_file_bytes = 500'000'000;
+  options->checkpointer.files.max_bytes = 500'000'000;
   add_common(command, options);
   command.option("--model", &options->model, "A model by its name, or @config.json [smollm2-135m]").type_name("NAME");
   command.option("--layout", &options->layout, "How the ranks shard it [tp=2,pp=2 on four ranks, else fsdp=N]")
       .type_name("LAYOUT");
   command.option("--step", &options->step, "Training step [100]").type_name("N");
-  add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
+  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_read_back(command, options->checkpointer.read_back);
   command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
   command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
@@ -299,10 +299,10 @@ void add_plan(Subcommand program) {
   command.option("--sections", &options->sections, "model, optimizer, master_weights, several with commas [all]")
       .type_name("LIST");
   command.option("--layers", &options->layers, "Layers of the model, fewer for a quick run").positive().type_name("N");
-  add_size(command, "--max-file-size", options->checkpointer.max_file_bytes, "Tensor bytes per file");
-  add_size(command, "--align", options->checkpointer.align_bytes, "Data sections begin on multiples of this");
-  add_size(command, "--block", options->checkpointer.block_bytes, "Checksum unit");
-  add_memory(command, options->checkpointer.memory_budget_bytes);
+  add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
+  add_size(command, "--align", options->checkpointer.files.align_bytes, "Data sections begin on multiples of this");
+  add_size(command, "--block", options->checkpointer.files.block_bytes, "Checksum unit");
+  add_memory(command, options->checkpointer.limits.memory_budget_bytes);
   add_wish(command, "--stripe", options->stripe_bytes, "Stripe of the file system: how many have more than one writer");
   add_wish(command, "--bandwidth", options->bandwidth_bytes_per_second,
            "Of the file system per second ('100GiB/s'): how long writing takes");

@@ -41,7 +41,8 @@ struct Job {
     }
   }
   [[nodiscard]] plan::HfLayout assign() const {
-    return {plan::PackedCatalog(stretches), {options.max_file_bytes, options.align_bytes, options.file_metadata}};
+    return {plan::PackedCatalog(stretches),
+            {options.files.max_bytes, options.files.align_bytes, options.files.metadata}};
   }
   [[nodiscard]] cli::PlanInput input() const { return {state, map, options}; }
 };
@@ -125,7 +126,7 @@ void plan_places_and_transfers(benchmark::State& state) {
   const auto run = [&] {
     plan::FileLayout layout = files.without_content(header_bytes);
     const plan::ExtentMap extents(plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks,
-                                  made.options.block_bytes);
+                                  made.options.files.block_bytes);
     std::vector<plan::Piece> pieces = claims;
     const format::StoredCheckpoint places = checkpoint::place_pieces(layout, files, pieces);
     checkpoint::add_headers(layout, files, extents.of(one.rank));

@@ -28,7 +28,7 @@ shard::ShardMap Bench::map_of(const Placement& placement) const {
 }
 
 void prepare_memory(const Bench& bench, comm::Communicator& group) {
-  std::uint64_t bytes = bench.options.scattered_memory ? bench.options.checkpointer.memory_budget_bytes : 0;
+  std::uint64_t bytes = bench.options.scattered_memory ? bench.options.checkpointer.limits.memory_budget_bytes : 0;
   if (bench.options.raw.method == RawMethod::kMemory) {
     bytes += base::ceil_div(bench.workload.state.bytes, static_cast<std::uint64_t>(group.size()));
   }
@@ -84,7 +84,7 @@ std::uint64_t most_data(const Bench& bench, int rank) {
 // With what moves it.
 std::uint64_t peak_bytes(const Bench& bench, int rank) {
   const RunOptions& options = bench.options;
-  return most_data(bench, rank) + options.checkpointer.memory_budget_bytes +
+  return most_data(bench, rank) + options.checkpointer.limits.memory_budget_bytes +
          options.raw.request_bytes * options.raw.in_flight;
 }
 

@@ -37,7 +37,8 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     made = std::make_unique<SavePlan>();
     tensor_of_shard = number_tensors(catalog, state.sources);
     files = std::make_unique<plan::HfLayout>(
-        std::move(catalog), plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
+        std::move(catalog),
+        plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
   });
   const auto header_bytes = exchange_header_sizes(communicator, *files);
   auto indexes = exchange_indexes(communicator, *files);
@@ -45,7 +46,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   comm::agree(communicator, "lay out the files", [&] {
     made->layout = files->without_content(header_bytes);
     made->layout.index_files = std::move(indexes);
-    budget = split_budget(options.memory_budget_bytes, options.block_bytes);
+    budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files->catalog().size();
     made->tensor_bytes = files->tensor_bytes();
   });
@@ -58,7 +59,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     places = place_pieces(made->layout, *files, pieces);
     groups = files->section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
-    if (how.choice.bypass) grid.emplace(file_sizes(made->layout.stored), options.block_bytes);
+    if (how.choice.bypass) grid.emplace(file_sizes(made->layout.stored), options.files.block_bytes);
   });
   if (grid) {
     comm::agree(communicator, "find long runs",
@@ -71,14 +72,14 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
       ranges = blocks.ranges();
     });
   }
-  plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges), options.block_bytes,
-                                           how.choice, Access::kWrite);
+  plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
+                                           options.files.block_bytes, how.choice, Access::kWrite);
   budget = budget.fitted_to(extents);
   std::vector<plan::Runs> transfers;
   std::vector<plan::Window> windows;
   comm::agree(communicator, "plan the exchange", [&] {
     if (std::any_of(boxes.begin(), boxes.end(), plan::is_on_device)) {
-      budget = budget.with_device_copies(device_share(options.memory_budget_bytes));
+      budget = budget.with_device_copies(device_share(options.limits.memory_budget_bytes));
       made->device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
     }
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
@@ -87,7 +88,7 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     const auto outside = how.choice.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
     places = {};
-    windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.block_bytes);
+    windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.files.block_bytes);
   });
   made->buffers = how.store.get(communicator, largest_buffer(windows));
   made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *made->buffers,
@@ -197,7 +198,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   Call call(communicator_);
   Report report;
   call.begin("plan");
-  if (!choice_) choice_ = choose_engine(communicator_, {options_.engine, options_.aggregators_per_node}, directory);
+  if (!choice_)
+    choice_ = choose_engine(communicator_, {options_.engine.name, options_.engine.aggregators_per_node}, directory);
   const StateToSave state = plan_save(given, extras.rank_blob, call, report);
   Made made = describe_checkpoint(directory, step, extras, root);
 
@@ -208,7 +210,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
                    {plan_->layout, *plan_->extents, exchange.windows(), *plan_->buffers, exchange.rounds()});
   try {
     call.begin("open");
-    files.open(choice_->name, options_.hints, commit.partial());
+    files.open(choice_->name, options_.engine.hints, commit.partial());
     if (choice_->bypass) files.write_bypass(plan_->bypass, {state.memory, plan_->device.get()}, call);
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
@@ -311,7 +313,7 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
     if (!coder_->rebuilt().empty()) manifest.extra[format::kRebuiltKey] = coder_->rebuilt();
   }
   manifest.extra[kEngineKey] = choice_->name;
-  manifest.extra[kHintsKey] = options_.hints;
+  manifest.extra[kHintsKey] = options_.engine.hints;
   return content;
 }
 

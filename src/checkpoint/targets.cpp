@@ -40,14 +40,14 @@ std::vector<comm::NamedValue> values_of(const Options& options, const std::files
   const Quantisation& quantisation = options.quantisation;
   return {
       {"path", path.lexically_normal().string()},
-      {"engine", options.engine},
-      {"max_file_bytes", text_of(options.max_file_bytes)},
-      {"align_bytes", text_of(options.align_bytes)},
-      {"block_bytes", text_of(options.block_bytes)},
-      {"memory_budget_bytes", text_of(options.memory_budget_bytes)},
-      {"aggregators_per_node", text_of(options.aggregators_per_node)},
-      {"hints", text_of(options.hints)},
-      {"file_metadata", text_of(options.file_metadata)},
+      {"engine.name", options.engine.name},
+      {"files.max_bytes", text_of(options.files.max_bytes)},
+      {"files.align_bytes", text_of(options.files.align_bytes)},
+      {"files.block_bytes", text_of(options.files.block_bytes)},
+      {"limits.memory_budget_bytes", text_of(options.limits.memory_budget_bytes)},
+      {"engine.aggregators_per_node", text_of(options.engine.aggregators_per_node)},
+      {"engine.hints", text_of(options.engine.hints)},
+      {"files.metadata", text_of(options.files.metadata)},
       {"run_id", options.run_id},
       {"quantisation.codecs", text_of(quantisation.codecs)},
       {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},
@@ -129,8 +129,8 @@ std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const Vi
 }
 
 ReadOptions read_options(const Options& options) {
-  return {options.engine, options.memory_budget_bytes, options.hints, options.aggregators_per_node,
-          links_of(options.follow_links)};
+  return {options.engine.name, options.limits.memory_budget_bytes, options.engine.hints,
+          options.engine.aggregators_per_node, links_of(options.follow_links)};
 }
 
 View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options) {

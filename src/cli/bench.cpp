@@ -275,7 +275,7 @@ constexpr unsigned kMostInFlight = 1024;
 constexpr std::uint64_t kMostRequestBytes = 1ULL << 30;
 
 void check_options(const BenchOptions& options) {
-  check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
+  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
   const auto fail = [](const std::string& what) { throw Error(ErrorKind::kUsage, what); };
   if (options.repeats == 0) fail("--repeats is 0; a figure needs at least one");
   if (options.raw.in_flight == 0 || options.raw.in_flight > kMostInFlight) {
@@ -295,7 +295,7 @@ void tell(const std::string& line) { fmt::print(stderr, "cairn bench: {}\n", one
 bench::RunOptions run_options(Context& context, const BenchOptions& options) {
   bench::RunOptions out;
   out.checkpointer = options.checkpointer;
-  out.checkpointer.hints = parse_hints(options.hints);
+  out.checkpointer.engine.hints = parse_hints(options.hints);
   out.checkpointer.run_id = "bench";
   out.save = bench_save(context, options);
   out.loads = bench_loads(context, options, out.save);
@@ -325,10 +325,10 @@ bench::Record new_record(const BenchOptions& options, const Context& context) {
   record.ranks = context.communicator.size();
   record.repeats = options.repeats;
   record.warm_up = options.warm_up;
-  record.engine_asked = options.checkpointer.engine;
-  record.aggregators_per_node = options.checkpointer.aggregators_per_node;
-  record.memory_budget_bytes = options.checkpointer.memory_budget_bytes;
-  record.max_file_bytes = options.checkpointer.max_file_bytes;
+  record.engine_asked = options.checkpointer.engine.name;
+  record.aggregators_per_node = options.checkpointer.engine.aggregators_per_node;
+  record.memory_budget_bytes = options.checkpointer.limits.memory_budget_bytes;
+  record.max_file_bytes = options.checkpointer.files.max_bytes;
   record.read_back = options.checkpointer.read_back;
   return record;
 }

@@ -18,10 +18,10 @@ namespace cairn::cli {
 namespace {
 
 checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
-  check_alignment(command.write.align_bytes);
-  check_positive(command.write.max_file_bytes, "--max-file-size");
-  check_positive(command.write.block_bytes, "--block-size");
-  check_positive(command.write.memory_budget_bytes, "--memory");
+  check_alignment(command.write.files.align_bytes);
+  check_positive(command.write.files.max_bytes, "--max-file-size");
+  check_positive(command.write.files.block_bytes, "--block-size");
+  check_positive(command.write.limits.memory_budget_bytes, "--memory");
   if (command.to == "shards" && command.layout.empty()) {
     throw Error(ErrorKind::kUsage,
                 "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
@@ -42,9 +42,9 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   }
   checkpoint::ConvertOptions options;
   options.write = command.write;
-  options.write.hints = parse_hints(command.hints);
-  options.read = {command.write.engine, command.write.memory_budget_bytes, options.write.hints,
-                  command.write.aggregators_per_node, checkpoint::links_of(command.follow_links)};
+  options.write.engine.hints = parse_hints(command.hints);
+  options.read = {command.write.engine.name, command.write.limits.memory_budget_bytes, options.write.engine.hints,
+                  command.write.engine.aggregators_per_node, checkpoint::links_of(command.follow_links)};
   options.shards = command.to == "shards";
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;

@@ -73,7 +73,7 @@ Report save(Context& context, const DemoOptions& options, std::span<const Source
   const ProgressLine progress(context.output);
   Options checkpointer_options = options.checkpointer;
   checkpointer_options.waiting.then = OnSilence::kEndProcess;
-  checkpointer_options.hints = parse_hints(options.hints);
+  checkpointer_options.engine.hints = parse_hints(options.hints);
   checkpointer_options.run_id = "demo";
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   return checkpointer.save(options.step, sources, extras);
@@ -96,7 +96,7 @@ void print_document(Output& output, const Report& report, const DemoState& state
 }  // namespace
 
 int run_demo_save(Context& context, const DemoOptions& options) {
-  check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
+  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
   const std::string layout = demo_layout(context.communicator, options.layout);
   const std::string model = options.model.empty() ? kDefaultModel : options.model;
   const DemoState state = demo_state(context.communicator, model, options.layers);
@@ -209,7 +209,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   check_root(context, options.directory);
   Options checkpointer_options = options.checkpointer;
   checkpointer_options.waiting.then = OnSilence::kEndProcess;
-  checkpointer_options.hints = parse_hints(options.hints);
+  checkpointer_options.engine.hints = parse_hints(options.hints);
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);
   const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);

@@ -89,9 +89,9 @@ void plan_here(Context& context, const PlanOptions& options, const PlanInput& in
 }  // namespace
 
 int run_plan(Context& context, const PlanOptions& options) {
-  check_positive(options.checkpointer.max_file_bytes, "--max-file-size");
-  check_positive(options.checkpointer.block_bytes, "--block");
-  check_alignment(options.checkpointer.align_bytes);
+  check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
+  check_positive(options.checkpointer.files.block_bytes, "--block");
+  check_alignment(options.checkpointer.files.align_bytes);
   const std::uint64_t sampled = sample_size(options.ranks_sampled);
   const std::string layout = layout_text(context.communicator, options.layout);
   DemoState state = demo_state(context.communicator, options.model, options.layers);

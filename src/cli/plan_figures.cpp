@@ -144,7 +144,7 @@ PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
   figures.header_bytes = figures.file_bytes - figures.tensor_bytes;
   figures.catalog_bytes = world.files().catalog().packed_bytes();
   for (const auto& file : world.layout().files) {
-    figures.blocks += base::ceil_div(file.size_bytes, options.checkpointer.block_bytes);
+    figures.blocks += base::ceil_div(file.size_bytes, options.checkpointer.files.block_bytes);
   }
   figures.traffic = traffic_rows(world);
   const Sizes local = over_ranks(world, [](const RankTraffic& t) { return t.local_bytes; });
@@ -260,7 +260,7 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
   output.line(fmt::format("{}, {} ({}) in {} with {} of headers, {} of {}", counted(figures.tensors, "tensor"),
                           counted(figures.tensor_bytes, "byte"), base::format_size(figures.tensor_bytes),
                           counted(figures.files, "file"), base::format_size(figures.header_bytes),
-                          counted(figures.blocks, "block"), base::format_size(options.checkpointer.block_bytes)));
+                          counted(figures.blocks, "block"), base::format_size(options.checkpointer.files.block_bytes)));
   output.line("\n" + traffic_table(figures).text());
   output.line(fmt::format(
       "stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
@@ -328,7 +328,7 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["files"] = figures.files;
   document["files_size_bytes"] = figures.file_bytes;
   document["header_bytes"] = figures.header_bytes;
-  document["block_size_bytes"] = options.checkpointer.block_bytes;
+  document["block_size_bytes"] = options.checkpointer.files.block_bytes;
   document["blocks"] = figures.blocks;
   document["rounds"] = figures.rounds;
   document["catalog_bytes"] = figures.catalog_bytes;

@@ -96,7 +96,7 @@ class Replay {
     measure("files", [&] {
       tensor_of_shard_ = checkpoint::number_tensors(catalog_, sources_);
       files_.emplace(std::move(catalog_),
-                     plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
+                     plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
       mine_ = checkpoint::header_sizes_of_share(*files_, rank_, world_.ranks());
     });
     step_messages_ = messages_.header_shares;
@@ -113,7 +113,7 @@ class Replay {
     measure("files", [&] {
       layout_ = files_->without_content(header_bytes);
       layout_.index_files = std::move(indexes);
-      extents_.emplace(assign_to_all(*files_, layout_, world_.ranks(), options.block_bytes));
+      extents_.emplace(assign_to_all(*files_, layout_, world_.ranks(), options.files.block_bytes));
       step_messages_ = {};
     });
   }
@@ -154,7 +154,7 @@ class Replay {
       const std::vector<plan::Window> windows = windows_of(rank_, *extents_, options);
       const std::uint64_t window_bytes = window_bytes_of(*extents_, options);
       const auto index_of = [&](int rank) {
-        return io::WindowIndex(extents_->of(rank), window_bytes, options.block_bytes);
+        return io::WindowIndex(extents_->of(rank), window_bytes, options.files.block_bytes);
       };
       const auto step_to = [&](const plan::Runs& runs) { return (runs.file_rank - rank_ + ranks) % ranks; };
       std::stable_sort(transfers_.begin(), transfers_.end(),

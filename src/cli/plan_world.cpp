@@ -144,7 +144,7 @@ void PlanWorld::lay_out() {
   const Options& options = input_.options;
   files_ = std::make_unique<plan::HfLayout>(
       plan::PackedCatalog(messages_.stretches),
-      plan::LayoutOptions{options.max_file_bytes, options.align_bytes, options.file_metadata});
+      plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
   for (int rank = 0; rank < ranks_; ++rank) {
     messages_.header_shares.push_back(checkpoint::header_sizes_of_share(*files_, rank, ranks_));
     messages_.index_shares.push_back(checkpoint::indexes_of_share(*files_, rank, ranks_));
@@ -163,7 +163,7 @@ void PlanWorld::lay_out() {
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     files_->add_file(layout_, file, files_->header_of(file));
   }
-  extents_ = std::make_unique<plan::ExtentMap>(assign_to_all(*files_, layout_, ranks_, options.block_bytes));
+  extents_ = std::make_unique<plan::ExtentMap>(assign_to_all(*files_, layout_, ranks_, options.files.block_bytes));
 }
 
 void PlanWorld::exchange_claims() {
@@ -189,11 +189,13 @@ void PlanWorld::count_extents() {
 }
 
 std::uint64_t window_bytes_of(const plan::ExtentMap& extents, const Options& options) {
-  return checkpoint::split_budget(options.memory_budget_bytes, options.block_bytes).fitted_to(extents).window_bytes;
+  return checkpoint::split_budget(options.limits.memory_budget_bytes, options.files.block_bytes)
+      .fitted_to(extents)
+      .window_bytes;
 }
 
 std::vector<plan::Window> windows_of(int rank, const plan::ExtentMap& extents, const Options& options) {
-  return plan::cut_windows(extents.of(rank), window_bytes_of(extents, options), options.block_bytes);
+  return plan::cut_windows(extents.of(rank), window_bytes_of(extents, options), options.files.block_bytes);
 }
 
 std::vector<plan::Runs> PlanWorld::transfers_of(int rank) const {

@@ -135,8 +135,8 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
                          std::vector<std::string>& notes) {
   note_disputed_metadata(source, notes);
   std::map<std::string, std::string> metadata = source.metadata;
-  metadata.insert(options.write.file_metadata.begin(), options.write.file_metadata.end());
-  const plan::LayoutOptions how{options.write.max_file_bytes, options.write.align_bytes, std::move(metadata)};
+  metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
+  const plan::LayoutOptions how{options.write.files.max_bytes, options.write.files.align_bytes, std::move(metadata)};
   if (!options.shards) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
@@ -174,21 +174,21 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   comm::agree(communicator, "lay out the files", [&] {
     result.notes = source.warnings;
     conversion = plan_conversion(source, destination, options, result.notes);
-    budget = split_budget(options.write.memory_budget_bytes, options.write.block_bytes);
+    budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     groups = plan::section_groups(conversion.layout.stored);
     ranges = plan::whole_files(file_sizes(conversion.layout.stored));
   });
   const CodedCatalog& catalog = conversion.catalog;
   const plan::FileLayout& layout = conversion.layout;
-  const EngineRequest request{options.write.engine, options.write.aggregators_per_node};
+  const EngineRequest request{options.write.engine.name, options.write.engine.aggregators_per_node};
   const EngineChoice choice = choose_engine(communicator, request, destination);
   const plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
-                                                 options.write.block_bytes, choice, Access::kWrite);
+                                                 options.write.files.block_bytes, choice, Access::kWrite);
   budget = budget.fitted_to(extents);
   std::vector<plan::Window> windows;
   CommitContent content;
   comm::agree(communicator, "lay out the files", [&] {
-    windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.block_bytes);
+    windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
@@ -210,7 +210,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
   try {
     call.begin("open");
-    files.open(choice.name, options.write.hints, commit.partial());
+    files.open(choice.name, options.write.engine.hints, commit.partial());
     for (std::uint64_t round = 0; round < rounds; ++round) {
       call.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);

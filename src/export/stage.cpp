@@ -38,7 +38,7 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.tool = base::tool_version();
   manifest.data_files.clear();
   manifest.carried_files.clear();
-  manifest.block_bytes = options.block_bytes;
+  manifest.block_bytes = options.files.block_bytes;
   manifest.blocks_crc32c = 0;
   manifest.quantisation = base::Json::object();
   manifest.extra = unknown_keys(source);
@@ -125,7 +125,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   comm::agree(communicator, "plan the exchange", [&] {
     transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents());
     if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return;
-    budget = budget.with_device_copies(device_share(options.memory_budget_bytes));
+    budget = budget.with_device_copies(device_share(options.limits.memory_budget_bytes));
     device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
   });
   io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), budget.window_bytes,

@@ -42,9 +42,9 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
       file_(file),
       options_(options),
       call_(call),
-      engine_(choose_engine(communicator, {options.engine, options.aggregators_per_node}, file)) {
+      engine_(choose_engine(communicator, {options.engine.name, options.engine.aggregators_per_node}, file)) {
   comm::agree(communicator_, "plan the staging file",
-              [&] { budget_ = split_budget(options_.memory_budget_bytes, options_.block_bytes); });
+              [&] { budget_ = split_budget(options_.limits.memory_budget_bytes, options_.files.block_bytes); });
   call_.begin("commit");
   commit_.emplace(communicator_, CommitTarget{file, options.overwrite, false, ReadBack::kOff, nullptr, {}});
   make_skeleton(catalog, std::move(content));
@@ -55,12 +55,12 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
     groups = plan::section_groups(layout_.stored);
     ranges = plan::whole_files(file_sizes(layout_.stored));
   });
-  plan::ExtentMap extents = assign_extents(communicator_, std::move(groups), std::move(ranges), options_.block_bytes,
-                                           engine_, Access::kWrite);
+  plan::ExtentMap extents = assign_extents(communicator_, std::move(groups), std::move(ranges),
+                                           options_.files.block_bytes, engine_, Access::kWrite);
   budget_ = budget_.fitted_to(extents);
   comm::agree(communicator_, "plan the staging file", [&] {
     extents_ = std::make_unique<plan::ExtentMap>(std::move(extents));
-    windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.block_bytes);
+    windows_ = plan::cut_windows(extents_->of(communicator_.rank()), budget_.window_bytes, options_.files.block_bytes);
     find_gaps();
     read_head();
   });
@@ -75,7 +75,7 @@ void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent
   base::Bytes bytes;
   commit_step(communicator_, "stage.skeleton", partial, [&] {
     content.tensors = tensors_of(catalog);
-    content.align_bytes = options_.align_bytes;
+    content.align_bytes = options_.files.align_bytes;
     OpenCheckpoint placed;
     placed.stored = hdf5::write_skeleton(skeleton_path(), content);
     placed.stored.files.at(0).name = file_.filename().string();
@@ -146,7 +146,7 @@ void StageWriter::write_data(const FillWindow& fill) {
   FileWriter files(communicator_, {layout_, *extents_, windows_, *pool_, rounds, reads_back});
   try {
     call_.begin("open");
-    files.open(engine_.name, options_.hints, commit_->partial());
+    files.open(engine_.name, options_.engine.hints, commit_->partial());
     for (std::uint64_t round = 0; round < rounds; ++round) {
       call_.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);

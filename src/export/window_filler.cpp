@@ -46,7 +46,7 @@ struct PartMemory {
 }  // namespace
 
 std::uint64_t batch_bytes(const Options& options) {
-  return std::max<std::uint64_t>(options.memory_budget_bytes / 8, kPairBytes << 10);
+  return std::max<std::uint64_t>(options.limits.memory_budget_bytes / 8, kPairBytes << 10);
 }
 
 WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)

@@ -104,10 +104,10 @@ std::vector<plan::MemoryBox> memory_boxes(std::span<const Target> targets) { ret
 
 base::Bytes describe(std::span<const Source> state, const Options& options) {
   base::ByteWriter out;
-  out.u64(options.max_file_bytes);
-  out.u64(options.align_bytes);
-  out.u64(options.block_bytes);
-  out.u64(options.memory_budget_bytes);
+  out.u64(options.files.max_bytes);
+  out.u64(options.files.align_bytes);
+  out.u64(options.files.block_bytes);
+  out.u64(options.limits.memory_budget_bytes);
   const Quantisation& quantisation = options.quantisation;
   for (const auto& [section, codec] : quantisation.codecs) {
     out.text(section);
@@ -116,7 +116,7 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
   out.u64(quantisation.disable_ckpt_quant ? 1 : 0);
   out.u64(quantisation.remove_master_weight ? 1 : 0);
   out.u64(quantisation.skip_save_model_weight ? 1 : 0);
-  for (const auto& [key, value] : options.file_metadata) {
+  for (const auto& [key, value] : options.files.metadata) {
     out.text(key);
     out.text(value);
   }

@@ -26,10 +26,10 @@ std::vector<StateTensor> small_state();
 /// With which it takes several files, many blocks and many rounds.
 inline Options options_for_small_state(const std::string& engine = "auto") {
   Options options;
-  options.engine = engine;
-  options.max_file_bytes = 60'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  options.engine.name = engine;
+  options.files.max_bytes = 60'000;
+  options.files.block_bytes = 4096;
+  options.limits.memory_budget_bytes = 64 << 10;
   return options;
 }
 

@@ -55,7 +55,7 @@ class Driven {
     words >> options.lease.seconds >> wait_seconds;
     options.lease.wait_seconds = wait_seconds;
     options.overwrite = true;
-    options.max_file_bytes = 400'000;
+    options.files.max_bytes = 400'000;
     checkpointer_.reset();
     checkpointer_ = std::make_unique<cairn::Checkpointer>(MPI_COMM_WORLD, root_, options);
     return "ok";

@@ -32,9 +32,9 @@ struct Rule {
 class StagingFault : public testing::Test {
  protected:
   StagingFault() {
-    options_.block_bytes = 4096;
-    options_.memory_budget_bytes = 64 << 10;
-    options_.engine = "posix";
+    options_.files.block_bytes = 4096;
+    options_.limits.memory_budget_bytes = 64 << 10;
+    options_.engine.name = "posix";
     state_.fill(1);
   }
   void SetUp() override {
@@ -114,7 +114,7 @@ TEST_F(StagingFault, InAnyStepOfWritingLeavesNothing) {
 TEST_F(StagingFault, WithEveryEngineLeavesNothing) {
   const std::filesystem::path file = directory_ / "state.h5";
   for (const char* engine : {"mpiio", "direct", "posix"}) {
-    options_.engine = engine;
+    options_.engine.name = engine;
     for (const int rank : ranks_to_fail()) {
       SCOPED_TRACE(std::string(engine) + " on rank " + std::to_string(rank));
       error_under("write:errno=EIO", rank, [&] { stage_it(file); });

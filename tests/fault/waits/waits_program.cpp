@@ -99,8 +99,8 @@ std::vector<cairn::Source> sources_of(std::vector<float>& values) {
 
 cairn::Options options_with(OnSilence then, std::function<void(const std::string&)> callback = {}) {
   cairn::Options options;
-  options.engine = "posix";
-  options.block_bytes = 64 << 10;  // so that every rank writes
+  options.engine.name = "posix";
+  options.files.block_bytes = 64 << 10;  // so that every rank writes
   options.waiting = {kLimitSeconds, then, std::move(callback)};
   return options;
 }

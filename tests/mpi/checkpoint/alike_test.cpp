@@ -64,13 +64,13 @@ TEST(Alike, OptionsThatDifferAreNamed) {
   const int last = world.ranks - 1;
   const auto make = [&](const Options& options) { const Checkpointer made(MPI_COMM_WORLD, root.path(), options); };
   Options options = small_options();
-  if (world.rank == last) options.block_bytes = 8192;
+  if (world.rank == last) options.files.block_bytes = 8192;
   const std::string ranks = "'4096' on rank 0, '8192' on rank " + std::to_string(last);
   expect_alike(ErrorKind::kUsage, ranks.c_str(), [&] { make(options); });
-  expect_alike(ErrorKind::kUsage, "option 'block_bytes' differs between the ranks", [&] { make(options); });
+  expect_alike(ErrorKind::kUsage, "option 'files.block_bytes' differs between the ranks", [&] { make(options); });
   options = small_options();
-  if (world.rank == last) options.hints["striping_factor"] = "4";
-  expect_alike(ErrorKind::kUsage, "option 'hints' differs", [&] { make(options); });
+  if (world.rank == last) options.engine.hints["striping_factor"] = "4";
+  expect_alike(ErrorKind::kUsage, "option 'engine.hints' differs", [&] { make(options); });
   options = small_options();
   if (world.rank == last) options.overwrite = true;
   expect_alike(ErrorKind::kUsage, "option 'overwrite' differs", [&] { make(options); });
@@ -173,7 +173,7 @@ TEST_P(AlikeOn, FilesAreClosedAfterALoadThatFails) {
   const World world;
   const SharedTempDir root;
   Options options = small_options();
-  options.engine = GetParam();
+  options.engine.name = GetParam();
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
   state.fill(1);

@@ -45,7 +45,7 @@ TEST_P(Large, OneTensorOfOneRankInOneFile) {
   const World world;
   const SharedTempDir root;
   Options options;
-  options.engine = GetParam();
+  options.engine.name = GetParam();
   const auto shard_on = [&](int holder) {
     Shard shard{"model", "large", DType::kU8, {kBytes}, {}};
     if (world.rank == holder) shard.boxes = {{{0}, {kBytes}}};

@@ -105,7 +105,7 @@ class Boxes {
 
 Options small_options(quant::PaddleDivision division) {
   Options options;
-  options.memory_budget_bytes = 32 << 20;
+  options.limits.memory_budget_bytes = 32 << 20;
   options.quantisation.paddle_reciprocals = division == quant::PaddleDivision::kReciprocal;
   return options;
 }

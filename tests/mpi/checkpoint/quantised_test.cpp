@@ -17,9 +17,9 @@ namespace {
 
 Options options_for(const std::string& codec) {
   Options options;
-  options.max_file_bytes = 100'000;
-  options.block_bytes = 4096;
-  options.memory_budget_bytes = 64 << 10;
+  options.files.max_bytes = 100'000;
+  options.files.block_bytes = 4096;
+  options.limits.memory_budget_bytes = 64 << 10;
   options.quantisation.codecs = {{"optimizer", codec}};
   return options;
 }

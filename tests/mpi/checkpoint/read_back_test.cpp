@@ -34,7 +34,7 @@ constexpr const char* kRefusal = "storage reported more as written than it holds
 
 Options options_for(const std::string& engine, ReadBack read_back) {
   Options options = options_for_small_state(engine);
-  options.memory_budget_bytes = 1 << 20;
+  options.limits.memory_budget_bytes = 1 << 20;
   options.read_back = read_back;
   return options;
 }
@@ -196,9 +196,9 @@ class VerifyFromDisk : public testing::Test {
       source.data = memory_.data();
     }
     Options options = options_for("posix", ReadBack::kOff);
-    options.max_file_bytes = kBytes;
-    options.block_bytes = 1 << 20;
-    options.memory_budget_bytes = 16 << 20;
+    options.files.max_bytes = kBytes;
+    options.files.block_bytes = 1 << 20;
+    options.limits.memory_budget_bytes = 16 << 20;
     Checkpointer(MPI_COMM_WORLD, root_.path(), options).save(1, {&source, 1});
   }
 

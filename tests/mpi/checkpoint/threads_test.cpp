@@ -117,7 +117,7 @@ TEST_P(OnEngine, SavesAndLoadsKeepToTheLevel) {
     EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
   }
   EXPECT_GT(calls - before, 100U) << "the calls of MPI were not seen";
-  const bool reads_by_a_thread = expected_level() == MPI_THREAD_MULTIPLE && options.engine == "mpiio" &&
+  const bool reads_by_a_thread = expected_level() == MPI_THREAD_MULTIPLE && options.engine.name == "mpiio" &&
                                  comm::mpi_io_implementation().io_component.find("romio") != std::string::npos;
   if (reads_by_a_thread) {
     EXPECT_GT(calls_of_others - before_of_others, 0U) << "the thread that reads was not seen";

@@ -111,7 +111,7 @@ std::uint64_t growth_bytes(Work work) {
 
 class LargeStaging : public testing::Test {
  protected:
-  void SetUp() override { options_.memory_budget_bytes = kBudgetBytes; }
+  void SetUp() override { options_.limits.memory_budget_bytes = kBudgetBytes; }
 
   SharedTempDir directory_;
   Options options_;
@@ -150,7 +150,7 @@ TEST_F(LargeStaging, StreamsFromACheckpointAndBackInBoundedMemory) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
   checkpoint::ConvertOptions convert;
   convert.write = options_;
-  convert.read = {options_.engine, options_.memory_budget_bytes, {}};
+  convert.read = {options_.engine.name, options_.limits.memory_budget_bytes, {}};
   const auto checkpoint = directory_ / "root" / "checkpoint-1";
   const std::uint64_t writing =
       growth_bytes([&] { checkpoint::convert(*communicator, checkpoint, directory_ / "state.h5", convert); });

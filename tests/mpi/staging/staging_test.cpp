@@ -97,7 +97,7 @@ TEST_F(Staging, AnyNumberOfRanksAndAnyEngineWriteTheSameBytes) {
   const FirstRanks one(1);
   for (const char* engine : {"posix", "direct", "mpiio"}) {
     MPI_Barrier(MPI_COMM_WORLD);
-    options_.engine = engine;
+    options_.engine.name = engine;
     options_.overwrite = true;
     RankState state = state_of(Cut::kReplicated, MPI_COMM_WORLD);
     state.fill(1);

@@ -26,9 +26,9 @@ using testing::HasSubstr;
 
 checkpoint::ConvertOptions converting(const std::string& quant) {
   checkpoint::ConvertOptions options;
-  options.write.engine = "posix";
-  options.write.block_bytes = 4096;
-  options.write.max_file_bytes = 60'000;
+  options.write.engine.name = "posix";
+  options.write.files.block_bytes = 4096;
+  options.write.files.max_bytes = 60'000;
   options.read.engine = "posix";
   options.quant = quant;
   return options;

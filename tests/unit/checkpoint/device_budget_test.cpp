@@ -27,10 +27,10 @@ constexpr std::uint64_t kBudgetBytes = 4ULL << 20;
 
 Options budget_options(const std::string& engine) {
   Options options = small_options();
-  options.engine = engine;
-  options.memory_budget_bytes = kBudgetBytes;
-  options.block_bytes = 64 << 10;
-  options.max_file_bytes = 1ULL << 30;
+  options.engine.name = engine;
+  options.limits.memory_budget_bytes = kBudgetBytes;
+  options.files.block_bytes = 64 << 10;
+  options.files.max_bytes = 1ULL << 30;
   return options;
 }
 

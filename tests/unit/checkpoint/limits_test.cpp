@@ -18,10 +18,10 @@ constexpr std::uint64_t kBlockBytes = 1024;
 
 Options options_with(std::uint64_t memory_budget_bytes) {
   Options options = small_options();
-  options.block_bytes = kBlockBytes;
-  options.memory_budget_bytes = memory_budget_bytes;
+  options.files.block_bytes = kBlockBytes;
+  options.limits.memory_budget_bytes = memory_budget_bytes;
   options.overwrite = true;
-  options.aggregators_per_node = kRanks;  // all bytes go through windows, in memory too
+  options.engine.aggregators_per_node = kRanks;  // all bytes go through windows, in memory too
   return options;
 }
 

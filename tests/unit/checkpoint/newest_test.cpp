@@ -233,7 +233,7 @@ TEST(Carried, AnIndexOfTensorsIsRefused) {
                             RankState state(small_state(), Cut::kRows, 0, 1);
                             const auto sources = state.sources();
                             Options options = small_options();
-                            options.max_file_bytes = 1ULL << 30;
+                            options.files.max_bytes = 1ULL << 30;
                             io::WindowStore store;
                             checkpoint::Saver(communicator, options, store).save(root / "x", 1, sources, extras);
                           }),

@@ -265,7 +265,7 @@ TEST(QuantisedSaveOptions, WeightsThatCanBeMadeFromOthersAreElided) {
 std::uint64_t bytes_on_disk(const Quantisation& quantisation) {
   const TempDir root;
   Options options;
-  options.engine = "posix";
+  options.engine.name = "posix";
   options.quantisation = quantisation;
   comm::run_simulated(2, [&](comm::Communicator& communicator) {
     std::vector<StateTensor> tensors;

@@ -34,7 +34,7 @@ TEST(RoundTrip, FilesDependOnTheStateAlone) {
   save_simulated(a.path(), 5, Cut::kMixed, 1);
   save_simulated(b.path(), 5, Cut::kGrid, 4);
   Options large = small_options();
-  large.memory_budget_bytes = 1 << 20;
+  large.limits.memory_budget_bytes = 1 << 20;
   save_simulated(c.path(), 5, Cut::kFlat, 7, large);
   const auto files = data_files(a / "checkpoint-5");
   ASSERT_GE(files.size(), 10U);
@@ -51,7 +51,7 @@ TEST(RoundTrip, RanksOfSeveralNodesSaveTheSameFilesAndLoadThem) {
       SCOPED_TRACE(std::to_string(ranks_per_node) + " ranks per node, " + std::to_string(aggregators) + " aggregators");
       const TempDir several;
       Options options = small_options();
-      options.aggregators_per_node = aggregators;
+      options.engine.aggregators_per_node = aggregators;
       save_simulated(several.path(), 1, Cut::kMixed, 5, options, ranks_per_node);
       EXPECT_EQ(files, data_files(several / "checkpoint-1"));
       for (const Cut cut : {Cut::kColumns, Cut::kFlat, Cut::kOneRank}) {
@@ -84,9 +84,9 @@ TEST(RoundTrip, InMemoryMostBytesBypassTheWindowsAndTheFilesAreTheSame) {
   const TempDir root;
   if (!os::file_system_of(root.path()).lives_in_memory()) GTEST_SKIP() << "no memory file system at " << root.path();
   Options options = small_options();
-  options.max_file_bytes = 400'000;
+  options.files.max_bytes = 400'000;
   const std::uint64_t bypass = exchanged_bytes(root / "checkpoint-1", options);
-  options.aggregators_per_node = 2;  // then only they write
+  options.engine.aggregators_per_node = 2;  // then only they write
   const std::uint64_t through_windows = exchanged_bytes(root / "checkpoint-2", options);
   EXPECT_EQ(through_windows, 64 * 4096 * 2 + 12 + 400'004U);
   EXPECT_LT(bypass, through_windows / 10);

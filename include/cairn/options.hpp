@@ -1,0 +1,87 @@
+// The options of a Checkpointer, in groups. All of them must be the same on all ranks.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "cairn/waiting.hpp"
+
+namespace cairn {
+
+/// How a save makes the state smaller, and a load gives it back whole. Moments of Adam are recognised by their names:
+/// "exp_avg" and "exp_avg_sq", or "moment1_0" and "moment2_0". Codecs and their errors: src/quant/README.md.
+struct Quantisation {
+  std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
+  bool disable_ckpt_quant = false;            ///< save as if `codecs` were empty
+  double max_update_error = 0;  ///< above 0: refuse a save that makes a tensor's updates wrong by more (RMS
+                                ///< of the error of m/(sqrt(v) + 1e-8) over the RMS of the update)
+  bool report = false;          ///< fill Report::coding_errors
+  bool remove_master_weight =
+      false;  ///< save no master weights whose model weights are saved; loads make them from those
+  bool skip_save_model_weight = false;    ///< save no model weights whose master weights are saved; loads round those
+  bool master_weight_compatible = false;  ///< load master weights from the model's where the checkpoint has none
+  bool paddle_reciprocals = false;        ///< decode paddle-o1 and -o2 as paddlepaddle 2.6 to 3.2 did
+};
+
+/// A root has one saver: a Checkpointer holds its lease from its first save to its destruction, and renews it.
+struct LeaseOptions {
+  double seconds = 60;  ///< a saver that has not renewed its lease for so long may be taken for dead
+  /// How long a first save waits for another saver that lives, before it fails. Unset: not at all, but 1,800 s in a job
+  /// that the batch system has started again, or whose earlier step is that saver.
+  std::optional<double> wait_seconds;
+};
+
+/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums
+/// that were made before the writing: for storage that reports bytes as written which it does not keep. A save in which
+/// any differ is refused (kIntegrity, naming file, block and tensors), and the checkpoint before it stays the newest.
+///
+/// Read is past the page cache, as `cairn verify` does (a warning in the report says where that is not to be had),
+/// through a new descriptor: data files by all ranks, evenly, each block by a rank of another node than those of the
+/// rank that would write it when bytes are assigned evenly (with ranks placed node by node; on one node by another rank
+/// where there is one); carried files, indexes, cairn.blocks and cairn.json by rank 0. What a storage server remembers
+/// is out of reach. The latest file is not read. kAll costs about the time of a verify. kSample reads the first and the
+/// last block of every data file and, of the others, one in 16, other ones with each step: block b of file f, counted
+/// from 0 in the order of cairn.blocks, when a hash of (step, f, b) is divisible by 16 (src/checkpoint/read_back.hpp);
+/// small files are read whole.
+enum class ReadBack { kOff, kSample, kAll };
+
+/// How bytes reach the storage.
+struct EngineOptions {
+  std::string name = "auto";                 ///< "auto", "direct", "mpiio" or "posix"
+  std::uint64_t aggregators_per_node = 0;    ///< ranks that write and read; 0: by the file system, else all
+  std::map<std::string, std::string> hints;  ///< passed to MPI-IO and recorded
+};
+
+/// The files of a checkpoint.
+struct FileOptions {
+  std::uint64_t max_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins
+  std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this
+  std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
+};
+
+/// What calls may take of the machine, on each rank.
+struct Limits {
+  std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory during save and load
+};
+
+/// Name the members that you set (`Options options; options.files.block_bytes = ...`): groups and members are added, and
+/// their order may change.
+struct Options {
+  EngineOptions engine;
+  FileOptions files;
+  Limits limits;
+  Quantisation quantisation;
+  LeaseOptions lease;
+  Waiting waiting;         ///< how long calls wait for ranks that make no progress, and what happens then
+  std::string run_id;      ///< recorded in every manifest
+  bool overwrite = false;  ///< replace an existing checkpoint of the same step
+  ReadBack read_back = ReadBack::kOff;
+  /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a
+  /// snapshot of a Hugging Face cache to its blobs never need it.
+  bool follow_links = false;
+};
+
+}  // namespace cairn

@@ -1,0 +1,53 @@
+// What saves and loads report.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cairn {
+
+/// One phase of a save or load. Seconds are of the slowest and the fastest rank, bytes of all ranks together.
+struct Phase {
+  std::string name;
+  double seconds_max = 0;
+  double seconds_min = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// What a codec did to the moments of one tensor. Shares: 0.005 is half a percent.
+struct CodingError {
+  std::string section;
+  std::string name;  ///< of the first moment
+  std::string codec;
+  std::uint64_t elements = 0;
+  std::uint64_t elements_measured = 0;  ///< all of them, or a sample: then the errors are estimates
+  double update_rms = 0;                ///< RMS of the error of m/(sqrt(v) + 1e-8) over the RMS of the update
+  double update_max = 0;                ///< its largest error, over the same
+  double root_rms = 0;                  ///< RMS of the relative error of sqrt(v), where v > 0
+  double root_max = 0;
+  double first_max = 0;  ///< largest absolute error of the first moment
+  double second_max = 0;
+};
+
+struct Report {
+  std::filesystem::path directory;
+  std::uint64_t bytes = 0;  ///< of tensors
+  std::uint64_t tensors = 0;
+  std::uint64_t files = 0;
+  std::string engine;
+  std::string engine_reason;                        ///< why it was that one
+  std::map<std::string, std::string> engine_hints;  ///< what MPI-IO says of the first file; empty without MPI-IO
+  double seconds = 0;                               ///< whole call, slowest rank
+  bool plan_reused = false;
+  std::vector<Phase> phases;
+  std::vector<std::string> warnings;
+  std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
+  /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of
+  /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
+  std::vector<CodingError> beyond_figures;
+};
+
+}  // namespace cairn
