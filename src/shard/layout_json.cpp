@@ -7,13 +7,15 @@
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "shard/json_reader.hpp"
 #include "shard/layout_rules.hpp"
 
 namespace cairn::shard {
 namespace {
+
+using base::JsonReader;
 
 std::uint32_t axis_index(const LayoutRules& rules, const JsonReader& where, const std::string& name) {
   std::string known;

@@ -8,12 +8,12 @@
 #include <vector>
 #include "base/json.hpp"
 
-namespace cairn::shard {
+namespace cairn::base {
 
 /// A JSON value and the path that leads to it ("rules[2].cuts[0]"). A view: the document outlives it.
 class JsonReader {
  public:
-  JsonReader(const base::Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  JsonReader(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
 
   /// Throws Error(kUsage): "layout JSON: <path>: <what>".
   [[noreturn]] void fail(const std::string& what) const;
@@ -39,8 +39,8 @@ class JsonReader {
   [[nodiscard]] bool is_array() const { return value_->is_array(); }
 
  private:
-  const base::Json* value_;
+  const Json* value_;
   std::string path_;
 };
 
-}  // namespace cairn::shard
+}  // namespace cairn::base

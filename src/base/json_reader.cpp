@@ -1,5 +1,5 @@
 // Strict reading of a JSON layout; see json_reader.hpp.
-#include "shard/json_reader.hpp"
+#include "base/json_reader.hpp"
 
 #include <fmt/core.h>
 
@@ -8,7 +8,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 
-namespace cairn::shard {
+namespace cairn::base {
 
 void JsonReader::fail(const std::string& what) const {
   throw Error(ErrorKind::kUsage, fmt::format("layout JSON: {}: {}", path_.empty() ? "the document" : path_, what));
@@ -20,7 +20,7 @@ void JsonReader::check_keys(std::initializer_list<std::string_view> allowed) con
     if (std::ranges::find(allowed, key) != allowed.end()) continue;
     std::string list;
     for (const std::string_view name : allowed) list += (list.empty() ? "" : ", ") + std::string(name);
-    fail(fmt::format("unknown key '{}'; allowed: {}", base::printable(key), list));
+    fail(fmt::format("unknown key '{}'; allowed: {}", printable(key), list));
   }
 }
 
@@ -33,9 +33,9 @@ JsonReader JsonReader::at(std::string_view key) const {
 
 std::optional<JsonReader> JsonReader::find(std::string_view key) const {
   if (!value_->is_object()) fail("must be an object");
-  const base::Json* found = value_->find(key);
+  const Json* found = value_->find(key);
   if (found == nullptr) return std::nullopt;
-  return JsonReader(*found, (path_.empty() ? "" : path_ + ".") + base::printable(key));
+  return JsonReader(*found, (path_.empty() ? "" : path_ + ".") + printable(key));
 }
 
 std::vector<std::string> JsonReader::keys() const {
@@ -88,4 +88,4 @@ std::vector<std::string> JsonReader::texts() const {
   return out;
 }
 
-}  // namespace cairn::shard
+}  // namespace cairn::base
