@@ -1,46 +1,75 @@
-// Reading a JSON layout strictly: every access names the key in its error, and keys that no one asked for are errors.
+// Strict reading of a JSON document: every value is asked for by its type, nothing is converted, and every error names
+// the document and the place in it. Keys that a form does not know are errors where it calls check_keys().
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
 #include "base/json.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::base {
 
-/// A JSON value and the path that leads to it ("rules[2].cuts[0]"). A view: the document outlives it.
+/// A value and its place in the document ("rules[2].cuts[0]"). A view: the document and its name outlive it.
 class JsonReader {
  public:
-  JsonReader(const Json& value, std::string path) : value_(&value), path_(std::move(path)) {}
+  struct Member;
 
-  /// Throws Error(kUsage): "layout JSON: <path>: <what>".
+  /// The document itself. Errors are of `kind` and begin with `document`: its path, or what it is.
+  JsonReader(const Json& value, std::string_view document, ErrorKind kind = ErrorKind::kFormat)
+      : JsonReader(value, document, kind, {}) {}
+
+  /// Throws Error: "<document>: <place>: <what>".
   [[noreturn]] void fail(const std::string& what) const;
-  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] const std::string& place() const { return place_; }  ///< empty for the document itself
+  [[nodiscard]] std::string where() const;                           ///< "<document>: <place>"
+  [[nodiscard]] const Json& json() const { return *value_; }
 
-  /// The value must be an object with no other keys than these.
+  // Of an object; Error for any other value.
+
+  void check_object() const;
+  /// It must have no other keys than these.
   void check_keys(std::initializer_list<std::string_view> allowed) const;
-  [[nodiscard]] bool has(std::string_view key) const;
-  [[nodiscard]] JsonReader at(std::string_view key) const;
+  [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   [[nodiscard]] std::optional<JsonReader> find(std::string_view key) const;
-  [[nodiscard]] std::vector<std::string> keys() const;
+  [[nodiscard]] JsonReader at(std::string_view key) const;  ///< Error when it is missing
+  [[nodiscard]] std::uint64_t number_or(std::string_view key, std::uint64_t fallback) const;
+  [[nodiscard]] std::string text_or(std::string_view key, std::string_view fallback) const;
+  [[nodiscard]] std::vector<Member> members() const;
 
-  [[nodiscard]] std::vector<JsonReader> items() const;
+  // The value as its type; Error when it is of another one.
+
+  [[nodiscard]] std::vector<JsonReader> items() const;  ///< of an array
   [[nodiscard]] std::uint64_t number() const;
   [[nodiscard]] std::uint64_t number_from(std::uint64_t least) const;
+  [[nodiscard]] std::uint64_t number_within(std::uint64_t least, std::uint64_t most) const;
   [[nodiscard]] bool flag() const;
-  [[nodiscard]] std::string text() const;
+  [[nodiscard]] const std::string& text() const;
   [[nodiscard]] std::vector<std::uint64_t> numbers() const;
-  /// A string, or an array of strings.
+  /// A string, or an array of one or more strings.
   [[nodiscard]] std::vector<std::string> texts() const;
-  /// The value as compact JSON with sorted keys: equal for equal values.
-  [[nodiscard]] std::string dump() const { return value_->dump({.sorted = true}); }
-  [[nodiscard]] bool is_array() const { return value_->is_array(); }
 
  private:
+  JsonReader(const Json& value, std::string_view document, ErrorKind kind, std::string place)
+      : value_(&value), document_(document), kind_(kind), place_(std::move(place)) {}
+  [[nodiscard]] JsonReader member(const Json& value, std::string_view key) const;
+  [[nodiscard]] JsonReader item(std::size_t index) const;
+  void check_array() const;
+  [[noreturn]] void mistyped(std::string_view expected) const;
+
   const Json* value_;
-  std::string path_;
+  std::string_view document_;
+  ErrorKind kind_;
+  std::string place_;
+};
+
+struct JsonReader::Member {
+  std::string key;
+  JsonReader value;
 };
 
 }  // namespace cairn::base

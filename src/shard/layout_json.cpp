@@ -17,6 +17,8 @@ namespace {
 
 using base::JsonReader;
 
+constexpr const char* kDocument = "layout JSON";
+
 std::uint32_t axis_index(const LayoutRules& rules, const JsonReader& where, const std::string& name) {
   std::string known;
   for (std::uint32_t i = 0; i < rules.axes.size(); ++i) {
@@ -81,7 +83,7 @@ ChunkKind read_kind(const JsonReader& value) {
 
 void read_row_map(const JsonReader& value, ChunkSpec& spec) {
   if (const auto parts = value.find("parts")) {
-    if (parts->is_array()) {
+    if (parts->json().is_array()) {
       spec.parts = parts->numbers();
       if (spec.parts.empty()) parts->fail("must not be empty");
     } else {
@@ -116,7 +118,7 @@ Cut read_cut(const LayoutRules& rules, const JsonReader& value) {
   cut.dim = static_cast<std::uint32_t>(dim);
   cut.axes = read_axes(rules, value);
   if (const auto kind = value.find("chunk")) {
-    if (kind->is_array()) {
+    if (kind->json().is_array()) {
       cut.spec.kind = ChunkKind::kExplicit;
       cut.spec.boundaries = kind->numbers();
     } else {
@@ -147,15 +149,16 @@ std::vector<std::uint64_t> read_ranks(const LayoutRules& rules, const JsonReader
 
 // "only": {"pp": [0], "ranks": [0, 3]}: all of these conditions hold.
 void read_only(const LayoutRules& rules, const JsonReader& value, Where& where) {
-  for (const std::string& key : value.keys()) {
-    const JsonReader item = value.at(key);
+  for (const auto& [key, item] : value.members()) {
     if (key == "ranks") {
       where.only_ranks = read_ranks(rules, item);
       continue;
     }
     Where::Condition condition{axis_index(rules, value, key), item.numbers()};
     for (const std::uint64_t at : condition.coordinates) {
-      if (at >= rules.axes[condition.axis].size) item.fail(fmt::format("axis '{}' has no coordinate {}", key, at));
+      if (at >= rules.axes[condition.axis].size) {
+        item.fail(fmt::format("axis '{}' has no coordinate {}", base::printable(key), at));
+      }
     }
     where.conditions.push_back(std::move(condition));
   }
@@ -165,7 +168,7 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
   value.check_keys({"kind", "axis", "axes", "alignment", "bucket_size", "pad_to", "use_orig_params", "round_robin",
                     "groups", "buffer"});
   FlatRule flat;
-  flat.key = value.dump();
+  flat.key = value.json().dump({.sorted = true});
   if (const auto buffer = value.find("buffer")) (void)buffer->text();  // tells buffers apart as a part of the key
   const std::string kind = value.at("kind").text();
   if (kind == "zero1" || kind == "zero2") {
@@ -207,8 +210,7 @@ FlatRule read_flat(const LayoutRules& rules, const JsonReader& value) {
 // {"0": [{"offset": [0, 0], "shape": [2, 4]}], "1": []}
 RankBoxes read_boxes(const LayoutRules& rules, const JsonReader& value) {
   RankBoxes out;
-  for (const std::string& key : value.keys()) {
-    const JsonReader list = value.at(key);
+  for (const auto& [key, list] : value.members()) {
     std::uint64_t rank = 0;
     const bool digits = !key.empty() && key.size() < 11 && key.find_first_not_of("0123456789") == std::string::npos;
     if (digits) rank = std::stoull(key);
@@ -265,7 +267,7 @@ void check_replicate(const LayoutRules& rules, const JsonReader& value, const Na
 NameRule read_rule(const LayoutRules& rules, const JsonReader& value) {
   value.check_keys({"match", "section", "cuts", "only", "absent", "replicate", "flat", "boxes"});
   NameRule rule;
-  rule.key = value.path();
+  rule.key = value.place();
   for (const std::string& pattern : value.at("match").texts()) rule.match.emplace_back(pattern);
   if (const auto section = value.find("section")) rule.section = NamePattern(section->text());
   if (const auto cuts = value.find("cuts")) {
@@ -304,11 +306,11 @@ void read_otherwise(LayoutRules& rules, const JsonReader& value) {
 LayoutRules parse_layout_json(std::string_view text) {
   base::Json document;
   try {
-    document = base::Json::parse(text, "layout JSON");
+    document = base::Json::parse(text, kDocument);
   } catch (const Error& error) {
     throw Error(ErrorKind::kUsage, error.what());  // an option, not a file
   }
-  const JsonReader top(document, "");
+  const JsonReader top(document, kDocument, ErrorKind::kUsage);
   top.check_keys({"mesh", "views", "base", "stages", "experts", "rules", "otherwise"});
   LayoutRules rules;
   if (const auto base_form = top.find("base")) {

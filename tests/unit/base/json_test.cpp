@@ -1,10 +1,13 @@
-// The JSON value against the library behind it: what is read, what is refused, and the text that comes out.
+// The JSON value against the library behind it: what is read, what is refused, and the text that comes out. And its
+// reader: what each call gives, and the error of each that fails.
 #include "base/json.hpp"
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
+#include "base/json_reader.hpp"
 #include "cairn/error.hpp"
 #include "nlohmann/json.hpp"
 
@@ -110,6 +113,78 @@ TEST(Json, AWrongTypeIsSaid) {
   EXPECT_THROW((void)Json().at("x"), Error);
   EXPECT_EQ(Json(1).real_number(), 1.0);
   EXPECT_EQ(Json(-1).real_number(), -1.0);
+}
+
+constexpr const char* kDocument = R"({"name": "x", "size": 3, "none": null, "yes": true, "sizes": [1, 2, -3],
+                                      "parts": [{"a\n": "1"}, []], "names": ["p", "q"]})";
+
+TEST(JsonReader, GivesValuesByTheirType) {
+  const Json json = Json::parse(kDocument, "p");
+  const JsonReader reader(json, "p");
+  EXPECT_EQ(reader.at("name").text(), "x");
+  EXPECT_EQ(reader.text_or("name", "y"), "x");
+  EXPECT_EQ(reader.text_or("other", "y"), "y");
+  EXPECT_EQ(reader.at("size").number(), 3U);
+  EXPECT_EQ(reader.at("size").number_from(3), 3U);
+  EXPECT_EQ(reader.at("size").number_within(3, 3), 3U);
+  EXPECT_EQ(reader.number_or("size", 4), 3U);
+  EXPECT_EQ(reader.number_or("other", 4), 4U);
+  EXPECT_TRUE(reader.at("yes").flag());
+  EXPECT_TRUE(reader.has("none"));
+  EXPECT_FALSE(reader.has("other"));
+  EXPECT_FALSE(reader.find("other"));
+  EXPECT_EQ(reader.at("names").texts(), (std::vector<std::string>{"p", "q"}));
+  EXPECT_EQ(reader.at("name").texts(), std::vector<std::string>{"x"});
+  const auto parts = reader.at("parts").items();
+  ASSERT_EQ(parts.size(), 2U);
+  EXPECT_TRUE(parts[1].numbers().empty());
+  const auto members = parts[0].members();
+  ASSERT_EQ(members.size(), 1U);
+  EXPECT_EQ(members[0].key, "a\n");
+  EXPECT_EQ(members[0].value.place(), "parts[0].a\\x0a");
+  EXPECT_EQ(members[0].value.text(), "1");
+  reader.check_keys({"parts", "sizes", "none", "yes", "name", "names", "size", "more"});
+}
+
+TEST(JsonReader, ErrorsNameTheDocumentAndThePlace) {
+  const Json json = Json::parse(kDocument, "p");
+  const JsonReader reader(json, "a\n.json", ErrorKind::kUsage);
+  const auto failure = [&](const auto& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("a\\x0a.json: ")) << error.what();
+      return std::string(error.what()).substr(12);
+    }
+    return "nothing";
+  };
+  EXPECT_EQ(failure([&] { (void)reader.at("b\n"); }), "the key 'b\\x0a' is missing");
+  EXPECT_EQ(failure([&] { (void)reader.text(); }), "must be a string, found object");
+  EXPECT_EQ(failure([&] { (void)reader.at("size").text(); }), "size: must be a string, found 3");
+  EXPECT_EQ(failure([&] { (void)reader.text_or("none", ""); }), "none: must be a string, found null");
+  EXPECT_EQ(failure([&] { (void)reader.number_or("yes", 1); }), "yes: must be a whole number, 0 or more, found true");
+  EXPECT_EQ(failure([&] { (void)reader.at("sizes").numbers(); }),
+            "sizes[2]: must be a whole number, 0 or more, found -3");
+  EXPECT_EQ(failure([&] { (void)reader.at("size").number_from(4); }), "size: must be at least 4, found 3");
+  EXPECT_EQ(failure([&] { (void)reader.at("size").number_within(4, 9); }),
+            "size: must be a whole number from 4 to 9, found 3");
+  EXPECT_EQ(failure([&] { (void)reader.at("size").number_within(1, 2); }),
+            "size: must be a whole number from 1 to 2, found 3");
+  EXPECT_EQ(failure([&] { (void)reader.at("name").flag(); }), "name: must be true or false, found \"x\"");
+  EXPECT_EQ(failure([&] { (void)reader.at("name").items(); }), "name: must be an array, found \"x\"");
+  EXPECT_EQ(failure([&] { (void)reader.at("size").numbers(); }), "size: must be an array, found 3");
+  EXPECT_EQ(failure([&] { (void)reader.at("parts").items()[1].texts(); }), "parts[1]: must not be empty");
+  EXPECT_EQ(failure([&] { (void)reader.at("parts").texts(); }), "parts[0]: must be a string, found object");
+  for (const auto& call : std::vector<std::function<void(const JsonReader&)>>{
+           [](const JsonReader& list) { (void)list.members(); }, [](const JsonReader& list) { (void)list.find("x"); },
+           [](const JsonReader& list) { list.check_keys({}); }, [](const JsonReader& list) { list.check_object(); }}) {
+    EXPECT_EQ(failure([&] { call(reader.at("names")); }), "names: must be an object, found array");
+  }
+  EXPECT_EQ(failure([&] {
+              reader.at("parts").items()[0].check_keys({"b", "c"});
+            }),
+            "parts[0]: unknown key 'a\\x0a'; allowed: b, c");
 }
 
 }  // namespace

@@ -203,7 +203,7 @@ TEST(LayoutJson, Errors) {
   const auto cut = [&](const std::string& body) { return rule(R"(, "cuts": [{"dim": 0, "axis": "tp")" + body + "}]"); };
   const std::vector<std::pair<std::string, std::string>> cases{
       {"{", "layout JSON: "},
-      {"{}", "the document: the key 'mesh' is missing"},
+      {"{}", "layout JSON: the key 'mesh' is missing"},
       {R"({"mesh": []})", "mesh: must name at least one axis"},
       {R"({"mesh": {"tp": 2}})", "mesh: must be an array"},
       {R"({"mesh": [["tp"]]})", "mesh[0]: must be [name, size]"},
