@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/json.hpp"
+#include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 
@@ -23,11 +24,10 @@ namespace {
 
 using base::Json;
 
-std::map<std::string, std::string> read_weight_map(const Json& map, std::string_view path) {
-  if (!map.is_object())
-    base::fail_format(path, fmt::format("'weight_map' must be an object, found {}", map.type_name()));
+std::map<std::string, std::string> read_weight_map(const base::JsonReader& map, std::string_view path) {
+  map.check_object();
   std::map<std::string, std::string> out;
-  for (const auto& [name, file] : map.items()) {
+  for (const auto& [name, file] : map.json().items()) {  // up to 200,000: no reader for each
     const std::string where = fmt::format("{}: tensor '{}'", path, base::printable(name));
     if (!file.is_string()) {
       base::fail_format(where, fmt::format("its weight_map value must be a file name, found {}", file.type_name()));
@@ -43,17 +43,14 @@ std::map<std::string, std::string> read_weight_map(const Json& map, std::string_
 
 HfIndex parse_hf_index(std::string_view text, std::string_view path) {
   Json document = base::Json::parse(text, path);
-  if (!document.is_object())
-    base::fail_format(path, fmt::format("an index must be an object, found {}", document.type_name()));
-  if (!document.contains("weight_map"))
-    base::fail_format(path, "the key 'weight_map' is missing; this is not an index of tensors");
+  const base::JsonReader reader(document, path);
+  if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
   HfIndex index;
-  index.weight_map = read_weight_map(document.take("weight_map"), path);
-  if (document.contains("metadata")) {
+  index.weight_map = read_weight_map(reader.at("weight_map"), path);
+  document.take("weight_map");
+  if (const auto metadata = reader.find("metadata")) {
+    metadata->check_object();
     index.metadata = document.take("metadata");
-    if (!index.metadata.is_object()) {
-      base::fail_format(path, fmt::format("'metadata' must be an object, found {}", index.metadata.type_name()));
-    }
   }
   index.extra = std::move(document);
   return index;

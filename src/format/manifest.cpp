@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
@@ -100,103 +101,55 @@ namespace {
 
 namespace keys = manifest_keys;
 using base::Json;
+using base::JsonReader;
 
-/// One JSON object whose values are asked for by key and type; errors name where it stands.
-class Fields {
- public:
-  Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) base::fail_format(where_, fmt::format("must be an object, found {}", object.type_name()));
+std::uint32_t crc_of(const JsonReader& value) {
+  const std::string& digits = value.text();
+  const bool all_hex = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
+  std::uint32_t crc = 0;
+  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), crc, 16);
+  if (digits.size() != 8 || !all_hex || status != std::errc() || end != digits.data() + digits.size()) {
+    value.fail(fmt::format("must be 8 lower-case hexadecimal digits, found '{}'", base::printable(digits, 40)));
   }
-
-  [[nodiscard]] const Json* find(const char* key) const { return object_.find(key); }
-
-  [[nodiscard]] const Json& need(const char* key) const {
-    const Json* value = find(key);
-    if (value == nullptr) base::fail_format(where_, fmt::format("the key '{}' is missing", key));
-    return *value;
-  }
-
-  [[noreturn]] void mistyped(const char* key, const char* expected, const Json& found) const {
-    base::fail_format(where_, fmt::format("'{}' must be {}, found {}", key, expected, found.type_name()));
-  }
-
-  [[nodiscard]] std::uint64_t number(const char* key) const {
-    const Json& value = need(key);
-    if (!value.is_number_unsigned()) mistyped(key, "an unsigned integer", value);
-    return value.whole_number();
-  }
-
-  [[nodiscard]] std::uint64_t number_or_zero(const char* key) const { return find(key) == nullptr ? 0 : number(key); }
-
-  [[nodiscard]] std::string text(const char* key) const {
-    const Json& value = need(key);
-    if (!value.is_string()) mistyped(key, "a string", value);
-    return value.text();
-  }
-
-  [[nodiscard]] std::string text_or_empty(const char* key) const { return find(key) == nullptr ? "" : text(key); }
-
-  [[nodiscard]] std::uint32_t crc(const char* key) const {
-    const std::string digits = text(key);
-    const bool all_hex = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-    std::uint32_t value = 0;
-    const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-    if (digits.size() != 8 || !all_hex || status != std::errc() || end != digits.data() + digits.size()) {
-      base::fail_format(where_, fmt::format("'{}' must be 8 lower-case hexadecimal digits, found '{}'", key,
-                                            base::printable(digits, 40)));
-    }
-    return value;
-  }
-
- private:
-  const Json& object_;
-  std::string where_;
-};
+  return crc;
+}
 
 /// The version comes before everything else: a newer manifest may have any other shape.
-int read_version(const Fields& fields, std::string_view path) {
-  if (fields.text(keys::kFormat) != keys::kFormatName) {
-    base::fail_format(path, fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
-                                        keys::kFormatName));
+int read_version(const JsonReader& manifest) {
+  if (manifest.at(keys::kFormat).text() != keys::kFormatName) {
+    manifest.fail(fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
+                              keys::kFormatName));
   }
-  const std::uint64_t version = fields.number(keys::kFormatVersion);
+  const std::uint64_t version = manifest.at(keys::kFormatVersion).number();
   if (version > static_cast<std::uint64_t>(kManifestVersion)) {
-    base::fail_format(
-        path, fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
-                          version, kManifestVersion));
+    manifest.fail(
+        fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
+                    version, kManifestVersion));
   }
-  if (version == 0) base::fail_format(path, "format version 0 does not exist");
+  if (version == 0) manifest.fail("format version 0 does not exist");
   return static_cast<int>(version);
 }
 
-std::vector<ManifestFile> read_files(const Fields& manifest, const char* key, std::string_view path) {
-  const Json& list = manifest.need(key);
-  if (!list.is_array()) manifest.mistyped(key, "an array", list);
+std::vector<ManifestFile> read_files(const JsonReader& list) {
   std::vector<ManifestFile> out;
-  out.reserve(list.size());
-  for (const Json& entry : list.elements()) {
-    const Fields fields(entry, fmt::format("{}: {}[{}]", path, key, out.size()));
+  for (const JsonReader& entry : list.items()) {
     ManifestFile file;
-    file.name = fields.text(keys::kFileName);
-    check_relative_path(file.name, fmt::format("{}: {}[{}]", path, key, out.size()));
-    file.section = fields.text_or_empty(keys::kFileSection);
-    file.size_bytes = fields.number(keys::kFileSize);
-    file.crc32c = fields.crc(keys::kFileCrc);
+    file.name = entry.at(keys::kFileName).text();
+    check_relative_path(file.name, entry.where());
+    file.section = entry.text_or(keys::kFileSection, "");
+    file.size_bytes = entry.at(keys::kFileSize).number();
+    file.crc32c = crc_of(entry.at(keys::kFileCrc));
     out.push_back(std::move(file));
   }
   return out;
 }
 
-std::vector<Life> read_lineage(const Fields& manifest, std::string_view path) {
-  std::vector<Life> lineage;
-  const Json* list = manifest.find(keys::kLineage);
-  if (list == nullptr) return lineage;
-  if (!list->is_array()) manifest.mistyped(keys::kLineage, "an array", *list);
-  for (const Json& entry : list->elements()) {
-    const Fields fields(entry, fmt::format("{}: {}[{}]", path, keys::kLineage, lineage.size()));
-    lineage.push_back({fields.number(keys::kLifeEpoch), fields.number(keys::kLifeStep)});
-  }
-  return lineage;
+/// The name of another checkpoint's directory; empty without the key.
+std::string read_directory_name(const JsonReader& manifest, const char* key) {
+  const auto name = manifest.find(key);
+  if (!name || name->text().empty()) return {};
+  check_relative_path(name->text(), name->where());
+  return name->text();
 }
 
 /// Damage that leaves the text readable is found here, and only here.
@@ -224,59 +177,48 @@ void check_unique(const Manifest& manifest, std::string_view path) {
     base::fail_format(path, fmt::format("the file '{}' is listed twice", base::printable(*twice)));
 }
 
-std::map<std::string, std::string> read_user_metadata(const Fields& manifest, std::string_view path) {
-  std::map<std::string, std::string> out;
-  const Json* value = manifest.find(keys::kUserMetadata);
-  if (value == nullptr) return out;
-  if (!value->is_object()) manifest.mistyped(keys::kUserMetadata, "an object", *value);
-  for (const auto& [key, text] : value->items()) {
-    if (!text.is_string()) {
-      base::fail_format(path, fmt::format("{}: '{}' must be a string, found {}", keys::kUserMetadata,
-                                          base::printable(key), text.type_name()));
-    }
-    out.emplace(key, text.text());
-  }
-  return out;
-}
-
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
   Json document = base::Json::parse(text, path);
-  const Fields fields(document, std::string(path));
+  const JsonReader reader(document, path);
   Manifest manifest;
-  manifest.version = read_version(fields, path);
-  manifest.tool = fields.text(keys::kTool);
-  manifest.has_step = fields.find(keys::kStep) != nullptr;
-  manifest.step = fields.number_or_zero(keys::kStep);
-  manifest.run_id = fields.text_or_empty(keys::kRunId);
-  manifest.parent = fields.text_or_empty(keys::kParent);
-  if (!manifest.parent.empty()) check_relative_path(manifest.parent, fmt::format("{}: {}", path, keys::kParent));
-  manifest.epoch = fields.number_or_zero(keys::kEpoch);
-  manifest.counter = fields.number_or_zero(keys::kCounter);
-  manifest.lineage = read_lineage(fields, path);
-  if (fields.find(keys::kKind) != nullptr) manifest.kind = fields.text(keys::kKind);
+  manifest.version = read_version(reader);
+  manifest.tool = reader.at(keys::kTool).text();
+  manifest.has_step = reader.has(keys::kStep);
+  manifest.step = reader.number_or(keys::kStep, 0);
+  manifest.run_id = reader.text_or(keys::kRunId, "");
+  manifest.parent = read_directory_name(reader, keys::kParent);
+  manifest.epoch = reader.number_or(keys::kEpoch, 0);
+  manifest.counter = reader.number_or(keys::kCounter, 0);
+  if (const auto lineage = reader.find(keys::kLineage)) {
+    for (const JsonReader& life : lineage->items()) {
+      manifest.lineage.push_back({life.at(keys::kLifeEpoch).number(), life.at(keys::kLifeStep).number()});
+    }
+  }
+  manifest.kind = reader.text_or(keys::kKind, kWholeKind);
   if (manifest.kind != kWholeKind && manifest.kind != kAdapterKind && manifest.kind != kPartKind) {
-    base::fail_format(path, fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn",
-                                        keys::kKind, base::printable(manifest.kind, 40)));
+    reader.fail(fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn", keys::kKind,
+                            base::printable(manifest.kind, 40)));
   }
-  manifest.base = fields.text_or_empty(keys::kBase);
-  if (!manifest.base.empty()) check_relative_path(manifest.base, fmt::format("{}: {}", path, keys::kBase));
-  manifest.layout = fields.text_or_empty(keys::kLayout);
-  manifest.ranks = fields.number_or_zero(keys::kRanks);
-  manifest.block_bytes = fields.number(keys::kBlockBytes);
-  if (manifest.block_bytes == 0) base::fail_format(path, fmt::format("'{}' is 0", keys::kBlockBytes));
-  manifest.blocks_crc32c = fields.crc(keys::kBlocksCrc);
-  manifest.data_files = read_files(fields, keys::kDataFiles, path);
-  manifest.carried_files = read_files(fields, keys::kCarriedFiles, path);
+  manifest.base = read_directory_name(reader, keys::kBase);
+  manifest.layout = reader.text_or(keys::kLayout, "");
+  manifest.ranks = reader.number_or(keys::kRanks, 0);
+  manifest.block_bytes = reader.at(keys::kBlockBytes).number();
+  if (manifest.block_bytes == 0) reader.fail(fmt::format("'{}' is 0", keys::kBlockBytes));
+  manifest.blocks_crc32c = crc_of(reader.at(keys::kBlocksCrc));
+  manifest.data_files = read_files(reader.at(keys::kDataFiles));
+  manifest.carried_files = read_files(reader.at(keys::kCarriedFiles));
   check_unique(manifest, path);
-  manifest.user_metadata = read_user_metadata(fields, path);
-  if (const Json* quantisation = fields.find(keys::kQuantisation)) {
-    if (!quantisation->is_object()) fields.mistyped(keys::kQuantisation, "an object", *quantisation);
-    manifest.quantisation = *quantisation;
+  if (const auto metadata = reader.find(keys::kUserMetadata)) {
+    for (const auto& [key, value] : metadata->members()) manifest.user_metadata.emplace(key, value.text());
   }
-  if (manifest.version > 1 || fields.find(keys::kManifestCrc) != nullptr) {
-    check_own_checksum(text, fields.crc(keys::kManifestCrc), path);
+  if (const auto quantisation = reader.find(keys::kQuantisation)) {
+    quantisation->check_object();
+    manifest.quantisation = quantisation->json();
+  }
+  if (manifest.version > 1 || reader.has(keys::kManifestCrc)) {
+    check_own_checksum(text, crc_of(reader.at(keys::kManifestCrc)), path);
   }
   for (const std::string_view key : keys::kAll) document.take(key);
   manifest.extra = std::move(document);
@@ -285,22 +227,10 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
 
 namespace {
 
-Error wrong(std::string_view path, std::string_view what) {
-  return {ErrorKind::kFormat, fmt::format("'{}': {}: {}", base::printable(path), kRebuiltKey, what)};
-}
-
-std::string text_of(const base::Json& rule, const char* key, std::string_view path) {
-  const base::Json* field = rule.find(key);
-  if (field == nullptr || !field->is_string()) throw wrong(path, fmt::format("{} is not a string", key));
-  return field->text();
-}
-
-Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_view path) {
-  if (!rule.is_object() || rule.size() != 2) {
-    throw wrong(path, fmt::format("'{}' is not an object of from and dtype", base::printable(section)));
-  }
-  const std::string from = text_of(rule, "from", path);
-  const std::string name = text_of(rule, "dtype", path);
+Rebuilt rule_of(const std::string& section, const JsonReader& rule) {
+  rule.check_keys({"from", "dtype"});
+  const std::string& from = rule.at("from").text();
+  const std::string& name = rule.at("dtype").text();
   const std::optional<DType> dtype = dtype_from_name(name);
   if (section == kMasterWeightsSection && from == kModelSection && dtype == DType::kF32) {
     return {kMasterWeightsSection, kModelSection, *dtype};
@@ -308,19 +238,18 @@ Rebuilt rule_of(const std::string& section, const base::Json& rule, std::string_
   if (section == kModelSection && from == kMasterWeightsSection && (dtype == DType::kBF16 || dtype == DType::kF16)) {
     return {kModelSection, kMasterWeightsSection, *dtype};
   }
-  throw wrong(path, fmt::format("'{}' from '{}' in {} is none of: '{}' from '{}' in F32, '{}' from '{}' in BF16 or F16",
-                                base::printable(section), base::printable(from), base::printable(name),
-                                kMasterWeightsSection, kModelSection, kModelSection, kMasterWeightsSection));
+  rule.fail(fmt::format("from '{}' in {} is none of: '{}' from '{}' in F32, '{}' from '{}' in BF16 or F16",
+                        base::printable(from), base::printable(name), kMasterWeightsSection, kModelSection,
+                        kModelSection, kMasterWeightsSection));
 }
 
 }  // namespace
 
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path) {
-  const base::Json* value = extra.find(kRebuiltKey);
-  if (value == nullptr) return {};
-  if (!value->is_object()) throw wrong(path, "is not an object");
   std::vector<Rebuilt> rules;
-  for (const auto& [section, rule] : value->items()) rules.push_back(rule_of(section, rule, path));
+  if (const auto rebuilt = JsonReader(extra, path).find(kRebuiltKey)) {
+    for (const auto& [section, rule] : rebuilt->members()) rules.push_back(rule_of(section, rule));
+  }
   return rules;
 }
 

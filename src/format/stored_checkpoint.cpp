@@ -1,10 +1,7 @@
 #include "format/stored_checkpoint.hpp"
 
-#include <fmt/core.h>
-
 #include "base/json.hpp"
-#include "base/text.hpp"
-#include "cairn/error.hpp"
+#include "base/json_reader.hpp"
 
 namespace cairn::format {
 namespace {
@@ -13,28 +10,6 @@ constexpr const char* kCodec = "codec";
 constexpr const char* kFirst = "first";
 constexpr const char* kSecond = "second";
 constexpr const char* kShape = "shape";
-
-Error wrong(std::string_view context, std::string_view what) {
-  return {ErrorKind::kFormat, fmt::format("{}: {}", base::printable(context), what)};
-}
-
-std::string text_of(const base::Json& object, const char* key, std::string_view context) {
-  const base::Json* field = object.find(key);
-  if (field == nullptr || !field->is_string()) throw wrong(context, fmt::format("{} is not a string", key));
-  return field->text();
-}
-
-std::vector<std::uint64_t> sizes_of(const base::Json& object, const char* key, std::string_view context) {
-  const base::Json* field = object.find(key);
-  const Error mistyped = wrong(context, fmt::format("{} is not a list of sizes", key));
-  if (field == nullptr || !field->is_array()) throw mistyped;
-  std::vector<std::uint64_t> sizes;
-  for (const base::Json& size : field->elements()) {
-    if (!size.is_number_unsigned()) throw mistyped;
-    sizes.push_back(size.whole_number());
-  }
-  return sizes;
-}
 
 }  // namespace
 
@@ -48,12 +23,10 @@ std::string encode_coding(const Coding& coding) {
 }
 
 Coding parse_coding(std::string_view text, std::string_view context) {
-  const base::Json object = base::Json::parse(text, context);
-  if (!object.is_object() || object.size() != 4) {
-    throw wrong(context, fmt::format("is not an object of {}, {}, {} and {}", kCodec, kFirst, kSecond, kShape));
-  }
-  return {text_of(object, kCodec, context), text_of(object, kFirst, context), text_of(object, kSecond, context),
-          sizes_of(object, kShape, context)};
+  const base::Json json = base::Json::parse(text, context);
+  const base::JsonReader object(json, context);
+  object.check_keys({kCodec, kFirst, kSecond, kShape});
+  return {object.at(kCodec).text(), object.at(kFirst).text(), object.at(kSecond).text(), object.at(kShape).numbers()};
 }
 
 }  // namespace cairn::format

@@ -64,8 +64,8 @@ TEST(HfIndex, RefusesWhatBreaksItsRules) {
   expect_refused("", "not valid JSON");
   expect_refused("[]", "must be an object");
   expect_refused("{}", "'weight_map' is missing");
-  expect_refused(R"({"weight_map":[]})", "'weight_map' must be an object");
-  expect_refused(R"({"weight_map":{},"metadata":null})", "'metadata' must be an object");
+  expect_refused(R"({"weight_map":[]})", "weight_map: must be an object");
+  expect_refused(R"({"weight_map":{},"metadata":null})", "metadata: must be an object");
   expect_refused(R"({"weight_map":{"a\nb":3}})", "tensor 'a\\x0ab': its weight_map value must be a file name");
   expect_refused(R"({"weight_map":{"t":"../x"}})", "tensor 't': file name '../x'");
   expect_refused(R"({"weight_map":{"t":"x","\u0074":"y"}})", "'t' appears twice");

@@ -128,7 +128,7 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
   for (const auto& [key, value] : wrong.items()) {
     json changed = smallest();
     changed[key] = value;
-    expect_refused(changed.dump(), fmt::format("'{}' must be", key));
+    expect_refused(changed.dump(), fmt::format(": {}: must be", key));
   }
   for (const char* key : {"name", "size_bytes", "crc32c"}) {
     json changed = smallest();
@@ -137,7 +137,7 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
   }
   json changed = smallest();
   changed["user_metadata"]["k"] = 3;
-  expect_refused(changed.dump(), "'k' must be a string");
+  expect_refused(changed.dump(), "user_metadata.k: must be a string");
   changed = smallest();
   changed["data_files"].push_back(3);
   expect_refused(changed.dump(), "data_files[1]: must be an object");
