@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/json.hpp"
+#include "base/json_reader.hpp"
 #include "cairn/dtype.hpp"
 #include "shard/model.hpp"
 
@@ -25,11 +26,11 @@ namespace cairn::shard {
 
 class Config {
  public:
-  /// Throws Error(kFormat) when the text is not a JSON object.
-  explicit Config(std::string_view json_text);
+  /// Throws Error(kFormat) when the text is not JSON; every call below does when it is not an object.
+  explicit Config(std::string_view json_text) : json_(base::Json::parse(json_text, kDocument)) {}
 
   /// False for a key that is absent or null.
-  [[nodiscard]] bool has(std::string_view key) const;
+  [[nodiscard]] bool has(std::string_view key) const { return find(key).has_value(); }
   /// A whole number from 1 to 2^31 (with a fallback: from 0). Throws Error(kFormat).
   [[nodiscard]] std::uint64_t number(std::string_view key) const;
   [[nodiscard]] std::uint64_t number(std::string_view key, std::uint64_t fallback) const;
@@ -51,11 +52,13 @@ class Config {
   [[nodiscard]] std::optional<Quantization> quantization() const;
 
  private:
-  /// Null for a key that is absent or null; at() throws then.
-  [[nodiscard]] const base::Json* find(std::string_view key) const;
-  [[nodiscard]] const base::Json& at(std::string_view key) const;
+  static constexpr const char* kDocument = "config.json";
 
-  base::Json document_;
+  [[nodiscard]] base::JsonReader document() const { return {json_, kDocument}; }
+  /// Nothing for a key that is absent or null.
+  [[nodiscard]] std::optional<base::JsonReader> find(std::string_view key) const;
+
+  base::Json json_;
 };
 
 struct NameHash {

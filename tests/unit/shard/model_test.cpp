@@ -103,16 +103,16 @@ TEST(Models, ConfigErrorsNameTheKey) {
     EXPECT_NE(message.find(key), std::string::npos) << message;
   };
   fails("", "not valid JSON");
-  fails("[1]", "not a JSON object");
+  fails("[1]", "config.json: must be an object");
   fails(R"({"model_type":"llama"})", "'num_hidden_layers' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":2})", "'hidden_size' is missing");
   fails(R"({"model_type":"llama","num_hidden_layers":"2"})",
-        R"('num_hidden_layers' must be a whole number from 1 to 65536)");
-  fails(R"({"model_type":"llama","num_hidden_layers":1.5})", "'num_hidden_layers'");
-  fails(R"({"model_type":"llama","num_hidden_layers":-1})", "'num_hidden_layers'");
-  fails(R"({"model_type":"llama","num_hidden_layers":1000000000})", "'num_hidden_layers'");
-  fails(R"({"model_type":"llama","num_hidden_layers":1,"torch_dtype":"int3"})", "'torch_dtype'");
-  fails(R"({"model_type":7})", "'model_type' must be a string");
+        "num_hidden_layers: must be a whole number from 1 to 65536, found \"2\"");
+  fails(R"({"model_type":"llama","num_hidden_layers":1.5})", "num_hidden_layers: must be");
+  fails(R"({"model_type":"llama","num_hidden_layers":-1})", "num_hidden_layers: must be");
+  fails(R"({"model_type":"llama","num_hidden_layers":1000000000})", "num_hidden_layers: must be");
+  fails(R"({"model_type":"llama","num_hidden_layers":1,"torch_dtype":"int3"})", "torch_dtype: 'int3' is not known");
+  fails(R"({"model_type":7})", "model_type: must be a string");
   fails(R"({"model_type":"gpt2","n_layer":1,"n_embd":2,"n_head":4,"vocab_size":4})", "n_embd");
   fails(R"({"model_type":"mixtral","num_hidden_layers":60000,"hidden_size":8,"num_attention_heads":2,"vocab_size":9,
             "num_local_experts":60000,"intermediate_size":8})",
