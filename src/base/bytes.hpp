@@ -26,67 +26,71 @@ inline std::span<const std::byte> as_bytes(std::string_view text) {
 
 class ByteWriter {
  public:
-  void u64(std::uint64_t value) { raw(&value, sizeof value); }
-  void text(std::string_view value) {
-    u64(value.size());
-    raw(value.data(), value.size());
+  /// Bytes without their number: the reader knows it.
+  void raw(const void* data, std::size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + size);
   }
+  void u64(std::uint64_t value) { raw(&value, sizeof value); }
+  void text(std::string_view value) { blob(as_bytes(value)); }
   void u64s(std::span<const std::uint64_t> values) {
     u64(values.size());
-    raw(values.data(), values.size() * sizeof(std::uint64_t));
+    raw(values.data(), values.size_bytes());
   }
   void blob(std::span<const std::byte> value) {
     u64(value.size());
     raw(value.data(), value.size());
   }
   [[nodiscard]] const Bytes& bytes() const { return bytes_; }
-  Bytes take() { return std::move(bytes_); }
+  Bytes take() { return std::exchange(bytes_, {}); }
 
  private:
-  void raw(const void* data, std::size_t size) {
-    const auto* from = static_cast<const std::byte*>(data);
-    bytes_.insert(bytes_.end(), from, from + size);
-  }
   Bytes bytes_;
 };
 
+/// Throws Error(kInternal) when the bytes are fewer than they say.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  std::uint64_t u64() {
-    std::uint64_t value = 0;
-    const auto from = next(sizeof value);
-    std::memcpy(&value, from.data(), sizeof value);
-    return value;
-  }
-  std::string text() {
-    const auto from = next(u64());
-    return {reinterpret_cast<const char*>(from.data()), from.size()};
-  }
-  std::vector<std::uint64_t> u64s() {
-    const std::uint64_t count = u64();
-    if (count > rest_.size() / sizeof(std::uint64_t)) throw short_message();
-    std::vector<std::uint64_t> values(count);
-    const auto from = next(count * sizeof(std::uint64_t));
-    if (count != 0) std::memcpy(values.data(), from.data(), from.size());
-    return values;
-  }
-  Bytes blob() {
-    const auto from = next(u64());
-    return {from.begin(), from.end()};
-  }
-  [[nodiscard]] bool done() const { return rest_.empty(); }
-
- private:
-  static Error short_message() {
-    return {ErrorKind::kInternal, "metadata message between ranks is shorter than it says"};
-  }
-  std::span<const std::byte> next(std::uint64_t size) {
-    if (size > rest_.size()) throw short_message();
+  /// The next bytes as they are, where they lie.
+  std::span<const std::byte> raw(std::uint64_t size) {
+    if (size > rest_.size()) throw Error(ErrorKind::kInternal, "a message between ranks is shorter than it says");
     const auto out = rest_.first(size);
     rest_ = rest_.subspan(size);
     return out;
   }
+  std::uint64_t u64() {
+    std::uint64_t value = 0;
+    std::memcpy(&value, raw(sizeof value).data(), sizeof value);
+    return value;
+  }
+  std::string text() { return std::string(text_view()); }
+  /// The text where it lies in the bytes.
+  std::string_view text_view() {
+    const auto from = raw(u64());
+    return {reinterpret_cast<const char*>(from.data()), from.size()};
+  }
+  std::vector<std::uint64_t> u64s() {
+    const auto from = raw_u64s();
+    std::vector<std::uint64_t> values(from.size() / sizeof(std::uint64_t));
+    if (!values.empty()) std::memcpy(values.data(), from.data(), from.size());
+    return values;
+  }
+  void skip_u64s() { raw_u64s(); }
+  Bytes blob() {
+    const auto from = raw(u64());
+    return {from.begin(), from.end()};
+  }
+  [[nodiscard]] bool done() const { return rest_.empty(); }
+  [[nodiscard]] std::size_t left() const { return rest_.size(); }
+
+ private:
+  std::span<const std::byte> raw_u64s() {
+    const std::uint64_t count = u64();
+    const bool fits = count <= rest_.size() / sizeof(std::uint64_t);
+    return raw(fits ? count * sizeof(std::uint64_t) : rest_.size() + 1);
+  }
+
   std::span<const std::byte> rest_;
 };
 

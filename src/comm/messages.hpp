@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,24 +14,16 @@ using Messages = std::vector<base::Bytes>;
 
 /// Takes pieces of messages in any order of receivers; a message is its pieces in the order in which they were added.
 /// One buffer holds them all until the sizes are known.
-class MessageWriter {
+class MessageWriter : private base::ByteWriter {
  public:
   explicit MessageWriter(std::size_t ranks) : sizes_(ranks) {}
 
-  /// Writes a part of the open piece.
-  void raw(const void* data, std::size_t bytes) {
-    const auto* from = static_cast<const std::byte*>(data);
-    buffer_.insert(buffer_.end(), from, from + bytes);
-  }
-  void u64(std::uint64_t value) { raw(&value, sizeof value); }
-  void text(std::string_view value) {
-    u64(value.size());
-    raw(value.data(), value.size());
-  }
-  void u64s(std::span<const std::uint64_t> values) {
-    u64(values.size());
-    raw(values.data(), values.size() * sizeof(std::uint64_t));
-  }
+  // Each writes a part of the open piece.
+  using ByteWriter::raw;
+  using ByteWriter::text;
+  using ByteWriter::u64;
+  using ByteWriter::u64s;
+
   /// What was written since the last call goes to rank `to`.
   void close(std::size_t to);
 
@@ -44,30 +34,16 @@ class MessageWriter {
     std::size_t to = 0;
     std::size_t end = 0;
   };
-  base::Bytes buffer_;
   std::vector<Piece> pieces_;
   std::vector<std::size_t> sizes_;
 };
 
 /// Reads what MessageWriter and base::ByteWriter write, as views into the message. Throws Error(kInternal) when it is
 /// shorter than it says.
-class MessageReader {
+class MessageReader : public base::ByteReader {
  public:
-  explicit MessageReader(std::span<const std::byte> bytes) : rest_(bytes) {}
-  [[nodiscard]] bool done() const { return rest_.empty(); }
-  std::uint64_t u64();
-  std::string_view text();
-  std::vector<std::uint64_t> u64s();
-  void skip_u64s();
-  /// The next bytes as they are.
-  std::span<const std::byte> raw(std::uint64_t bytes) { return next(bytes); }
-  [[nodiscard]] std::size_t left() const { return rest_.size(); }
-
- private:
-  std::span<const std::byte> next(std::uint64_t bytes);
-  std::span<const std::byte> next_u64s();
-
-  std::span<const std::byte> rest_;
+  using ByteReader::ByteReader;
+  std::string_view text() { return text_view(); }
 };
 
 }  // namespace cairn::comm
