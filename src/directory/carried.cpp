@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "base/json.hpp"
+#include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/root.hpp"
@@ -27,14 +26,10 @@ namespace {
 /// Takes the metadata of data files out of the manifest, where unknown keys are kept.
 std::map<std::string, std::string> take_metadata(format::Manifest& manifest, const std::string& where) {
   std::map<std::string, std::string> metadata;
-  const base::Json object = manifest.extra.take(kStageMetadataKey);
-  for (const auto& [key, value] : object.is_object() ? object.items() : std::span<const base::Json::Member>()) {
-    if (!value.is_string()) {
-      throw Error(ErrorKind::kFormat, fmt::format("{}: {}: '{}' must be a string, found {}", where, kStageMetadataKey,
-                                                  base::printable(key), value.type_name()));
-    }
-    metadata[key] = value.text();
+  if (const auto stored = base::JsonReader(manifest.extra, where).find(kStageMetadataKey)) {
+    for (const auto& [key, value] : stored->members()) metadata.emplace(key, value.text());
   }
+  manifest.extra.take(kStageMetadataKey);
   return metadata;
 }
 
