@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string>
 #include <utility>
@@ -105,13 +104,10 @@ using base::JsonReader;
 
 std::uint32_t crc_of(const JsonReader& value) {
   const std::string& digits = value.text();
-  const bool all_hex = digits.find_first_not_of("0123456789abcdef") == std::string::npos;
-  std::uint32_t crc = 0;
-  const auto [end, status] = std::from_chars(digits.data(), digits.data() + digits.size(), crc, 16);
-  if (digits.size() != 8 || !all_hex || status != std::errc() || end != digits.data() + digits.size()) {
+  if (digits.size() != 8 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
     value.fail(fmt::format("must be 8 lower-case hexadecimal digits, found '{}'", base::printable(digits, 40)));
   }
-  return crc;
+  return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
 }
 
 /// The version comes before everything else: a newer manifest may have any other shape.
