@@ -1,18 +1,14 @@
 // The families whose layers are those of Llama with few differences.
 #include <algorithm>
+#include <utility>
 
 #include "shard/families/builder.hpp"
 
 namespace cairn::shard {
+namespace {
 
-// Llama 2, 3, 3.1, 3.2, SmolLM2, and Mistral, which has the same tensors. attention_bias puts biases on q, k, v and o,
-// mlp_bias on gate, up and down (transformers modeling_llama.py).
-
-Model llama_model(const Config& config, std::uint64_t layers) {
-  ModelBuilder builder("llama", config, layers);
-  Decoder d = read_decoder(config);
-  d.qkv_bias = d.o_bias = config.flag("attention_bias", false);
-  d.mlp_bias = config.flag("mlp_bias", false);
+/// Every layer is attention and a gated MLP, with the biases and norms that `d` says.
+Model dense_model(ModelBuilder builder, const Config& config, const Decoder& d) {
   const std::uint64_t ffn = config.number("intermediate_size");
   add_embedding(builder, d);
   for (std::uint64_t layer = 0; layer < builder.layers(); ++layer) {
@@ -22,6 +18,19 @@ Model llama_model(const Config& config, std::uint64_t layers) {
   }
   add_head(builder, d);
   return builder.take();
+}
+
+}  // namespace
+
+// Llama 2, 3, 3.1, 3.2, SmolLM2, and Mistral, which has the same tensors. attention_bias puts biases on q, k, v and o,
+// mlp_bias on gate, up and down (transformers modeling_llama.py).
+
+Model llama_model(const Config& config, std::uint64_t layers) {
+  ModelBuilder builder("llama", config, layers);
+  Decoder d = read_decoder(config);
+  d.qkv_bias = d.o_bias = config.flag("attention_bias", false);
+  d.mlp_bias = config.flag("mlp_bias", false);
+  return dense_model(std::move(builder), config, d);
 }
 
 // Mixtral: Llama attention; block_sparse_moe with a router (replicated) and experts w1 (gate), w2 (down), w3 (up) in
@@ -56,15 +65,7 @@ Model qwen2_model(const Config& config, std::uint64_t layers) {
   ModelBuilder builder("qwen2", config, layers);
   Decoder d = read_decoder(config);
   d.qkv_bias = true;
-  const std::uint64_t ffn = config.number("intermediate_size");
-  add_embedding(builder, d);
-  for (std::uint64_t layer = 0; layer < builder.layers(); ++layer) {
-    add_attention(builder, d, layer);
-    add_gated_mlp(builder, d, ffn, {layer_prefix(layer) + "mlp.", in_layer(replicated(), layer)});
-    add_layer_norms(builder, d, layer);
-  }
-  add_head(builder, d);
-  return builder.take();
+  return dense_model(std::move(builder), config, d);
 }
 
 // Qwen3, dense: Llama with RMS norms of head_dim elements on q and k after o_proj in state-dict order; heads * head_dim
@@ -76,15 +77,7 @@ Model qwen3_model(const Config& config, std::uint64_t layers) {
   if (!config.has("head_dim")) d.head_dim = 128;  // Qwen3Config's default
   d.qk_norm = true;
   d.qkv_bias = d.o_bias = config.flag("attention_bias", false);
-  const std::uint64_t ffn = config.number("intermediate_size");
-  add_embedding(builder, d);
-  for (std::uint64_t layer = 0; layer < builder.layers(); ++layer) {
-    add_attention(builder, d, layer);
-    add_gated_mlp(builder, d, ffn, {layer_prefix(layer) + "mlp.", in_layer(replicated(), layer)});
-    add_layer_norms(builder, d, layer);
-  }
-  add_head(builder, d);
-  return builder.take();
+  return dense_model(std::move(builder), config, d);
 }
 
 // Qwen3-MoE: Qwen3 attention; a router (replicated) and experts of moe_intermediate_size, but a dense MLP in the layers
