@@ -14,6 +14,7 @@
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
 #include "shard/box_math.hpp"
+#include "shard/box_sweep.hpp"
 
 namespace cairn::interop {
 
@@ -26,53 +27,17 @@ using Boxes = std::span<const format::StoredBox>;
 std::uint64_t begin_of(const Box& box, std::size_t dim) { return box.offset[dim]; }
 std::uint64_t end_of(const Box& box, std::size_t dim) { return box.offset[dim] + box.shape[dim]; }
 
-bool overlap(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.offset.size(); ++d) {
-    if (end_of(a, d) <= begin_of(b, d) || end_of(b, d) <= begin_of(a, d)) return false;
-  }
-  return true;
-}
-
-/// The dimension with most different offsets: there the fewest boxes are active at a time.
-std::size_t sweep_dimension(Boxes boxes, std::size_t rank) {
-  std::size_t best = 0;
-  std::size_t most = 0;
-  std::vector<std::uint64_t> offsets(boxes.size());
-  for (std::size_t d = 0; d < rank; ++d) {
-    std::transform(boxes.begin(), boxes.end(), offsets.begin(), [&](const auto& b) { return begin_of(b.box, d); });
-    std::sort(offsets.begin(), offsets.end());
-    const auto distinct = static_cast<std::size_t>(std::unique(offsets.begin(), offsets.end()) - offsets.begin());
-    if (distinct > most) {
-      most = distinct;
-      best = d;
-    }
-  }
-  return best;
-}
-
 std::optional<CoverFault> find_overlap(Boxes boxes, std::size_t rank) {
-  const std::size_t dim = sweep_dimension(boxes, rank);
   std::vector<std::size_t> order(boxes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return std::pair(begin_of(boxes[a].box, dim), a) < std::pair(begin_of(boxes[b].box, dim), b);
-  });
-  std::vector<std::size_t> active;
-  for (const std::size_t next : order) {
-    const Box& box = boxes[next].box;
-    std::erase_if(active, [&](std::size_t i) { return end_of(boxes[i].box, dim) <= begin_of(box, dim); });
-    for (const std::size_t other : active) {
-      if (overlap(boxes[other].box, box)) {
-        CoverFault fault;
-        fault.overlap = true;
-        fault.first = std::min(other, next);
-        fault.second = std::max(other, next);
-        return fault;
-      }
-    }
-    active.push_back(next);
-  }
-  return std::nullopt;
+  const auto box_of = [&](std::size_t i) -> const Box& { return boxes[i].box; };
+  const auto found = shard::find_overlap(order, rank, box_of);
+  if (!found) return std::nullopt;
+  CoverFault fault;
+  fault.overlap = true;
+  fault.first = found->first;
+  fault.second = found->second;
+  return fault;
 }
 
 /// Requires disjoint boxes with less volume than the tensor. Dimension by dimension: the first coordinate whose slice

@@ -17,6 +17,7 @@
 #include "cairn/error.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
+#include "shard/box_sweep.hpp"
 
 namespace cairn::plan {
 namespace {
@@ -110,41 +111,13 @@ class Tiler {
   /// Boxes that no plane separates: look for two with common elements, else for what they leave out.
   void compare_all(const Task& task) {
     const std::span<std::size_t> mine(order_.data() + task.first, task.last - task.first);
-    const std::size_t d = sweep_dimension(task, mine);
-    std::sort(mine.begin(), mine.end(), [&](std::size_t a, std::size_t b) {
-      return std::pair(boxes_[a].offset[d], a) < std::pair(boxes_[b].offset[d], b);
-    });
-    std::vector<std::size_t> active;
+    const auto box_of = [&](std::size_t i) -> const Box& { return boxes_[i]; };
+    result_.overlap = shard::find_overlap(mine, task.region.shape.size(), box_of);
+    if (result_.overlap) return;
     std::uint64_t elements = 0;
-    for (const std::size_t i : mine) {
-      std::erase_if(active, [&](std::size_t j) { return end_of(boxes_[j], d) <= boxes_[i].offset[d]; });
-      for (const std::size_t j : active) {
-        if (!shard::intersect(boxes_[i], boxes_[j])) continue;
-        result_.overlap = std::minmax(i, j);
-        return;
-      }
-      active.push_back(i);
-      elements += shard::elements_of(boxes_[i]);
-    }
+    for (const std::size_t i : mine) elements += shard::elements_of(boxes_[i]);
     if (elements == shard::elements_of(task.region)) return;
     add_leftovers(task, mine);
-  }
-
-  [[nodiscard]] std::size_t sweep_dimension(const Task& task, std::span<const std::size_t> mine) const {
-    std::size_t best = 0;
-    std::size_t most = 0;
-    std::vector<std::uint64_t> begins;
-    for (std::size_t d = 0; d < task.region.shape.size(); ++d) {
-      begins.clear();
-      for (const std::size_t i : mine) begins.push_back(boxes_[i].offset[d]);
-      std::sort(begins.begin(), begins.end());
-      const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-      if (distinct > most) {
-        most = distinct;
-        best = d;
-      }
-    }
-    return best;
   }
 
   void add_leftovers(const Task& task, std::span<const std::size_t> mine) {

@@ -13,34 +13,16 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "shard/box_math.hpp"
+#include "shard/box_sweep.hpp"
 
 namespace cairn::plan {
-namespace {
-
-/// Requires at least one box and one dimension.
-std::size_t most_cut_dimension(std::span<const format::StoredBox> boxes) {
-  std::size_t best = 0;
-  std::size_t most = 0;
-  std::vector<std::uint64_t> begins(boxes.size());
-  for (std::size_t d = 0; d < boxes.front().box.shape.size(); ++d) {
-    for (std::size_t i = 0; i < boxes.size(); ++i) begins[i] = boxes[i].box.offset[d];
-    std::sort(begins.begin(), begins.end());
-    const auto distinct = static_cast<std::size_t>(std::unique(begins.begin(), begins.end()) - begins.begin());
-    if (distinct > most) {
-      most = distinct;
-      best = d;
-    }
-  }
-  return best;
-}
-
-}  // namespace
 
 BoxIndex::BoxIndex(std::span<const format::StoredBox> boxes) : boxes_(boxes), order_(boxes.size()) {
   base::narrow<std::uint32_t>(boxes.size(), "number of stored boxes of a tensor");
   std::iota(order_.begin(), order_.end(), 0U);
   if (boxes_.size() < 2 || boxes_.front().box.shape.empty()) return;
-  dimension_ = most_cut_dimension(boxes_);
+  dimension_ = shard::sweep_dimension(boxes_.size(), boxes_.front().box.shape.size(),
+                                      [&](std::size_t i) -> const Box& { return boxes_[i].box; });
   const auto begin_of = [&](std::uint32_t i) { return boxes_[i].box.offset[dimension_]; };
   std::stable_sort(order_.begin(), order_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return begin_of(a) < begin_of(b); });
