@@ -45,6 +45,13 @@ int size_of(MPI_Comm comm) {
   return size;
 }
 
+/// Of a request that is not in use as well.
+bool is_done(MPI_Request& request) {
+  int done = 0;
+  check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+  return done != 0;
+}
+
 }  // namespace
 
 MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
@@ -149,11 +156,7 @@ void MpiLiveness::beat(Clock::time_point now) {
   if (moved_) ++moves_[me];
   moved_ = false;
   for (Neighbour& neighbour : neighbours_) {
-    int taken = 1;
-    if (neighbour.request != MPI_REQUEST_NULL) {
-      check_mpi(MPI_Test(&neighbour.request, &taken, MPI_STATUS_IGNORE), "MPI_Test");
-    }
-    if (taken != 0) send(neighbour);
+    if (is_done(neighbour.request)) send(neighbour);
   }
 }
 
@@ -183,9 +186,7 @@ void MpiLiveness::receive() {
       check_mpi(MPI_Imrecv(incoming_.data(), to_count(incoming_.size()), MPI_BYTE, &message, &receiving_),
                 "MPI_Imrecv");
     }
-    int done = 0;
-    check_mpi(MPI_Test(&receiving_, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done == 0) return;
+    if (!is_done(receiving_)) return;
     merge(incoming_);
   }
 }
@@ -266,11 +267,7 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
       send(neighbour);
     }
     for (Neighbour& neighbour : neighbours_) {
-      int taken = 0;
-      while (taken == 0 && Clock::now() < deadline) {
-        check_mpi(MPI_Test(&neighbour.request, &taken, MPI_STATUS_IGNORE), "MPI_Test");
-        if (taken == 0) std::this_thread::sleep_for(100us);
-      }
+      while (!is_done(neighbour.request) && Clock::now() < deadline) std::this_thread::sleep_for(100us);
     }
   } catch (const std::exception& error) {
     base::log_debug(std::string("the other ranks could not be told: ") + error.what());
@@ -287,20 +284,12 @@ bool MpiLiveness::close() noexcept {
     for (int looks = 0; Clock::now() < deadline; ++looks) {
       receive();
       bool all_taken = true;
-      for (Neighbour& neighbour : neighbours_) {
-        int taken = 1;
-        if (neighbour.request != MPI_REQUEST_NULL) {
-          check_mpi(MPI_Test(&neighbour.request, &taken, MPI_STATUS_IGNORE), "MPI_Test");
-        }
-        all_taken = all_taken && taken != 0;
-      }
+      for (Neighbour& neighbour : neighbours_) all_taken = is_done(neighbour.request) && all_taken;
       if (all_taken && !entered) {
         check_mpi(MPI_Ibarrier(comm_, &barrier), "MPI_Ibarrier");
         entered = true;
       }
-      int done = 0;
-      if (entered) check_mpi(MPI_Test(&barrier, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done != 0 && receiving_ == MPI_REQUEST_NULL) return true;
+      if (entered && is_done(barrier) && receiving_ == MPI_REQUEST_NULL) return true;
       if (looks > 40) std::this_thread::sleep_for(looks > 1000 ? 1ms : 50us);
     }
   } catch (const std::exception& error) {
