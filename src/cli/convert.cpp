@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/arguments.hpp"
@@ -130,9 +129,7 @@ int run_convert(Context& context, const ConvertCommand& command) {
   const Report& report = converted.report;
   for (const std::string& note : source.notes) context.output.line("note: " + one_line(note));
   for (const std::string& note : converted.notes) context.output.line("note: " + one_line(note));
-  for (const std::string& warning : report.warnings) base::warn_once(warning);
-  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
-  context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  print_run(context.output, report, report.bytes);
   print_errors(context.output, report.coding_errors);
   context.output.line(fmt::format("converted {}, {}, into {} of {}", counted(report.tensors, "tensor"),
                                   base::format_size(report.bytes), counted(report.files, "file"),

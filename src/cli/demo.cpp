@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/bytes.hpp"
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "bench/demo_state.hpp"
 #include "bench/shards_of.hpp"
@@ -86,10 +85,7 @@ void print_document(Output& output, const Report& report, const DemoState& state
   document["tensors"] = state.tensors.size();
   document["files"] = report.files;
   document["size_bytes"] = state.bytes;
-  document["engine"] = report.engine;
-  document["engine_reason"] = report.engine_reason;
-  document["seconds_max"] = report.seconds;
-  document["phases"] = phases_json(report.phases);
+  add_run(document, report);
   print_json(output, document);
 }
 
@@ -120,9 +116,7 @@ int run_demo_save(Context& context, const DemoOptions& options) {
     return kExitGood;
   }
   for (const std::string& note : map.notes()) context.output.line("note: " + one_line(note));
-  for (const std::string& warning : report.warnings) base::warn_once(warning);
-  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
-  context.output.line(phase_table(report.phases, report.seconds, state.bytes));
+  print_run(context.output, report, state.bytes);
   context.output.line(
       fmt::format("saved {}, {} ({}), from {} in layout {} into {} of {}", counted(state.tensors.size(), "tensor"),
                   counted(state.bytes, "byte"), base::format_size(state.bytes),
@@ -167,17 +161,12 @@ void print_document(Output& output, const Report& report, const Verdict& verdict
                                     {"tensor", state.tensors[verdict.first->tensor].name},
                                     {"element", verdict.first->element}};
   }
-  document["engine"] = report.engine;
-  document["engine_reason"] = report.engine_reason;
-  document["seconds_max"] = report.seconds;
-  document["phases"] = phases_json(report.phases);
+  add_run(document, report);
   print_json(output, document);
 }
 
 void print_text(Context& context, const Report& report, const Verdict& verdict, const std::string& layout) {
-  for (const std::string& warning : report.warnings) base::warn_once(warning);
-  context.output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
-  context.output.line(phase_table(report.phases, report.seconds, report.bytes));
+  print_run(context.output, report, report.bytes);
   context.output.line(fmt::format("loaded {} on {} in layout {}", base::printable(report.directory.string()),
                                   counted(static_cast<std::uint64_t>(context.communicator.size()), "rank"),
                                   base::printable(layout)));

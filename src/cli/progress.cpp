@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/json.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "checkpoint/call.hpp"
 #include "cli/table.hpp"
@@ -100,20 +101,29 @@ std::string throughput(std::uint64_t bytes, double seconds) {
   return fmt::format("{:.2f}", static_cast<double>(bytes) / seconds / 1073741824.0);
 }
 
-std::string phase_table(std::span<const Phase> phases, double total_seconds, std::uint64_t total_bytes) {
+void print_run(Output& output, const Report& report, std::uint64_t total_bytes) {
+  for (const std::string& warning : report.warnings) base::warn_once(warning);
+  output.line("engine " + report.engine + ": " + base::printable(report.engine_reason, 1000));
   Table table({{"phase"},
                {"seconds", Align::kRight},
                {"fastest", Align::kRight},
                {"bytes", Align::kRight},
                {"GiB/s", Align::kRight}});
-  for (const Phase& phase : phases) {
+  for (const Phase& phase : report.phases) {
     table.add({base::printable(phase.name), fmt::format("{:.3f}", phase.seconds_max),
                fmt::format("{:.3f}", phase.seconds_min), phase.bytes == 0 ? "-" : group_digits(phase.bytes),
                throughput(phase.bytes, phase.seconds_max)});
   }
-  table.add({"total", fmt::format("{:.3f}", total_seconds), "", group_digits(total_bytes),
-             throughput(total_bytes, total_seconds)});
-  return table.text();
+  table.add({"total", fmt::format("{:.3f}", report.seconds), "", group_digits(total_bytes),
+             throughput(total_bytes, report.seconds)});
+  output.line(table.text());
+}
+
+void add_run(base::Json& document, const Report& report) {
+  document["engine"] = report.engine;
+  document["engine_reason"] = report.engine_reason;
+  document["seconds_max"] = report.seconds;
+  document["phases"] = phases_json(report.phases);
 }
 
 base::Json phases_json(std::span<const Phase> phases) {

@@ -32,8 +32,12 @@ class ProgressLine {
 /// Bytes of all ranks over seconds of the slowest, in GiB/s; "-" when either is 0.
 std::string throughput(std::uint64_t bytes, double seconds);
 
-/// Columns phase, seconds (slowest rank), fastest, bytes, GiB/s; then a row "total" with the seconds and bytes given.
-std::string phase_table(std::span<const Phase> phases, double total_seconds, std::uint64_t total_bytes);
+/// What each save and load says: its warnings, its engine and why, and a table with the columns phase, seconds (slowest
+/// rank), fastest, bytes, GiB/s and a last row "total" of so many bytes.
+void print_run(Output& output, const Report& report, std::uint64_t total_bytes);
+
+/// Adds "engine", "engine_reason", "seconds_max" and "phases".
+void add_run(base::Json& document, const Report& report);
 
 /// [{"name", "seconds_max", "seconds_min", "size_bytes"}].
 base::Json phases_json(std::span<const Phase> phases);
