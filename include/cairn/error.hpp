@@ -1,11 +1,13 @@
-// The one exception type that Cairn throws, and what its kinds mean.
+// The one exception type that Cairn throws, what its kinds mean, and what a program can ask of it.
 //
 // A message is one line: what failed, on what (path, tensor, offset), what was expected and found, what to do.
-// Collective calls throw the same kind and message on every rank.
+// Collective calls throw the same kind, message and details on every rank.
 #pragma once
 
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace cairn {
 
@@ -19,13 +21,36 @@ enum class ErrorKind {
   kInternal,   ///< a bug in Cairn
 };
 
+/// What an Error is about, for programs; its message has the same for people.
+struct ErrorDetails {
+  int system_error = 0;  ///< errno of the system call that failed; 0: none did, or MPI or HDF5 does not say
+  std::string path;      ///< of the file or directory, as Cairn was given it or made it; empty: it is about none
+  int rank = -1;         ///< of the call's communicator: the lowest one that failed; -1: no one rank did
+};
+
+/// Copying it does not throw.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message, ErrorDetails details)
+      : std::runtime_error(message), kind_(kind), details_(std::make_shared<const ErrorDetails>(std::move(details))) {}
+
   [[nodiscard]] ErrorKind kind() const noexcept { return kind_; }
+  [[nodiscard]] const ErrorDetails& details() const noexcept {
+    static const ErrorDetails none;
+    return details_ ? *details_ : none;
+  }
+  /// The members of details(), by themselves.
+  [[nodiscard]] int system_error() const noexcept { return details().system_error; }
+  [[nodiscard]] const std::string& path() const noexcept { return details().path; }
+  [[nodiscard]] int rank() const noexcept { return details().rank; }
+
+  /// The same error in other words.
+  [[nodiscard]] Error with_message(const std::string& message) const { return {kind_, message, details()}; }
 
  private:
   ErrorKind kind_;
+  std::shared_ptr<const ErrorDetails> details_;  ///< null: nothing is known
 };
 
 }  // namespace cairn

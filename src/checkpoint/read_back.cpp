@@ -149,7 +149,9 @@ std::string read_back_data(comm::Communicator& communicator, const std::filesyst
   call.add_bytes(checker->bytes);
   const std::uint64_t faults = communicator.sum(checker->faults.size());
   comm::agree(communicator, "read back", [&] {
-    if (!checker->faults.empty()) throw Error(ErrorKind::kIntegrity, describe(checker->faults.front(), faults));
+    if (checker->faults.empty()) return;
+    const BlockFault& first = checker->faults.front();
+    throw Error(ErrorKind::kIntegrity, describe(first, faults), {0, first.path.native()});
   });
   std::string why = reader->why_cached();
   const auto first = communicator.lowest_rank_where(!why.empty());

@@ -94,7 +94,8 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
 Found look(const fs::path& path, Links links, io::DiskReader& reader) {
   Found found;
   if (!os::exists(path))
-    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())));
+    throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
+                {0, path.native()});
   if (fs::is_directory(path)) check_links(path, os::list_directory(path), links);
   if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, reader, found);
   try {

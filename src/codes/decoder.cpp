@@ -199,7 +199,8 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
     }
     pair.codec->decode(source, piece.box, parts, view_.decode, {first, second});
   } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()));
+    throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()),
+                {0, checkpoint_.directory.native()});
   }
   copy_out(first, runs, task.first);
   copy_out(second, runs, task.second);

@@ -7,6 +7,7 @@
 #include <exception>
 #include <new>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/mix.hpp"
@@ -48,17 +49,21 @@ std::string name_ranks(const std::vector<base::Bytes>& failed) {
 /// Collective: the Error of rank `lowest` on all ranks, with the names of all failing ranks.
 AgreedError common_error(Communicator& communicator, const std::optional<Error>& mine, int lowest) {
   const bool is_mine = communicator.rank() == lowest;
-  std::uint64_t kind = is_mine ? static_cast<std::uint64_t>(mine->kind()) : 0;
   std::string text = is_mine ? mine->what() : "";
-  communicator.broadcast(std::as_writable_bytes(std::span(&kind, 1)), lowest);
-  std::uint64_t size = text.size();
-  communicator.broadcast(std::as_writable_bytes(std::span(&size, 1)), lowest);
-  text.resize(size);
-  communicator.broadcast(std::as_writable_bytes(std::span(text.data(), text.size())), lowest);
+  ErrorDetails details = is_mine ? mine->details() : ErrorDetails{};
+  std::uint64_t numbers[] = {is_mine ? static_cast<std::uint64_t>(mine->kind()) : 0,
+                             static_cast<std::uint64_t>(details.system_error), text.size(), details.path.size()};
+  communicator.broadcast(std::as_writable_bytes(std::span(numbers)), lowest);
+  details.system_error = static_cast<int>(numbers[1]);
+  details.rank = lowest;
+  text.resize(numbers[2]);
+  details.path.resize(numbers[3]);
+  communicator.broadcast(std::as_writable_bytes(std::span(text)), lowest);
+  communicator.broadcast(std::as_writable_bytes(std::span(details.path)), lowest);
   const base::Bytes flag(mine ? 1 : 0);
   const auto failed = communicator.all_gather(flag);
   if (communicator.size() > 1) text += " (" + name_ranks(failed) + ")";
-  return {static_cast<ErrorKind>(kind), text};
+  return {static_cast<ErrorKind>(numbers[0]), text, std::move(details)};
 }
 
 }  // namespace

@@ -119,6 +119,7 @@ constexpr std::uint64_t kScratchBytes = 64ULL << 10;
 /// What one rank tells the others of its failure.
 struct Told {
   int kind = static_cast<int>(ErrorKind::kInternal);
+  int system_error = 0;
   std::array<char, 400> text{};
 
   void set(ErrorKind error_kind, const std::string& message) {
@@ -130,6 +131,7 @@ struct Told {
       std::rethrow_exception(failure);
     } catch (const Error& error) {
       set(error.kind(), error.what());
+      system_error = error.system_error();
     } catch (const std::bad_alloc&) {
       set(ErrorKind::kInternal, fmt::format("{}: out of memory (std::bad_alloc)", step));
     } catch (const std::exception& error) {
@@ -168,7 +170,8 @@ std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const ch
   finish(made ? made->liveness().get() : watch, request, step);
   if (made) made->give_back();
   MPI_Comm_free(&created);
-  throw Error(static_cast<ErrorKind>(told.kind), fmt::format("{} (rank {})", told.text.data(), lowest));
+  throw Error(static_cast<ErrorKind>(told.kind), fmt::format("{} (rank {})", told.text.data(), lowest),
+              {told.system_error, {}, lowest});
 }
 
 }  // namespace

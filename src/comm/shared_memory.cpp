@@ -51,8 +51,10 @@ class Descriptor {
 std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageBytes); }
 
 [[noreturn]] void fail(const char* what, std::uint64_t bytes) {
+  const int error = errno;
   throw Error(ErrorKind::kIo,
-              fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(errno)));
+              fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(error)),
+              {error, {}});
 }
 
 std::byte* map(int descriptor, std::uint64_t bytes) {

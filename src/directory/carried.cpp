@@ -56,7 +56,7 @@ bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.dialect == i
 OpenCheckpoint open_stage(const fs::path& path) {
   const std::string shown = base::printable(path.string());
   if (!hdf5::looks_like_hdf5(path)) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}' does not begin as an HDF5 file does", shown));
+    throw Error(ErrorKind::kFormat, fmt::format("'{}' does not begin as an HDF5 file does", shown), {0, path.native()});
   }
   hdf5::StageDescription description = hdf5::describe_stage(path);
   OpenCheckpoint checkpoint;
@@ -80,7 +80,8 @@ std::string read_carried_of_stage(const OpenCheckpoint& checkpoint, const std::s
   if (size > limit_bytes) {
     throw Error(ErrorKind::kFormat,
                 fmt::format("'{}': '{}' has {} bytes, but at most {} are expected", base::printable(path.string()),
-                            base::printable(name), size, limit_bytes));
+                            base::printable(name), size, limit_bytes),
+                {0, path.native()});
   }
   const base::Bytes bytes = file.read_carried(name);
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -105,9 +106,11 @@ void check_checksum(const OpenCheckpoint& checkpoint, const std::string& name, s
   const auto& listed = checkpoint.manifest->carried_files;
   const auto at = std::ranges::find(listed, name, &format::ManifestFile::name);
   if (at == listed.end() || found == at->crc32c) return;
-  throw Error(ErrorKind::kIntegrity, fmt::format("'{}' {}: the file was damaged or changed since",
-                                                 base::printable((checkpoint.directory / name).string()),
-                                                 format::mismatch_words(found, at->crc32c)));
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("'{}' {}: the file was damaged or changed since",
+                  base::printable((checkpoint.directory / name).string()), format::mismatch_words(found, at->crc32c)),
+      {0, (checkpoint.directory / name).native()});
 }
 
 }  // namespace

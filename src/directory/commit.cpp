@@ -133,7 +133,8 @@ void check_replaceable(const CommitTarget& target) {
   if (target.overwrite || (target.may_replace && target.may_replace(target.directory))) return;
   throw Error(ErrorKind::kUsage,
               fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
-                          shown(target.directory)));
+                          shown(target.directory)),
+              {0, target.directory.native()});
 }
 
 /// Another run of ours is writing there, or was cut off: only people know which.
@@ -189,10 +190,12 @@ CommitContent make_content(const plan::FileLayout& layout) {
 void hold_root(comm::Communicator& communicator, Lease* lease) {
   comm::agree_on_root(communicator, "take the lease of the root", 0, [&] {
     if (lease == nullptr) throw Error(ErrorKind::kInternal, "rank 0 saves into a root without a lease");
-    lease->hold();
-    if (lease->is_root_cleared()) return;
-    clear_root(*lease);
-    lease->set_root_cleared();
+    os::about(lease->root(), [&] {
+      lease->hold();
+      if (lease->is_root_cleared()) return;
+      clear_root(*lease);
+      lease->set_root_cleared();
+    });
   });
 }
 
@@ -292,7 +295,9 @@ void Commit::step(const char* name, const fs::path& path, comm::Work work) const
       work();
     } catch (const Error& error) {
       if (target_.lease != nullptr && error.kind() != ErrorKind::kState) {
-        if (const auto lost = target_.lease->lost()) throw Error(ErrorKind::kState, *lost);
+        if (const auto lost = target_.lease->lost()) {
+          throw Error(ErrorKind::kState, *lost, {0, target_.lease->root().native()});
+        }
       }
       throw;
     }
@@ -306,7 +311,7 @@ void Commit::after_rename(const char* name, comm::Work work) const {
     const char* what = error.kind() == ErrorKind::kState
                            ? "is complete, but the file that names the latest was not written"
                            : "is complete, but it may not survive a power failure";
-    throw Error(error.kind(), fmt::format("'{}' {}: {}", shown(target_.directory), what, error.what()));
+    throw error.with_message(fmt::format("'{}' {}: {}", shown(target_.directory), what, error.what()));
   }
 }
 
@@ -324,12 +329,15 @@ void Commit::give_name() const {
   switch (os::try_rename(partial_, target_.directory)) {
     case os::Renamed::kDone: return;
     case os::Renamed::kSourceMissing:
-      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
-                                              "renamed it",
-                                              shown(partial_)));
+      throw Error(ErrorKind::kIo,
+                  fmt::format("'{}' has disappeared while it was written: another program removed or "
+                              "renamed it",
+                              shown(partial_)),
+                  {0, partial_.native()});
     case os::Renamed::kTargetExists:
       throw Error(ErrorKind::kUsage,
-                  fmt::format("'{}' appeared while it was written; nothing was replaced", shown(target_.directory)));
+                  fmt::format("'{}' appeared while it was written; nothing was replaced", shown(target_.directory)),
+                  {0, target_.directory.native()});
   }
 }
 
@@ -344,9 +352,11 @@ void Commit::replace_in_steps() const {
     os::fault_point("commit.replace.looked", directory);
     const bool is_moved = os::try_rename(directory, old) == os::Renamed::kDone;
     if (!is_moved && os::exists(directory)) {
-      throw Error(ErrorKind::kIo, fmt::format("'{}' has disappeared while it was written: another program removed or "
-                                              "renamed it",
-                                              shown(container)));
+      throw Error(ErrorKind::kIo,
+                  fmt::format("'{}' has disappeared while it was written: another program removed or "
+                              "renamed it",
+                              shown(container)),
+                  {0, container.native()});
     }
     os::fault_point("commit.replaced", directory);
     give_name();
@@ -391,7 +401,7 @@ void Commit::name_new_holder(const Error& error) const {
   if (std::string_view(error.what()).find(shown(partial_)) == std::string_view::npos) return;
   comm::agree_on_root(communicator_, "look for another saver", 0, [&] {
     const auto lost = target_.lease != nullptr ? target_.lease->lost() : std::nullopt;
-    if (lost) throw Error(ErrorKind::kState, *lost);
+    if (lost) throw Error(ErrorKind::kState, *lost, {0, target_.lease->root().native()});
   });
 }
 

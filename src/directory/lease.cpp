@@ -95,7 +95,7 @@ class Lease::Impl {
         try {
           renew();
         } catch (const Error& error) {
-          throw Error(error.kind(), fmt::format("the lease of '{}' cannot be renewed: {}", shown(), error.what()));
+          throw error.with_message(fmt::format("the lease of '{}' cannot be renewed: {}", shown(), error.what()));
         }
         return;
       }

@@ -49,15 +49,17 @@ void check_links(const fs::path& directory, const std::vector<std::string>& name
   for (const std::string& name : names) {
     const fs::path target = failed ? fs::path() : fs::canonical(directory / name, failed);
     if (failed) {
-      throw Error(ErrorKind::kIo, fmt::format("cannot follow '{}': {}",
-                                              base::printable((directory / name).string(), 1000), failed.message()));
+      throw Error(
+          ErrorKind::kIo,
+          fmt::format("cannot follow '{}': {}", base::printable((directory / name).string(), 1000), failed.message()),
+          {failed.value(), (directory / name).native()});
     }
     if (is_inside(target, real) || (blobs && is_inside(target, *blobs))) continue;
-    throw Error(
-        ErrorKind::kFormat,
-        fmt::format("'{}' is a link to '{}', outside of the checkpoint; give --follow-links "
-                    "(Options::follow_links) when it may be read",
-                    base::printable((directory / name).string(), 1000), base::printable(target.string(), 1000)));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' is a link to '{}', outside of the checkpoint; give --follow-links "
+                            "(Options::follow_links) when it may be read",
+                            base::printable((directory / name).string(), 1000), base::printable(target.string(), 1000)),
+                {0, (directory / name).native()});
   }
 }
 
@@ -125,7 +127,8 @@ Headers read_checked_headers(const fs::path& directory, const std::vector<std::s
     for (; announced < std::min(names.size(), i + kFilesAhead); ++announced) {
       os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes);
     }
-    headers[names[i]] = read_checked_header(directory / names[i], table);
+    const fs::path path = directory / names[i];
+    headers[names[i]] = os::about(path, [&] { return read_checked_header(path, table); });
   }
   return headers;
 }
@@ -162,13 +165,15 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
     const fs::path path = checkpoint.directory / file.name;
     const std::string shown = base::printable(path.string());
     if (!os::exists(path)) {
-      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile));
+      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile),
+                  {0, path.native()});
     }
     // Those of the directory itself are checked; a manifest may name a file in a folder that is a link.
     if (file.name.find('/') != std::string::npos) check_links(checkpoint.directory, std::vector{file.name}, links);
     const std::uint64_t size = os::file_size(path);
     if (size == file.size_bytes) continue;
-    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
+    throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes),
+                {0, path.native()});
   }
 }
 
@@ -300,7 +305,7 @@ Opened open_one(const fs::path& given, Links links) {
   for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
     const std::string before = manifest_text(path);
     try {
-      Opened opened = open_once(path, links);
+      Opened opened = os::about(path, [&] { return open_once(path, links); });
       if (manifest_text(path) != before) continue;
       if (path != name) {
         opened.checkpoint.warnings.push_back(
@@ -319,9 +324,11 @@ Opened open_one(const fs::path& given, Links links) {
       }
     }
   }
-  throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced {} times while it was opened; try again when its saver is "
-                                          "done",
-                                          base::printable(name.string()), kOpenAttempts));
+  throw Error(ErrorKind::kIo,
+              fmt::format("'{}' was replaced {} times while it was opened; try again when its saver is "
+                          "done",
+                          base::printable(name.string()), kOpenAttempts),
+              {0, name.native()});
 }
 
 }  // namespace
@@ -331,10 +338,12 @@ format::SafetensorsHeader read_header(const fs::path& path) {
   const std::uint64_t size = file.size_bytes();
   std::vector<std::byte> prefix(std::min<std::uint64_t>(size, kLfsPrefixBytes));
   file.read_at(prefix, 0);
-  const std::uint64_t length = format::header_length(prefix, size, path.string());
-  std::string json(length, '\0');
-  file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
-  return format::parse_header(json, size, path.string());
+  return os::about(path, [&] {
+    const std::uint64_t length = format::header_length(prefix, size, path.string());
+    std::string json(length, '\0');
+    file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
+    return format::parse_header(json, size, path.string());
+  });
 }
 
 OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links).checkpoint; }

@@ -5,6 +5,7 @@
 #include "base/checked.hpp"
 #include "directory/root.hpp"
 #include "format/crc32c.hpp"
+#include "os/file.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -137,15 +138,18 @@ void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
   if (!texts.manifest) return;
   const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
   checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(*texts.manifest));
-  checkpoint.manifest = format::parse_manifest(*texts.manifest, (checkpoint.directory / kManifestFile).string());
+  const std::filesystem::path manifest_path = checkpoint.directory / kManifestFile;
+  checkpoint.manifest =
+      os::about(manifest_path, [&] { return format::parse_manifest(*texts.manifest, manifest_path.string()); });
   if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {
     throw Error(ErrorKind::kIntegrity,
                 fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged", blocks_path,
-                            found, kManifestFile, checkpoint.manifest->blocks_crc32c));
+                            found, kManifestFile, checkpoint.manifest->blocks_crc32c),
+                {0, blocks_path});
   }
-  checkpoint.blocks = format::decode_blocks(texts.blocks, blocks_path);
+  checkpoint.blocks = os::about(blocks_path, [&] { return format::decode_blocks(texts.blocks, blocks_path); });
 }
 
 }  // namespace cairn::checkpoint

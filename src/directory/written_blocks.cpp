@@ -33,7 +33,7 @@ void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) con
                          written,
                          tensors_in(checkpoint_.stored, bytes),
                          true};
-  throw Error(ErrorKind::kIntegrity, message_of(fault));
+  throw Error(ErrorKind::kIntegrity, message_of(fault), {0, fault.path.native()});
 }
 
 std::uint64_t WrittenBlocks::check(const plan::Window& window, std::span<const std::byte> buffer) const {
@@ -98,8 +98,10 @@ std::string message_of(const BlockFault& fault) {
 std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes) {
   const std::uint64_t size = os::File(path, os::OpenMode::kRead).size_bytes();
   if (size > limit_bytes) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}' has {} bytes, but at most {} are expected",
-                                                base::printable(path.string(), 1000), size, limit_bytes));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes, but at most {} are expected", base::printable(path.string(), 1000),
+                            size, limit_bytes),
+                {0, path.native()});
   }
   std::string text;
   text.reserve(size);
@@ -128,7 +130,8 @@ void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes,
   throw Error(ErrorKind::kIntegrity,
               fmt::format("'{}', which was just written, reads back otherwise: {} bytes with checksum {:08x}, {} with "
                           "{:08x} were written: {}",
-                          base::printable(path.string(), 1000), size, found, size_bytes, crc32c, kReadBackRefused));
+                          base::printable(path.string(), 1000), size, found, size_bytes, crc32c, kReadBackRefused),
+              {0, path.native()});
 }
 
 }  // namespace cairn::checkpoint

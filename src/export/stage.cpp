@@ -61,7 +61,8 @@ void check_destination(const std::filesystem::path& file) {
   hdf5::require();
   if (is_stage_name(file)) return;
   throw Error(ErrorKind::kUsage,
-              fmt::format("'{}': the name of a staging file ends in .h5 or .hdf5", base::printable(file.string())));
+              fmt::format("'{}': the name of a staging file ends in .h5 or .hdf5", base::printable(file.string())),
+              {0, file.native()});
 }
 
 }  // namespace

@@ -182,14 +182,16 @@ void StageWriter::publish() {
     const fs::path written = commit_->partial() / file_.filename();
     if (options_.overwrite) return os::rename(written, file_);
     if (os::rename_to_new(written, file_)) return;
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' appeared while it was written; nothing was replaced",
-                                               base::printable(file_.string())));
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("'{}' appeared while it was written; nothing was replaced", base::printable(file_.string())),
+        {0, file_.native()});
   });
   try {
     commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });
   } catch (const Error& error) {
-    throw Error(error.kind(), fmt::format("'{}' is complete, but it may not survive a power failure: {}",
-                                          base::printable(file_.string()), error.what()));
+    throw error.with_message(fmt::format("'{}' is complete, but it may not survive a power failure: {}",
+                                         base::printable(file_.string()), error.what()));
   }
 }
 

@@ -50,7 +50,8 @@ std::string error_text() {
 }
 
 void fail(ErrorKind kind, std::string_view action, const std::filesystem::path& path) {
-  throw Error(kind, fmt::format("{} '{}' failed: {}", action, base::printable(path.string(), 1000), error_text()));
+  throw Error(kind, fmt::format("{} '{}' failed: {}", action, base::printable(path.string(), 1000), error_text()),
+              {0, path.native()});
 }
 
 }  // namespace cairn::hdf5

@@ -160,7 +160,8 @@ class StageLister {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}': {}", base::printable(check_.path().string(), 1000), what));
+    throw Error(ErrorKind::kFormat, fmt::format("'{}': {}", base::printable(check_.path().string(), 1000), what),
+                {0, check_.path().native()});
   }
 
   void check_version() const {

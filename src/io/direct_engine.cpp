@@ -1,6 +1,7 @@
 #include "io/direct_engine.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <type_traits>
@@ -94,8 +95,10 @@ bool is_aligned(const std::byte* address, std::uint64_t alignment) {
 void check_size(const EngineFile& file, const char* when, ErrorKind kind) {
   const std::uint64_t found = os::file_size(file.path);
   if (found == file.size_bytes) return;
-  throw Error(kind, std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
-                        " bytes, expected " + std::to_string(file.size_bytes));
+  throw Error(kind,
+              std::string(when) + " '" + base::printable(file.path.string()) + "' has " + std::to_string(found) +
+                  " bytes, expected " + std::to_string(file.size_bytes),
+              {0, file.path.native()});
 }
 
 }  // namespace
@@ -145,9 +148,11 @@ void DirectEngine::look_at_storage() {
   std::uint64_t needed = 0;
   for (const EngineFile& file : files_) needed = base::add(needed, file.size_bytes, "bytes of all files");
   if (needed <= storage.free_bytes) return;
-  throw Error(ErrorKind::kIo, "cannot write '" + base::printable(files_.front().path.string()) +
-                                  "': No space left on device: " + base::format_size(needed) +
-                                  " are to be written, and " + base::format_size(storage.free_bytes) + " are free");
+  throw Error(ErrorKind::kIo,
+              "cannot write '" + base::printable(files_.front().path.string()) +
+                  "': No space left on device: " + base::format_size(needed) + " are to be written, and " +
+                  base::format_size(storage.free_bytes) + " are free",
+              {ENOSPC, files_.front().path.native()});
 }
 
 void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {

@@ -249,9 +249,11 @@ void MpiioEngine::check_files_to_read() const {
     const EngineFile& file = files_[number];
     const std::uint64_t found = os::File(file.path, os::OpenMode::kRead).size_bytes();
     if (found == file.size_bytes) continue;
-    throw Error(ErrorKind::kIntegrity, "cannot read " + quoted(file) + ": it has " + std::to_string(found) +
-                                           " bytes, expected " + std::to_string(file.size_bytes) +
-                                           (found < file.size_bytes ? "; it was cut short" : "; it is another file"));
+    throw Error(ErrorKind::kIntegrity,
+                "cannot read " + quoted(file) + ": it has " + std::to_string(found) + " bytes, expected " +
+                    std::to_string(file.size_bytes) +
+                    (found < file.size_bytes ? "; it was cut short" : "; it is another file"),
+                {0, file.path.native()});
   }
 }
 
@@ -287,10 +289,12 @@ void MpiioEngine::open_handles(int mode, MPI_Info info) {
     const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
     const int code = members_[m].handle.open(group, paths[m], mode, info);
     if (code != MPI_SUCCESS) {
-      failure.note(
-          Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": MPI_File_open: " + comm::mpi_error_text(code)));
+      failure.note(Error(ErrorKind::kIo,
+                         "cannot open " + quoted(file) + ": MPI_File_open: " + comm::mpi_error_text(code),
+                         {0, file.path.native()}));
     } else if (fault && fault->error != 0 && fault->error != EINTR) {
-      failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error)));
+      failure.note(Error(ErrorKind::kIo, "cannot open " + quoted(file) + ": " + std::strerror(fault->error),
+                         {fault->error, file.path.native()}));
     }
   }
   try {
@@ -315,8 +319,10 @@ void MpiioEngine::sync() {
     for (Member& member : members_) {
       const EngineFile& file = files_[member.turn.file];
       if (const int code = MPI_File_sync(member.handle.get()); code != MPI_SUCCESS) {
-        failure.note(Error(ErrorKind::kIo, "cannot sync " + quoted(file) + ": MPI_File_sync: " +
-                                               comm::mpi_error_text(code) + "; the file must be written again"));
+        failure.note(Error(ErrorKind::kIo,
+                           "cannot sync " + quoted(file) + ": MPI_File_sync: " + comm::mpi_error_text(code) +
+                               "; the file must be written again",
+                           {0, file.path.native()}));
       }
       try {
         member.own.sync();
@@ -336,8 +342,10 @@ void MpiioEngine::check_sizes() const {
     const EngineFile& file = files_[number];
     const std::uint64_t found = os::file_size(file.path);
     if (found != file.size_bytes) {
-      throw Error(ErrorKind::kIo, "after writing, " + quoted(file) + " has " + std::to_string(found) +
-                                      " bytes, expected " + std::to_string(file.size_bytes));
+      throw Error(ErrorKind::kIo,
+                  "after writing, " + quoted(file) + " has " + std::to_string(found) + " bytes, expected " +
+                      std::to_string(file.size_bytes),
+                  {0, file.path.native()});
     }
   }
 }

@@ -144,9 +144,11 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   if (expected == 0 && !collective) return;
   const EngineFile& file = files_[member.turn.file];
   const char* verb = kIsWrite<Op> ? "write" : "read";
-  const auto fail = [&](const std::string& why) {
-    failure.note(Error(ErrorKind::kIo, std::string("cannot ") + verb + " " + describe(file, piece.offset, expected) +
-                                           ": " + why + (kIsWrite<Op> ? space_left(file) : "")));
+  const auto fail = [&](const std::string& why, int system_error = 0) {
+    failure.note(Error(ErrorKind::kIo,
+                       std::string("cannot ") + verb + " " + describe(file, piece.offset, expected) + ": " + why +
+                           (kIsWrite<Op> ? space_left(file) : ""),
+                       {system_error, file.path.native()}));
   };
 
   auto data = piece.data;
@@ -157,7 +159,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
   } else if (fault && fault->short_bytes) {
     data = data.first(std::min(expected, *fault->short_bytes));
   } else if (fault && fault->error != EINTR) {
-    fail(std::strerror(fault->error));
+    fail(std::strerror(fault->error), fault->error);
     data = {};  // the others of the file are in the call, so this rank takes part too
   }
   MPI_Status status;

@@ -124,7 +124,8 @@ void File::check_regular() {
   if (error == 0 && S_ISREG(status.st_mode)) return;
   ::close(std::exchange(descriptor_, -1));
   if (error != 0) throw_system_error("stat of", path_, error);
-  throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", base::printable(path_.string(), 1000)));
+  throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", base::printable(path_.string(), 1000)),
+              {0, path_.native()});
 }
 
 std::optional<File> create_exclusively(const std::filesystem::path& path) {
@@ -167,8 +168,10 @@ void File::read_at(std::span<std::byte> data, std::uint64_t offset) const {
                        error);
   }
   if (done == data.size()) return;
-  throw Error(ErrorKind::kIo, fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}",
-                                          base::printable(path_.native(), 1000), offset + done, data.size(), offset));
+  throw Error(ErrorKind::kIo,
+              fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}",
+                          base::printable(path_.native(), 1000), offset + done, data.size(), offset),
+              {0, path_.native()});
 }
 
 void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
@@ -179,8 +182,10 @@ void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
   if (error == 0 && done == data.size()) return;
   const std::string action = fmt::format("write of {} bytes at offset {} to", data.size() - done, offset + done);
   if (error != 0) throw_system_error(action, path_, error);
-  throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error", action,
-                                          base::printable(path_.native(), 1000)));
+  throw Error(ErrorKind::kIo,
+              fmt::format("{} '{}' failed: the file system took no byte and gave no error", action,
+                          base::printable(path_.native(), 1000)),
+              {0, path_.native()});
 }
 
 FileLock File::lock(const std::function<bool()>& go_on) {
@@ -244,8 +249,10 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
   const File file(path, OpenMode::kRead);
   const std::uint64_t size = file.size_bytes();
   if (size > limit_bytes) {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}' has {} bytes, but at most {} are expected",
-                                                base::printable(path.native(), 1000), size, limit_bytes));
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes, but at most {} are expected", base::printable(path.native(), 1000),
+                            size, limit_bytes),
+                {0, path.native()});
   }
   std::string text(base::narrow<std::size_t>(size, "file size"), '\0');
   file.read_at(std::as_writable_bytes(std::span(text.data(), text.size())), 0);

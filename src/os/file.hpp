@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "cairn/error.hpp"
+
 namespace cairn::os {
 
 /// kCreateNewWithoutLayout: on Lustre, without objects until striping is set or data is written (striping.hpp).
@@ -35,6 +37,17 @@ class FileLock {
 
 class File;
 std::optional<File> create_exclusively(const std::filesystem::path& path);
+
+/// What `work` returns; an Error of its that names no path gets this one.
+template <class Work>
+auto about(const std::filesystem::path& path, Work work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    if (!error.path().empty()) throw;
+    throw Error(error.kind(), error.what(), {error.system_error(), path.native(), error.rank()});
+  }
+}
 
 /// A descriptor that is closed with the object; close() reports errors, the destructor cannot.
 class File {

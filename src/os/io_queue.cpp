@@ -146,7 +146,8 @@ void IoQueue::State::collect() {
     error = io_uring_submit_and_wait(&ring, 1);
   } while (error == -EINTR || error == -EAGAIN || error == -EBUSY);
   if (error < 0) {
-    throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)));
+    throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)),
+                {-error, {}});
   }
   while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
     const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
@@ -171,12 +172,16 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
     if (moved >= request.needed_bytes) return end(request, nullptr);
     const std::string path = base::printable(request.target.plain->path().native(), 1000);
     if (moved == 0 && request.is_write) {
-      throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: the file system took no byte and gave no error",
-                                              describe(request), path));
+      throw Error(
+          ErrorKind::kIo,
+          fmt::format("{} '{}' failed: the file system took no byte and gave no error", describe(request), path),
+          {0, request.target.plain->path().native()});
     }
     if (moved == 0) {
-      throw Error(ErrorKind::kIo, fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", path,
-                                              request.offset, request.bytes, request.offset));
+      throw Error(ErrorKind::kIo,
+                  fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", path, request.offset,
+                              request.bytes, request.offset),
+                  {0, request.target.plain->path().native()});
     }
     Request rest = request;
     rest.data += moved;
@@ -214,7 +219,7 @@ IoQueue::IoQueue(unsigned depth) : state_(std::make_unique<State>()) {
   if (error == 0) error = -io_uring_queue_init(depth, &state_->ring, 0);
   if (error != 0) {
     state_.reset();
-    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)));
+    throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", internal::error_text(error)), {error, {}});
   }
   state_->slots.resize(depth);
   for (unsigned slot = depth; slot-- > 0;) state_->free_slots.push_back(slot);

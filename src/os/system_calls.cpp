@@ -22,7 +22,8 @@ std::string error_text(int error) {
 void throw_system_error(std::string_view action, const std::filesystem::path& path, int error, Missing missing) {
   const bool not_found = error == ENOENT && missing == Missing::kIsNotFound;
   throw Error(not_found ? ErrorKind::kNotFound : ErrorKind::kIo,
-              fmt::format("{} '{}' failed: {}", action, base::printable(path.native(), 1000), error_text(error)));
+              fmt::format("{} '{}' failed: {}", action, base::printable(path.native(), 1000), error_text(error)),
+              {error, path.native()});
 }
 
 int fault_error(std::string_view operation, const std::filesystem::path& path) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <new>
 #include <set>
 #include <stdexcept>
@@ -14,11 +15,12 @@ namespace {
 
 using comm::Communicator;
 
-/// What agree() threw here: kind and text; and that it is the same on all ranks.
+/// What agree() threw here: kind, text and details; and that it is the same on all ranks.
 struct Outcome {
   bool failed = false;
   ErrorKind kind = ErrorKind::kInternal;
   std::string text;
+  ErrorDetails details;
 };
 
 Outcome outcome_of_agree(Communicator& communicator, const std::function<void()>& work) {
@@ -26,9 +28,11 @@ Outcome outcome_of_agree(Communicator& communicator, const std::function<void()>
   try {
     comm::agree(communicator, "a step", work);
   } catch (const Error& error) {
-    outcome = {true, error.kind(), error.what()};
+    outcome = {true, error.kind(), error.what(), error.details()};
   }
-  const std::string line = std::to_string(static_cast<int>(outcome.kind)) + (outcome.failed ? "!" : "-") + outcome.text;
+  const std::string line = std::to_string(static_cast<int>(outcome.kind)) + (outcome.failed ? "!" : "-") +
+                           outcome.text + "|" + std::to_string(outcome.details.system_error) + "|" +
+                           outcome.details.path + "|" + std::to_string(outcome.details.rank);
   const auto mine = base::as_bytes(line);
   const auto lines = communicator.all_gather(mine);
   EXPECT_EQ(lines.size(), static_cast<std::size_t>(communicator.size()));
@@ -49,8 +53,11 @@ void nobody_fails(Communicator& communicator) {
 void each_rank_alone(Communicator& communicator) {
   for (int failing = 0; failing < communicator.size(); ++failing) {
     const Outcome outcome = outcome_of_agree(communicator, [&] {
-      if (communicator.rank() == failing) throw Error(ErrorKind::kIntegrity, "block 7 is broken");
+      if (communicator.rank() == failing) throw Error(ErrorKind::kIntegrity, "block 7 is broken", {ENOSPC, "/a b/c"});
     });
+    EXPECT_EQ(outcome.details.system_error, ENOSPC);
+    EXPECT_EQ(outcome.details.path, "/a b/c");
+    EXPECT_EQ(outcome.details.rank, failing);
     EXPECT_TRUE(outcome.failed);
     EXPECT_EQ(outcome.kind, ErrorKind::kIntegrity);
     EXPECT_EQ(outcome.text, ranks_text("block 7 is broken", "rank " + std::to_string(failing), communicator.size()));
@@ -71,6 +78,8 @@ void several_ranks(Communicator& communicator) {
     if (count > 1) names += ", " + std::to_string(lowest + 1);
     if (count > 2) names += " and " + std::to_string(count - 2) + " more";
     EXPECT_EQ(outcome.kind, ErrorKind::kNotFound);
+    EXPECT_EQ(outcome.details.rank, lowest);
+    EXPECT_EQ(outcome.details.path, "");
     EXPECT_EQ(outcome.text, ranks_text("failure of " + std::to_string(lowest), names, ranks));
   }
 }
@@ -125,6 +134,7 @@ void values_that_differ(Communicator& communicator) {
       compare("a", communicator.rank() == other ? "2" : "1");
     } catch (const comm::AgreedError& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+      EXPECT_EQ(error.rank(), -1) << "the values of two ranks differ";
       text = error.what();
     }
     const std::string values =

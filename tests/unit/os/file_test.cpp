@@ -73,6 +73,19 @@ TEST(File, ModesDoWhatTheySay) {
   EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { File(dir / "none" / "f", OpenMode::kCreateNew); }), "no error");
   File(dir / "f", OpenMode::kCreateNew).write_at(some_bytes(10), 0);
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { File(dir / "f", OpenMode::kCreateNew); }), HasSubstr("File exists"));
+  try {
+    File(dir / "f", OpenMode::kCreateNew);
+    ADD_FAILURE() << "the file exists";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.system_error(), EEXIST);
+    EXPECT_EQ(error.path(), (dir / "f").native());
+    EXPECT_EQ(error.rank(), -1) << "nobody asked the others";
+    const Error copy = error.with_message("again");
+    EXPECT_EQ(copy.kind(), ErrorKind::kIo);
+    EXPECT_STREQ(copy.what(), "again");
+    EXPECT_EQ(copy.system_error(), EEXIST);
+    EXPECT_EQ(copy.path(), (dir / "f").native());
+  }
   EXPECT_EQ(File(dir / "f", OpenMode::kWrite).size_bytes(), 10U);
   EXPECT_EQ(File(dir / "f", OpenMode::kCreateOrTruncate).size_bytes(), 0U);
   EXPECT_EQ(::fcntl(File(dir / "f", OpenMode::kRead).descriptor(), F_GETFD) & FD_CLOEXEC, FD_CLOEXEC);
