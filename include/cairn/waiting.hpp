@@ -19,13 +19,13 @@ enum class OnSilence {
   kError,
   /// As kError, after Waiting::callback was called with the message.
   kCallback,
-  /// One line to standard error, and MPI_Abort with exit code 5.
+  /// One line to the log (log.hpp), and MPI_Abort with exit code 5. Where the log's sink or MPI_Abort does not return,
+  /// the process ends by SIGALRM after 10 s.
   kEndProcess,
 };
 
 /// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio")
-/// throws nothing before that call returns. It says so with one line per limit, calls the callback, or ends the
-/// process.
+/// throws nothing before that call returns. It logs one line per limit, calls the callback, or ends the process.
 struct Waiting {
   /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
   double limit_s = 1800;

@@ -7,8 +7,12 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <utility>
 
-namespace cairn::base {
+#include "cairn/log.hpp"
+
+namespace cairn {
+namespace base {
 namespace {
 
 spdlog::logger& logger() {
@@ -22,6 +26,41 @@ spdlog::logger& logger() {
   return *instance;
 }
 
+/// The program's sink. It is called without the lock: one that waits for a lock of its own (Python's, say) must not
+/// hold up who replaces it.
+struct SinkPlace {
+  std::mutex mutex;
+  std::shared_ptr<const LogSink> sink;
+};
+
+SinkPlace& sink_place() {
+  static auto* const place = new SinkPlace;  // threads may log while the process ends
+  return *place;
+}
+
+bool give_to_sink(LogLevel level, const std::string& line) noexcept {
+  try {
+    std::shared_ptr<const LogSink> sink;
+    {
+      const std::lock_guard lock(sink_place().mutex);
+      sink = sink_place().sink;
+    }
+    if (!sink) return false;
+    (*sink)(level, line);
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+void log(LogLevel level, const std::string& line) {
+  const auto spdlog_level = level == LogLevel::kDebug     ? spdlog::level::debug
+                            : level == LogLevel::kWarning ? spdlog::level::warn
+                                                          : spdlog::level::err;
+  if (!logger().should_log(spdlog_level) || give_to_sink(level, line)) return;
+  logger().log(spdlog_level, line);
+}
+
 }  // namespace
 
 void set_log_rank(int rank, int size) {
@@ -29,14 +68,32 @@ void set_log_rank(int rank, int size) {
   if (rank != 0 && std::getenv("CAIRN_LOG_ALL_RANKS") == nullptr) logger().set_level(spdlog::level::err);
 }
 
-void log_debug(const std::string& line) { logger().debug(line); }
-void log_warning(const std::string& line) { logger().warn(line); }
+void log_debug(const std::string& line) { log(LogLevel::kDebug, line); }
+void log_warning(const std::string& line) { log(LogLevel::kWarning, line); }
+
+void log_error(const std::string& line) noexcept {
+  try {
+    log(LogLevel::kError, line);
+  } catch (...) {  // there is nobody left to tell
+  }
+}
 
 void warn_once(const std::string& line) {
   static std::mutex mutex;
   static std::set<std::string> seen;
-  const std::lock_guard lock(mutex);
-  if (seen.insert(line).second) logger().warn(line);
+  {
+    const std::lock_guard lock(mutex);
+    if (!seen.insert(line).second) return;
+  }
+  log_warning(line);
 }
 
-}  // namespace cairn::base
+}  // namespace base
+
+void set_log_sink(LogSink sink) {
+  auto held = sink ? std::make_shared<const LogSink>(std::move(sink)) : nullptr;
+  const std::lock_guard lock(base::sink_place().mutex);
+  base::sink_place().sink.swap(held);  // the one before goes after the lock does
+}
+
+}  // namespace cairn

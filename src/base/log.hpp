@@ -1,4 +1,5 @@
-// Notes and warnings on stderr, one line each, from one rank unless said otherwise.
+// Notes and warnings, one line each, from one rank unless said otherwise: to standard error, or to the program's own
+// sink (include/cairn/log.hpp). Nothing of the library writes there by itself.
 #pragma once
 
 #include <string>
@@ -10,6 +11,8 @@ void set_log_rank(int rank, int size);
 
 void log_debug(const std::string& line);
 void log_warning(const std::string& line);
+/// For what no exception can carry.
+void log_error(const std::string& line) noexcept;
 
 /// A warning that is printed once per process for the same text.
 void warn_once(const std::string& line);

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/aligned_buffer.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
@@ -64,7 +65,7 @@ class UringTransfer final : public RawTransfer {
     while (in_flight_ > 0) {
       if (const int result = ::io_uring_submit_and_wait(&ring_, 1); result < 0 && result != -EINTR) {
         // The kernel still has the memory of what is in flight: nothing may be freed.
-        fmt::print(stderr, "cairn: error: io_uring_submit failed: {}\n", text_of(-result));
+        base::log_error(fmt::format("io_uring_submit failed: {}", text_of(-result)));
         std::abort();
       }
       io_uring_cqe* entry = nullptr;

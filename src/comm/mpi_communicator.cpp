@@ -5,13 +5,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <functional>
 #include <new>
 #include <utility>
 
+#include "base/log.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
@@ -38,9 +38,8 @@ class MpiRequest final : public Request {
 
   ~MpiRequest() override {
     if (request_ == MPI_REQUEST_NULL || liveness_->is_dead()) return;
-    fmt::print(stderr, "cairn: error: {} was abandoned before it was complete{}\n", what(),
-               std::uncaught_exceptions() > 0 ? ", by an exception" : "");
-    std::fflush(stderr);
+    base::log_error(fmt::format("{} was abandoned before it was complete{}", what(),
+                                std::uncaught_exceptions() > 0 ? ", by an exception" : ""));
     std::abort();
   }
   MpiRequest(const MpiRequest&) = delete;

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
@@ -18,7 +19,7 @@
 namespace cairn::comm {
 namespace {
 
-/// MPI_Abort may itself wait for a lock that the stuck thread holds.
+/// MPI_Abort may itself wait for a lock that the stuck thread holds, and so may the program's log sink.
 constexpr unsigned kAbortGraceSeconds = 10;
 /// A rank that waits gives up by itself at the limit; one that does not is stuck inside MPI.
 constexpr double kStuckWait = 1.5;
@@ -26,19 +27,14 @@ constexpr double kStuckWait = 1.5;
 constexpr std::size_t kNameBytes = 200;
 constexpr std::size_t kPathBytes = 1000;
 
-void write_line(const std::string& message) {
-  const std::string line = "cairn: error: " + message + "\n";
-  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, line.data(), line.size());
-}
-
 }  // namespace
 
 void carry_out(const Waiting& waiting, const std::string& message) {
   if (waiting.then == OnSilence::kCallback && waiting.callback) waiting.callback(message);
   if (waiting.then != OnSilence::kEndProcess) return;
-  write_line(message);
   std::signal(SIGALRM, SIG_DFL);
   ::alarm(kAbortGraceSeconds);
+  base::log_error(message);
   abort_job(kWatchdogExitCode);
 }
 
@@ -154,7 +150,7 @@ void Watchdog::watch() {
         "does not answer, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
         waiting_.limit_s, where_locked(), rank_text_);
     lock.unlock();
-    if (waiting_.then != OnSilence::kEndProcess) write_line(message);
+    if (waiting_.then != OnSilence::kEndProcess) base::log_error(message);
     carry_out(waiting_, message);
     lock.lock();
   }

@@ -3,9 +3,9 @@
 //
 // One object lives as long as a communicator, with a thread that makes no MPI calls. Silence counts while a call is
 // under way or a wait lasts. A rank that waits for others looks at silent_s() itself, because it can leave its wait
-// (Liveness). A rank that is stuck elsewhere, in storage or in MPI-IO, cannot: for it the thread writes a line to
-// stderr per limit, with phase, file and rank, and calls the callback or ends the job, as asked for. Time in which this
-// whole process was stopped (a suspended job) does not count. Zero seconds: nothing is started.
+// (Liveness). A rank that is stuck elsewhere, in storage or in MPI-IO, cannot: for it the thread logs a line per limit,
+// with phase, file and rank, and calls the callback or ends the job, as asked for. Time in which this whole process was
+// stopped (a suspended job) does not count. Zero seconds: nothing is started.
 #pragma once
 
 #include <atomic>

@@ -1,16 +1,25 @@
-// Sizes as people write them, arithmetic that does not wrap, and byte strings that ranks exchange.
+// Sizes as people write them, arithmetic that does not wrap, byte strings that ranks exchange, and where log lines go.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
+#include "base/log.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
+#include "cairn/log.hpp"
 #include "nlohmann/json.hpp"
 
 namespace cairn::base {
@@ -155,6 +164,76 @@ TEST(Bytes, RefuseLengthsBeyondTheMessage) {
     EXPECT_EQ(kind_thrown([&] { ByteReader(bytes).u64s(); }), ErrorKind::kInternal);
   }
   EXPECT_EQ(kind_thrown([] { ByteReader({}).u64(); }), ErrorKind::kInternal);
+}
+
+/// Lines and levels that came to the sink, which is taken away at the end.
+class Lines {
+ public:
+  Lines() {
+    set_log_sink([this](LogLevel level, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      lines_.emplace_back(level, line);
+    });
+  }
+  ~Lines() { set_log_sink({}); }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+  std::vector<std::pair<LogLevel, std::string>> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(lines_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::pair<LogLevel, std::string>> lines_;
+};
+
+std::string standard_error_of(const std::function<void()>& work) {
+  testing::internal::CaptureStderr();
+  work();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST(Log, GoesToTheSinkAndNowhereElse) {
+  Lines lines;
+  const std::string printed = standard_error_of([] {
+    log_debug("nobody asked for it");
+    log_warning("one");
+    log_error("two");
+    warn_once("three, once");
+    warn_once("three, once");
+  });
+  EXPECT_EQ(printed, "");
+  using Row = std::pair<LogLevel, std::string>;
+  EXPECT_EQ(
+      lines.take(),
+      (std::vector<Row>{{LogLevel::kWarning, "one"}, {LogLevel::kError, "two"}, {LogLevel::kWarning, "three, once"}}));
+}
+
+TEST(Log, GoesToStandardErrorWithoutASinkAndWhereItThrows) {
+  { const Lines lines; }
+  EXPECT_EQ(standard_error_of([] { log_warning("again"); }), "cairn: warning: again\n");
+  set_log_sink([](LogLevel, std::string_view) { throw 7; });
+  EXPECT_EQ(standard_error_of([] { log_error("not lost"); }), "cairn: error: not lost\n");
+  set_log_sink({});
+}
+
+TEST(Log, TakesLinesOfManyThreadsAndAnotherSinkMeanwhile) {
+  constexpr int kThreads = 4;
+  constexpr int kEach = 500;
+  std::atomic<int> seen{0};
+  const auto count = [&](LogLevel, std::string_view line) { seen += line == "x" ? 1 : 0; };
+  set_log_sink(count);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < kEach; ++i) log_warning("x");
+    });
+  }
+  for (int i = 0; i < kEach; ++i) set_log_sink(count);
+  for (std::thread& thread : threads) thread.join();
+  set_log_sink({});
+  EXPECT_EQ(seen, kThreads * kEach);
 }
 
 TEST(Mix, IsSplitMix64) {
