@@ -1,11 +1,13 @@
-// The options of a Checkpointer, in groups. All of them must be the same on all ranks.
+// The options of a Checkpointer, in groups. All of them must be the same on all ranks, but for the callbacks.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "cairn/report.hpp"
 #include "cairn/waiting.hpp"
 
 namespace cairn {
@@ -82,6 +84,11 @@ struct Options {
   /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a
   /// snapshot of a Hugging Face cache to its blobs never need it.
   bool follow_links = false;
+  /// Rank-local, and may be set on some ranks only: called on the thread of the call, when a phase begins and when it
+  /// has ended, and in between at most ten times a second. It must not call this object again or anything collective,
+  /// since the other ranks wait for its return. What it throws ends there, as one warning, and this call of Cairn's goes
+  /// on without it.
+  std::function<void(const Progress&)> progress;
 };
 
 }  // namespace cairn

@@ -1,13 +1,26 @@
-// What saves and loads report.
+// What saves and loads report, while they run and when they are done.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace cairn {
+
+/// How far a call has come (Options::progress).
+struct Progress {
+  /// "writing", "fsync", "reading back", "reading", "verifying", "comparing"; valid during the callback only.
+  std::string_view phase;
+  /// Of all ranks while data files are written and read ("writing", "reading", "fsync"), as this rank estimates by its
+  /// own part; in other phases of this rank. Never falls in a phase; equals the total at its end unless the call fails.
+  std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;
+  std::optional<std::uint64_t> step;  ///< of a checkpoint in a root
+};
 
 /// One phase of a save or load. Seconds are of the slowest and the fastest rank, bytes of all ranks together.
 struct Phase {

@@ -4,6 +4,7 @@
 #include <new>
 #include <string>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/system_calls.hpp"
@@ -14,11 +15,9 @@ namespace {
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 constexpr std::size_t kForeignTextBytes = 300;
 
-ProgressObserver& progress_observer() {
-  static ProgressObserver observer;
-  return observer;
-}
+constexpr std::chrono::milliseconds kTellInterval{100};
 
+thread_local ProgressScope* listener = nullptr;
 thread_local int quiet_steps = 0;
 
 [[noreturn]] void fail_alone(comm::Communicator& communicator, const std::string& why) {
@@ -116,10 +115,57 @@ void run_call(comm::Communicator& communicator, const char* phase, comm::Work wo
   }
 }
 
-void set_progress(ProgressObserver observer) { progress_observer() = std::move(observer); }
+ProgressScope::ProgressScope(const Tell& tell, std::optional<std::uint64_t> step)
+    : exceptions_(std::uncaught_exceptions()) {
+  if (!tell || listener != nullptr) return;
+  is_first_ = true;
+  tell_ = &tell;
+  last_.step = step;
+  listener = this;
+}
 
-void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-  if (quiet_steps == 0 && progress_observer()) progress_observer()(phase, done, total);
+ProgressScope::~ProgressScope() {
+  if (!is_first_) return;
+  if (!is_told_ && std::uncaught_exceptions() == exceptions_) this->tell();
+  listener = nullptr;
+}
+
+void ProgressScope::report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
+  const bool begins = phase != last_.phase || done < last_.bytes_done;
+  if (begins && !is_told_) this->tell();  // the end of the one before
+  last_.phase = phase;
+  last_.bytes_done = done;
+  last_.bytes_total = total;
+  is_told_ = false;
+  if (begins || Clock::now() - told_ >= kTellInterval) this->tell();
+}
+
+/// A program's own code, in the middle of what all ranks do together: nothing that it does may end this rank's part.
+void ProgressScope::tell() noexcept {
+  is_told_ = true;
+  if (tell_ == nullptr) return;
+  std::string why;
+  try {
+    (*tell_)(last_);
+    told_ = Clock::now();
+    return;
+  } catch (const std::exception& error) {
+    why = base::printable(error.what(), kForeignTextBytes);
+  } catch (...) {
+    why = "an exception of unknown type";
+  }
+  tell_ = nullptr;
+  base::log_warning("the progress callback threw, and is not called again in this call: " + why);
+}
+
+void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept {
+  if (quiet_steps == 0 && listener != nullptr) listener->report(phase, done, total);
+}
+
+std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole) {
+  if (part >= whole) return bytes;
+  return static_cast<std::uint64_t>(static_cast<double>(bytes) * static_cast<double>(part) /
+                                    static_cast<double>(whole));
 }
 
 QuietProgress::QuietProgress() { ++quiet_steps; }

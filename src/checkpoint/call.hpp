@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -89,18 +90,38 @@ class Call {
 /// Error(kState).
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
-// How far long work has come: one observer per process, told by the loops of save, load, verify, convert and diff.
-// Rank-local and cheap: without an observer a report is one test of a flag. Reports come from the thread that does the
-// work; set the observer before the work begins.
+// How far long work has come (Options::progress): told by the loops of save, load, verify, convert and diff. Rank-local
+// and cheap: where nobody listens a report is one test of a pointer.
 
-/// `done` of `total` bytes of the phase, as this rank sees it; total 0 means unknown. A new phase name begins a new
-/// count.
-using ProgressObserver = std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)>;
+/// While it lives, reports of this thread go to `tell`, as often as Options::progress says. Where there is another one
+/// on this thread, or `tell` is empty, it does nothing. `tell` must outlive it; what that throws ends there.
+class ProgressScope {
+ public:
+  using Tell = std::function<void(const Progress&)>;
+  explicit ProgressScope(const Tell& tell, std::optional<std::uint64_t> step = {});
+  /// Gives the end of the last phase, unless the work failed.
+  ~ProgressScope();
+  ProgressScope(const ProgressScope&) = delete;
+  ProgressScope& operator=(const ProgressScope&) = delete;
 
-/// Replaces the observer; an empty one ends the reports.
-void set_progress(ProgressObserver observer);
+  void report(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
 
-void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total);
+ private:
+  void tell() noexcept;
+  using Clock = std::chrono::steady_clock;
+  const Tell* tell_ = nullptr;  ///< null: nobody listens
+  bool is_first_ = false;       ///< of this thread
+  Progress last_;
+  bool is_told_ = true;
+  Clock::time_point told_;
+  int exceptions_;
+};
+
+/// `done` of `total` bytes of the phase, a literal, as Progress says. A smaller `done` begins the phase again.
+void report_progress(std::string_view phase, std::uint64_t done, std::uint64_t total) noexcept;
+
+/// `bytes` times part over whole; all of them where these are equal.
+std::uint64_t share_of_bytes(std::uint64_t bytes, std::uint64_t part, std::uint64_t whole);
 
 /// While it lives this thread reports nothing: for steps of a larger work that tells how far it has come itself.
 class QuietProgress {

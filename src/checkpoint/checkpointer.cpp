@@ -97,6 +97,7 @@ Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
   Report report;
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
   checkpoint::run_call(*state_->communicator, "save", [&] {
     comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
     report = state_->saver.save(state_->directory_of(step), step, state, extras, &state_->life);
@@ -121,6 +122,7 @@ std::optional<std::uint64_t> Checkpointer::latest() {
 
 Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
   const checkpoint::PhaseClock whole;
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
   Report report;
   checkpoint::run_call(*state_->communicator, "open", [&] {
     report =
@@ -142,6 +144,7 @@ Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const T
 }
 
 Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
   LoadedExtras extras;
   checkpoint::run_call(*state_->communicator, "open", [&] {
     extras = state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });

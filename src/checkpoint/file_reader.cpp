@@ -33,8 +33,13 @@ void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& writ
   call.begin("read");
   if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
   call.begin("read");
+  for (const plan::FileRange& range : bypass.ranges) bypass_bytes_ += range.end - range.begin;
+  std::uint64_t done = 0;
+  const std::uint64_t mine = bypass.runs.bytes();
   io::read_bypass(communicator_, files_, bypass.runs, memory,
                   [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                    report_progress("reading", share_of_bytes(bypass_bytes_, done, mine), total_bytes());
+                    done += data.size();
                     call.add_bytes(data.size());
                     if (!written.has_any()) return;
                     call.begin("verify");
@@ -64,14 +69,19 @@ void FileReader::read_ahead() {
 }
 
 io::WindowBuffer FileReader::wait_for_window(std::uint64_t round) {
-  const std::uint64_t total = job_.extents.total_bytes();
-  report_progress("reading", total * round / job_.rounds, total);
+  const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
+  report_progress("reading", bypass_bytes_ + done, total_bytes());
   begin(round + io::WindowPool::kAhead);
   const std::uint64_t ahead = std::min<std::uint64_t>(job_.rounds - round - 1, io::WindowPool::kAhead);
   engine_->wait_rounds(ahead);
   job_.buffers.barrier();
   engine_->finish_rounds(ahead);
   return job_.buffers.of(job_.windows, round);
+}
+
+void FileReader::close() {
+  engine_->close();
+  report_progress("reading", total_bytes(), total_bytes());
 }
 
 /// Collective.

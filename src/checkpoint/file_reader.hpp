@@ -58,7 +58,7 @@ class FileReader {
   io::WindowBuffer wait_for_window(std::uint64_t round);
 
   /// Collective.
-  void close() { engine_->close(); }
+  void close();
 
   /// Rank-local, after open(), the same on all ranks.
   [[nodiscard]] io::Hints hints() const { return engine_->hints(); }
@@ -68,11 +68,14 @@ class FileReader {
 
  private:
   void begin(std::uint64_t round);
+  /// Of all ranks.
+  [[nodiscard]] std::uint64_t total_bytes() const { return bypass_bytes_ + job_.extents.total_bytes(); }
 
   comm::Communicator& communicator_;
   ReadJob job_;
   std::vector<io::EngineFile> files_;
-  std::vector<io::ReadOp> ops_;  ///< with room for a round
+  std::uint64_t bypass_bytes_ = 0;  ///< of all ranks: what is in no extent
+  std::vector<io::ReadOp> ops_;     ///< with room for a round
   std::unique_ptr<io::Engine> engine_;
 };
 

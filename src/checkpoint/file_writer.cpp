@@ -53,6 +53,7 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
   comm::agree(communicator_, "make room for checksums", [&] {
     os::fault_memory("memory.checksums");
     options.hints = hints;
+    for (const format::StoredFile& file : job_.layout.stored.files) total_bytes_ += file.size_bytes;
     ops_.reserve(most_parts(job_.windows));
     headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
     files_ = engine_files(directory, job_.layout.stored);
@@ -66,8 +67,12 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
 void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call) {
   call.begin("checksum");  // every rank has the same phases, in the same order
   call.begin("write");
+  std::uint64_t done = 0;
+  const std::uint64_t mine = runs.bytes();
   io::write_bypass(communicator_, files_, runs, memory,
                    [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+                     report_progress("writing", share_of_bytes(bypass_bytes(), done, mine), total_bytes_);
+                     done += data.size();
                      call.add_bytes(data.size());
                      call.begin("checksum");
                      checksums_->add(file, offset, data);
@@ -78,8 +83,8 @@ void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory
 
 io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {
   round_ = round;
-  const std::uint64_t total = job_.extents.total_bytes();
-  report_progress("writing", total * round / job_.rounds, total);
+  const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
+  report_progress("writing", bypass_bytes() + done, total_bytes_);
   engine_->wait_rounds(io::WindowPool::kAhead);  // of which the buffer of this round was the last
   return job_.buffers.of(job_.windows, round);
 }
@@ -112,12 +117,14 @@ void FileWriter::write_headers() {
                                                   wrong_->arrived_bytes, wrong_->round, wrong_->expected_bytes));
   });
   engine_->write_round(headers_);
+  report_progress("writing", total_bytes_, total_bytes_);
 }
 
 void FileWriter::sync_and_close() {
-  report_progress("fsync", job_.extents.total_bytes(), job_.extents.total_bytes());
+  report_progress("fsync", 0, total_bytes_);
   engine_->sync();
   engine_->close();
+  report_progress("fsync", total_bytes_, total_bytes_);
 }
 
 format::BlockTable FileWriter::reduce_checksums() {

@@ -87,10 +87,13 @@ class FileWriter {
     std::uint64_t expected_bytes = 0;
   };
   void add_checksums(std::span<const io::WriteOp> ops);
+  /// Of all ranks: what is in no extent.
+  [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
 
   comm::Communicator& communicator_;
   WriteJob job_;
   std::vector<io::EngineFile> files_;
+  std::uint64_t total_bytes_ = 0;  ///< of all files
   std::optional<format::BlockAccumulator> checksums_;
   std::unique_ptr<io::Engine> engine_;
   std::uint64_t round_ = 0;           ///< of the window that is filled

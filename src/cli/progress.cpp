@@ -12,7 +12,6 @@
 #include "base/json.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
-#include "checkpoint/call.hpp"
 #include "cli/table.hpp"
 
 namespace cairn::cli {
@@ -23,15 +22,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kDrawInterval{100};
 constexpr double kLineSeconds = 10;
 constexpr const char* kLineVariable = "CAIRN_PROGRESS_S";
 constexpr const char* kErase = "\r\x1b[K";
 
-std::string text_of(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-  std::string text = fmt::format("cairn: {} {}", base::printable(phase), base::format_size(done));
+std::string text_of(const Progress& progress) {
+  const std::uint64_t total = progress.bytes_total;
+  std::string text =
+      fmt::format("cairn: {} {}", base::printable(progress.phase), base::format_size(progress.bytes_done));
   if (total == 0) return text;
-  const double percent = 100.0 * static_cast<double>(std::min(done, total)) / static_cast<double>(total);
+  const double percent = 100.0 * static_cast<double>(std::min(progress.bytes_done, total)) / static_cast<double>(total);
   return text + fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
 }
 
@@ -41,31 +41,18 @@ void write(const std::string& text) {
 }
 
 /// One line that is drawn again and again.
-class Drawer {
- public:
-  void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
-    const auto now = Clock::now();
-    if (phase == phase_ && now - drawn_ < kDrawInterval && done != total) return;
-    phase_ = phase;
-    drawn_ = now;
-    write(kErase + text_of(phase, done, total));
-  }
-
- private:
-  std::string phase_;
-  Clock::time_point drawn_;
-};
+void draw(const Progress& progress) { write(kErase + text_of(progress)); }
 
 /// A line now and then, for job logs; work that is done before the first one is due says nothing.
 class Liner {
  public:
   explicit Liner(double seconds)
       : interval_(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds))) {}
-  void operator()(std::string_view phase, std::uint64_t done, std::uint64_t total) {
+  void operator()(const Progress& progress) {
     const auto now = Clock::now();
     if (now < due_) return;
     due_ = now + interval_;
-    write(text_of(phase, done, total) + "\n");
+    write(text_of(progress) + "\n");
   }
 
  private:
@@ -79,18 +66,20 @@ double line_seconds() {
   return text == nullptr ? kLineSeconds : std::clamp(std::strtod(text, nullptr), 0.0, 1e6);
 }
 
+checkpoint::ProgressScope::Tell teller(const Output& output) {
+  if (output.error_is_terminal()) return draw;
+  if (output.enabled() && line_seconds() > 0) return Liner(line_seconds());
+  return {};
+}
+
 }  // namespace
 
-ProgressLine::ProgressLine(const Output& output) : draws_(output.error_is_terminal()) {
-  if (draws_) {
-    checkpoint::set_progress(Drawer());
-  } else if (output.enabled() && line_seconds() > 0) {
-    checkpoint::set_progress(Liner(line_seconds()));
-  }
+ProgressLine::ProgressLine(const Output& output) : tell_(teller(output)), draws_(output.error_is_terminal()) {
+  scope_.emplace(tell_);
 }
 
 ProgressLine::~ProgressLine() {
-  checkpoint::set_progress({});
+  scope_.reset();  // which may have something to say
   if (draws_) write(kErase);
 }
 

@@ -2,18 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "base/json.hpp"
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
 #include "cli/output.hpp"
 
 namespace cairn::cli {
 
 // Says how far long work has come: one line on the terminal, which leaves nothing behind, or lines in a job's log.
 
-/// While it lives, rank 0 updates one line on standard error, at most ten times a second, and erases it at the end;
+/// While it lives, it listens to the progress of calls on this thread (checkpoint/call.hpp): rank 0 updates one line on standard error, at most ten times a second, and erases it at the end;
 /// where standard error is not a terminal (under mpirun it never is) it writes a line every 10 seconds, or every
 /// CAIRN_PROGRESS_S (0: none). At most one at a time.
 class ProgressLine {
@@ -24,7 +26,9 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
  private:
+  checkpoint::ProgressScope::Tell tell_;
   bool draws_;
+  std::optional<checkpoint::ProgressScope> scope_;
 };
 
 // Phases of a save, load or check as a table and as JSON.

@@ -162,6 +162,7 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
 ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& given,
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
+  const ProgressScope progress(options.write.progress);
   Call call(communicator);
   call.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);

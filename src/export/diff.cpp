@@ -387,6 +387,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
     compared += comparer.compare(std::span(pieces).subspan(at, end - at), tally);
     at = end;
   }
+  report_progress("comparing", total, total);
   communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);

@@ -144,6 +144,7 @@ namespace cairn {
 Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const Source> state, const Options& options,
              const std::map<std::string, std::string>& metadata) {
   const auto communicator = checkpoint::watched_communicator(given, options);
+  const checkpoint::ProgressScope progress(options.progress);
   Report report;
   checkpoint::run_call(*communicator, "stage", [&] {
     comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
@@ -157,6 +158,7 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
                  const Options& options) {
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
+  const checkpoint::ProgressScope progress(options.progress);
   Report report;
   checkpoint::run_call(*communicator, "open", [&] {
     checkpoint::agree_on_options(*communicator, options, path);

@@ -49,6 +49,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
       done += want.bytes.size();
     }
     device_.finish();
+    report_progress("reading", total, total);
   });
   call.stop();
 }

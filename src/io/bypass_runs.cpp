@@ -63,6 +63,12 @@ std::vector<std::uint64_t> BypassRuns::fingerprints(const plan::BlockGrid& grid)
   return sums;
 }
 
+std::uint64_t BypassRuns::bytes() const {
+  std::uint64_t bytes = 0;
+  for (const plan::Slice& slice : slices_) bytes += slice.bytes;
+  return bytes;
+}
+
 void BypassRuns::keep(const plan::BlockSet& blocks) {
   const std::vector<plan::FileRange> ranges = blocks.ranges();
   std::vector<plan::Slice> kept;

@@ -42,6 +42,7 @@ class BypassRuns {
   void keep(const plan::BlockSet& blocks);
 
   [[nodiscard]] bool empty() const { return slices_.empty(); }
+  [[nodiscard]] std::uint64_t bytes() const;
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive it.
   class Walk {
