@@ -103,6 +103,12 @@ class Checkpointer {
   };
   LoadedExtras load_extras(std::uint64_t step);
 
+  /// Collective, since the ranks of a node share the windows. Gives back what saves and loads keep for the next ones:
+  /// windows and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and
+  /// the plan of the last save. The next save plans again (Report::plan_reused is false), and whoever needs windows next
+  /// pays their page faults. Without it one set of windows is kept, as large as the largest call wanted them.
+  void release_memory();
+
  private:
   struct State;
   std::unique_ptr<State> state_;

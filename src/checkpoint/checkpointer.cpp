@@ -105,6 +105,14 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
   return report;
 }
 
+void Checkpointer::release_memory() {
+  checkpoint::run_call(*state_->communicator, "release memory", [&] {
+    comm::agree(*state_->communicator, "release memory", [] {});
+    state_->saver.forget_plan();
+    state_->windows.pool.reset();
+  });
+}
+
 std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
   checkpoint::run_call(*state_->communicator, "latest", [&] {

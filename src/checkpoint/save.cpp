@@ -90,8 +90,10 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     places = {};
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.files.block_bytes);
   });
-  made->buffers = how.store.get(communicator, largest_buffer(windows));
-  made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *made->buffers,
+  made->buffer_bytes = largest_buffer(windows);
+  const auto buffers = how.store.get(communicator, made->buffer_bytes);
+  made->buffers = buffers;
+  made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *buffers,
                          std::move(transfers), io::ExchangeOptions{budget.exchange_bytes, made->device.get()});
   return made;
 }
@@ -206,8 +208,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   io::Exchange& exchange = *plan_->exchange;
-  FileWriter files(communicator_,
-                   {plan_->layout, *plan_->extents, exchange.windows(), *plan_->buffers, exchange.rounds()});
+  const std::shared_ptr<io::WindowPool> buffers = store_.pool;
+  FileWriter files(communicator_, {plan_->layout, *plan_->extents, exchange.windows(), *buffers, exchange.rounds()});
   try {
     call.begin("open");
     files.open(choice_->name, options_.engine.hints, commit.partial());
@@ -234,7 +236,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     made.content.blocks = files.reduce_checksums();
     std::string warning =
         read_back_data(communicator_, commit.partial(), made.content.blocks,
-                       {options_.read_back, made.content.manifest.step, plan_->buffers->idle_memory()}, call);
+                       {options_.read_back, made.content.manifest.step, buffers->idle_memory()}, call);
     comm::agree(communicator_, "note hints", [&] {
       choice_->hints = files.hints();
       if (!warning.empty()) report.warnings.push_back(std::move(warning));
@@ -269,7 +271,7 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<con
     description = describe(saved.sources, options_);
     changed = plan_ && plan_->description == description ? 0 : 1;
   });
-  report.plan_reused = communicator_.max(changed) == 0;
+  report.plan_reused = communicator_.max(changed) == 0 && renew_buffers();
   if (!report.plan_reused) plan_.reset();
   if (coder_) {  // what is saved is then another state, which goes the same way
     call.begin("encode");
@@ -284,6 +286,20 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<con
     plan_->description = std::move(description);
   }
   return state;
+}
+
+/// A load may have taken larger buffers since, and given the plan's back; or the program has.
+bool Saver::renew_buffers() {
+  if (store_.pool && plan_->buffers.lock() == store_.pool) return true;
+  const auto buffers = store_.get(communicator_, plan_->buffer_bytes);
+  const bool fits = plan_->exchange->use(*buffers);
+  plan_->buffers = buffers;
+  return communicator_.min(fits ? 1 : 0) != 0;
+}
+
+void Saver::forget_plan() {
+  plan_.reset();
+  if (coder_) coder_ = std::make_unique<StateCoder>();
 }
 
 Saver::Made Saver::describe_checkpoint(const fs::path& directory, std::uint64_t step, const Extras& extras,

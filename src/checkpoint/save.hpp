@@ -32,7 +32,8 @@ struct SavePlan {
   plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
   io::BypassRuns bypass;    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
-  std::shared_ptr<io::WindowPool> buffers;
+  std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
+  std::weak_ptr<io::WindowPool> buffers;     ///< those that `exchange` uses: the store may need larger ones meanwhile
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
@@ -79,11 +80,16 @@ class Saver {
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 
+  /// Rank-local: gives the plan back, with all that it holds. The next save makes another one.
+  void forget_plan();
+
  private:
   struct StateToSave;
   struct Made;
   /// Collective. Puts what it finds out about the state into the report.
   StateToSave plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call, Report& report);
+  /// Collective, with a plan of an earlier save. False where it does not go with the buffers that are kept now.
+  bool renew_buffers();
   /// Collective.
   Made describe_checkpoint(const std::filesystem::path& directory, std::uint64_t step, const Extras& extras,
                            RootLife* root) const;

@@ -61,6 +61,7 @@ struct Exchange::State {
   Schedule local;                        // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
+  std::vector<bool> reached;  // by rank: which of `local` and `memory_side` its windows belong to
   // Windows of all ranks in the round under way; the room is made in the first one, so that no later one can fail on
   // one rank alone.
   std::vector<std::byte*> buffers;
@@ -85,12 +86,13 @@ void Exchange::State::schedule_own(std::span<const plan::Runs> mine, const std::
 Exchange::Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files,
                    const plan::ExtentMap& extents, std::uint64_t window_bytes, WindowPool& pool,
                    std::vector<plan::Runs> mine, ExchangeOptions options)
-    : communicator_(communicator), pool_(pool), device_(options.device) {
+    : communicator_(communicator), pool_(&pool), device_(options.device) {
   const int rank = communicator.rank();
   const int ranks = communicator.size();
   std::vector<base::Bytes> outgoing;
   comm::agree(communicator, "exchange: describe transfers", [&] {
     state_ = std::make_unique<State>();
+    for (int peer = 0; peer < ranks; ++peer) state_->reached.push_back(pool.reaches(peer));
     outgoing.resize(static_cast<std::size_t>(ranks));
     require(extents.ranks() <= ranks, "more aggregators than ranks");
     windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.block_bytes());
@@ -150,6 +152,17 @@ Exchange::~Exchange() {
   if (communicator_.is_dead()) static_cast<void>(state_.release());  // messages may use its slots for ever
 }
 
+bool Exchange::use(WindowPool& pool) {
+  for (const plan::Window& window : windows_) {
+    if (window.buffer_bytes > pool.bytes()) return false;
+  }
+  for (std::size_t peer = 0; peer < state_->reached.size(); ++peer) {
+    if (pool.reaches(static_cast<int>(peer)) != state_->reached[peer]) return false;
+  }
+  pool_ = &pool;
+  return true;
+}
+
 void Exchange::State::check_memory(std::span<const plan::MemoryBox> memory) const {
   for (std::size_t l = 0; l < memory_needs.size(); ++l) {
     const MemoryNeed& need = memory_needs[l];
@@ -176,13 +189,13 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   if (round == 0) {
     comm::agree(communicator_, "gather", [&] {
       state.check_memory(memory);
-      pool_.put_buffers(round, state.buffers);
+      pool_->put_buffers(round, state.buffers);
     });
   }
-  pool_.make_window(communicator_, round);
-  pool_.reset_arrived(round);
-  pool_.barrier();  // from here on the others may write into this rank's window
-  pool_.put_buffers(round, state.buffers);
+  pool_->make_window(communicator_, round);
+  pool_->reset_arrived(round);
+  pool_->barrier();  // from here on the others may write into this rank's window
+  pool_->put_buffers(round, state.buffers);
   std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_memory{state.memory_side, state.memory_side.items(round), memory, nullptr, device_};
   const Side<std::byte*> to_window{state.file_side, state.file_side.items(round), {}, own_window};
@@ -192,12 +205,12 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
                   state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
   for (const Item& item : state.local.items(round)) {
-    pool_.add_arrived(state.local.runs()[item.runs].file_rank, round, item.bytes);
+    pool_->add_arrived(state.local.runs()[item.runs].file_rank, round, item.bytes);
   }
-  pool_.barrier();  // all bytes of the node are there
+  pool_->barrier();  // all bytes of the node are there
   finish_device_copies();
   require(incoming.completed_bytes() == state.file_side.bytes(round), "bytes are missing after a gather");
-  return incoming.completed_bytes() + pool_.arrived(round);
+  return incoming.completed_bytes() + pool_->arrived(round);
 }
 
 std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::MemoryBox> memory) {
@@ -205,11 +218,11 @@ std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::Memor
   if (round == 0) {
     comm::agree(communicator_, "scatter", [&] {
       state.check_memory(memory);
-      pool_.put_buffers(round, state.buffers);
+      pool_->put_buffers(round, state.buffers);
     });
   }
-  pool_.barrier();  // all windows of the node are filled
-  pool_.put_buffers(round, state.buffers);
+  pool_->barrier();  // all windows of the node are filled
+  pool_->put_buffers(round, state.buffers);
   const std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];
   const Side<const std::byte*> from_window{state.file_side, state.file_side.items(round), {}, own_window};
   const Side<std::byte*> to_memory{state.memory_side, state.memory_side.items(round), memory, nullptr, device_};
@@ -218,7 +231,7 @@ std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::Memor
   LocalCopy local(LocalCopy::Direction::kToMemory, {state.local, state.local.items(round), memory, nullptr, device_},
                   state.buffers);
   run_messages(communicator_, outgoing, incoming, local);
-  pool_.barrier();  // nobody reads this rank's window any more
+  pool_->barrier();  // nobody reads this rank's window any more
   finish_device_copies();
   const std::uint64_t arrived = incoming.completed_bytes() + local.copied_bytes();
   require(arrived == state.memory_side.bytes(round) + state.local.bytes(round), "bytes are missing after a scatter");

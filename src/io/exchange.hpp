@@ -33,17 +33,21 @@ class Exchange {
   /// their aggregators, so that both ends hold them. `files`, `extents` and `window_bytes` must be equal on all
   /// ranks; of `buffer_bytes` the smallest counts. Throws Error(kInternal) on all ranks for a transfer that cannot be:
   /// broken runs, bytes behind the end of their file, none in the extents of its aggregator. `pool` has the buffers of
-  /// the windows and must outlive the object.
+  /// the windows and must outlive the object's use of it.
   Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files, const plan::ExtentMap& extents,
            std::uint64_t window_bytes, WindowPool& pool, std::vector<plan::Runs> mine, ExchangeOptions options);
   ~Exchange();
+
+  /// Rank-local, before round 0: another pool of the same communicator has the buffers from now on; the one before may
+  /// be gone. False, and nothing is changed, where it has too little room or reaches other ranks.
+  [[nodiscard]] bool use(WindowPool& pool);
 
   /// Rounds that every rank must make: the largest number of windows of any rank.
   [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
   /// This rank's windows.
   [[nodiscard]] const std::vector<plan::Window>& windows() const { return windows_; }
   /// This rank's window of a round.
-  [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_.of(windows_, round); }
+  [[nodiscard]] WindowBuffer window(std::uint64_t round) const { return pool_->of(windows_, round); }
 
   /// Collective, round r: fills this rank's window from all ranks' memory; `memory` has this rank's boxes, by
   /// Runs::local. Returns the bytes that arrived (the caller knows how many it expects). Requires: nobody uses this
@@ -59,7 +63,7 @@ class Exchange {
   struct State;
   void finish_device_copies();
   comm::Communicator& communicator_;
-  WindowPool& pool_;
+  WindowPool* pool_;
   DeviceCopies* device_;
   bool has_device_memory_ = false;  // any rank
   std::uint64_t rounds_ = 0;

@@ -93,7 +93,7 @@ struct WindowStore {
   std::shared_ptr<WindowPool> pool;
 
   /// Collective. The kept pool when its buffers have room for the largest of `bytes` over the ranks, else a new one,
-  /// which is kept instead. A pool lives as long as somebody holds it. One that was made without a bounce buffer serves
+  /// which is kept instead; the one before is given back first, unless somebody holds it for a call under way. One that was made without a bounce buffer serves
   /// who asks for some, too: a save that keeps its pool and a load beside it stay within one budget.
   std::shared_ptr<WindowPool> get(comm::Communicator& communicator, std::uint64_t bytes,
                                   std::uint64_t bounce_bytes = 0);
