@@ -9,7 +9,8 @@
 
 namespace cairn {
 enum class ReadBack;  // cairn/checkpoint.hpp
-}
+struct FileOptions;
+}  // namespace cairn
 
 namespace cairn::app {
 
@@ -37,6 +38,8 @@ void add_aggregators(Subcommand command, std::uint64_t& per_node);
 void add_memory(Subcommand command, std::uint64_t& bytes);
 /// Adds --read-back.
 void add_read_back(Subcommand command, ReadBack& read_back);
+/// Adds --mode and --group.
+void add_access(Subcommand command, FileOptions& files);
 /// Adds --follow-links.
 void add_follow_links(Subcommand command, bool& follow);
 /// Adds --paddle-reciprocals.

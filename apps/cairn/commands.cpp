@@ -1,5 +1,7 @@
 // Wiring of the commands but `cairn bench`, and the options that several of them have.
+#include <charconv>
 #include <memory>
+#include <system_error>
 
 #include "base/text.hpp"
 #include "cairn/checkpoint.hpp"
@@ -69,6 +71,21 @@ void add_read_back(Subcommand command, ReadBack& read_back) {
       .type_name("HOW");
 }
 
+void add_access(Subcommand command, FileOptions& files) {
+  const auto take = [&files](const std::string& text) {
+    unsigned mode = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), mode, 8);
+    if (status != std::errc() || end != text.data() + text.size()) {
+      throw Error(ErrorKind::kUsage, "is not a mode in octal digits, like 660");
+    }
+    files.mode = mode;
+  };
+  command.option("--mode", take, "Permission bits of files, like 660; directories get x where r is [by the umask]")
+      .type_name("MODE");
+  command.option("--group", &files.group, "Group of files and directories, by name or number [the system's choice]")
+      .type_name("GROUP");
+}
+
 void add_follow_links(Subcommand command, bool& follow) {
   command.flag(
       "--follow-links", follow,
@@ -122,6 +139,7 @@ void add_convert(Subcommand program) {
   add_aggregators(command, options->write.engine.aggregators_per_node);
   add_memory(command, options->write.limits.memory_budget_bytes);
   add_read_back(command, options->write.read_back);
+  add_access(command, options->write.files);
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();
@@ -169,6 +187,7 @@ void add_save(Subcommand demo) {
   command.option("--step", &options->step, "Training step [100]").type_name("N");
   add_size(command, "--max-file-size", options->checkpointer.files.max_bytes, "Tensor bytes per file");
   add_read_back(command, options->checkpointer.read_back);
+  add_access(command, options->checkpointer.files);
   command.flag("--overwrite", options->checkpointer.overwrite, "Replace a checkpoint of the same step");
   command.footer("Example:\n  mpirun -n 4 cairn demo save --dir demo-run --layout tp=2,pp=2");
   command.runs([options](cli::Context& context) { return cli::run_demo_save(context, *options); });

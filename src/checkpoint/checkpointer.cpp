@@ -13,6 +13,7 @@
 #include "directory/carried.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
+#include "os/access.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
@@ -30,7 +31,10 @@ constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
 
 struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
-      : root(std::move(root_path)), options(std::move(given_options)), saver(ours, options, windows) {}
+      : root(std::move(root_path)),
+        options(std::move(given_options)),
+        access(os::access_of(options.files.mode, options.files.group)),
+        saver(ours, options, windows) {}
 
   /// Collective: what `read` gives of the step, which is opened again when another checkpoint takes its place
   /// meanwhile.
@@ -71,6 +75,7 @@ struct Checkpointer::State {
   std::unique_ptr<comm::Communicator> communicator;
   std::filesystem::path root;
   Options options;
+  os::Access access;  ///< of what is made
   io::WindowStore windows;
   checkpoint::Saver saver;
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
@@ -84,6 +89,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
     comm::agree(*communicator, "open the root",
                 [&] { state_ = std::make_unique<State>(*communicator, std::move(root), std::move(options)); });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
+      const os::AccessScope access(state_->access);
       os::make_directory(state_->root);
       state_->watch_lease();
     });
@@ -100,6 +106,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   checkpoint::run_call(*state_->communicator, "save", [&] {
     comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
+    const os::AccessScope access(state_->access);
     report = state_->saver.save(state_->directory_of(step), step, state, extras, &state_->life);
   });
   return report;

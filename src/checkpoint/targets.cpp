@@ -48,6 +48,8 @@ std::vector<comm::NamedValue> values_of(const Options& options, const std::files
       {"engine.aggregators_per_node", text_of(options.engine.aggregators_per_node)},
       {"engine.hints", text_of(options.engine.hints)},
       {"files.metadata", text_of(options.files.metadata)},
+      {"files.mode", options.files.mode ? fmt::format("0{:o}", *options.files.mode) : "unset"},
+      {"files.group", options.files.group},
       {"run_id", options.run_id},
       {"quantisation.codecs", text_of(quantisation.codecs)},
       {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},

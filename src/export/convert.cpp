@@ -31,6 +31,7 @@
 #include "format/stored_checkpoint.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
+#include "os/access.hpp"
 #include "os/file.hpp"
 #include "shard/shard_map.hpp"
 
@@ -163,6 +164,10 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
   const ProgressScope progress(options.write.progress);
+  os::Access access;
+  comm::agree(communicator, "look for the group",
+              [&] { access = os::access_of(options.write.files.mode, options.write.files.group); });
+  const os::AccessScope access_of_files(access);
   Call call(communicator);
   call.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);

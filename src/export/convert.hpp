@@ -21,7 +21,7 @@ namespace cairn::checkpoint {
 
 struct ConvertOptions {
   ReadOptions read;
-  Options write;                      ///< engine, max_file_bytes, align_bytes, block_bytes, hints, quantisation
+  Options write;                      ///< engine, files, limits, quantisation, progress
   bool shards = false;                ///< false: Hugging Face files; true: torch DCP's sharded safetensors
   std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for shards
   std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section

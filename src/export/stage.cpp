@@ -24,6 +24,7 @@
 #include "hdf5/library.hpp"
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
+#include "os/access.hpp"
 #include "plan/transfers.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
@@ -149,6 +150,10 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   checkpoint::run_call(*communicator, "stage", [&] {
     comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
     checkpoint::agree_on_options(*communicator, options, file);
+    os::Access access;
+    comm::agree(*communicator, "look for the group",
+                [&] { access = os::access_of(options.files.mode, options.files.group); });
+    const os::AccessScope scope(access);
     report = checkpoint::stage_state(*communicator, file, state, options, metadata);
   });
   return report;

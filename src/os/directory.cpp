@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "base/text.hpp"
+#include "os/access.hpp"
 #include "os/file.hpp"
 #include "os/system_calls.hpp"
 
@@ -22,8 +23,6 @@ namespace {
 using internal::call_with_faults;
 using internal::Missing;
 using internal::throw_system_error;
-
-constexpr mode_t kDirectoryMode = 0777;  // less the umask
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
@@ -83,8 +82,15 @@ void remove_entry(const Entry& entry) {
   if (rmdir_error != 0) throw_system_error("removal of directory", entry.path, rmdir_error);
 }
 
+/// Returns errno of mkdir(2). Throws where the directory was made and cannot be given the access that is asked for.
 int make_one_directory(const std::filesystem::path& path) {
-  return call_with_faults("mkdir", path, [&] { return ::mkdir(path.c_str(), kDirectoryMode); });
+  const int error = call_with_faults(
+      "mkdir", path, [&] { return ::mkdir(path.c_str(), internal::mode_to_make(internal::Made::kDirectory)); });
+  if (error != 0 || !internal::is_access_asked_for()) return error;
+  const DirectoryHandle made = open_directory(AT_FDCWD, path.c_str(), O_NOFOLLOW);
+  if (made == nullptr) throw_system_error("open of directory", path, errno);
+  internal::give_access(::dirfd(made.get()), path, internal::Made::kDirectory);
+  return 0;
 }
 
 }  // namespace

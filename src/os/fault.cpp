@@ -58,8 +58,9 @@ std::vector<FaultRule> parse_fault_rules(std::string_view text);
 
 namespace {
 
-constexpr std::array<std::string_view, 12> kFileOperations = {
-    "open", "write", "read", "fsync", "close", "rename", "exchange", "mkdir", "unlink", "truncate", "flock", "link"};
+constexpr std::array<std::string_view, 14> kFileOperations = {"open",   "write",    "read",  "fsync",  "close",
+                                                              "rename", "exchange", "mkdir", "unlink", "truncate",
+                                                              "flock",  "link",     "chown", "chmod"};
 
 constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
                                                                       {"ENOSPC", ENOSPC},

@@ -1,7 +1,7 @@
 // Fault hooks: make the n-th operation of a kind fail, on a chosen rank, for tests of everything that can go wrong.
 //
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
-//   op      open write read fsync close rename exchange mkdir unlink truncate flock link (file operations; exchange
+//   op      open write read fsync close rename exchange mkdir unlink truncate flock link chown chmod (file operations; exchange
 // swaps two
 //           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
 //           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "os.io_uring" (io_queue.hpp),

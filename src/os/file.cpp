@@ -19,6 +19,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "os/access.hpp"
 #include "os/fault.hpp"
 #include "os/system_calls.hpp"
 
@@ -31,7 +32,6 @@ using internal::throw_system_error;
 
 /// What Linux moves in one read or write at most.
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
-constexpr mode_t kFileMode = 0666;  // less the umask
 
 int flags_of(OpenMode mode) {
   // Write-only where one writes: with O_RDWR, NFS clients may read and write back whole pages, and so undo the
@@ -108,14 +108,24 @@ FileLock& FileLock::operator=(FileLock&& other) noexcept {
 File::File(const std::filesystem::path& path, OpenMode mode) : path_(path) {
   const int error = call_with_faults("open", path_, [&] {
     // A FIFO without a writer would make the open wait for ever.
-    descriptor_ =
-        ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0), kFileMode);
+    descriptor_ = ::open(path_.c_str(), flags_of(mode) | O_CLOEXEC | (mode == OpenMode::kRead ? O_NONBLOCK : 0),
+                         internal::mode_to_make(internal::Made::kFile));
     return descriptor_;
   });
   if (error != 0)
     throw_system_error(mode == OpenMode::kRead ? "open for reading of" : "open for writing of", path_, error,
                        Missing::kIsNotFound);
   if (mode == OpenMode::kRead) check_regular();
+  if (mode != OpenMode::kRead && mode != OpenMode::kWrite) give_access();
+}
+
+void File::give_access() {
+  try {
+    internal::give_access(descriptor_, path_, internal::Made::kFile);
+  } catch (...) {
+    ::close(std::exchange(descriptor_, -1));
+    throw;
+  }
 }
 
 void File::check_regular() {
@@ -132,11 +142,13 @@ std::optional<File> create_exclusively(const std::filesystem::path& path) {
   File file;
   file.path_ = path;
   const int error = call_with_faults("open", path, [&] {
-    file.descriptor_ = ::open(path.c_str(), flags_of(OpenMode::kCreateNew) | O_CLOEXEC, kFileMode);
+    file.descriptor_ =
+        ::open(path.c_str(), flags_of(OpenMode::kCreateNew) | O_CLOEXEC, internal::mode_to_make(internal::Made::kFile));
     return file.descriptor_;
   });
   if (error == EEXIST) return std::nullopt;
   if (error != 0) throw_system_error("creation of", path, error);
+  file.give_access();
   return file;
 }
 

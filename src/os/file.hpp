@@ -53,7 +53,8 @@ auto about(const std::filesystem::path& path, Work work) {
 class File {
  public:
   File() = default;
-  /// To be read it must be a regular file: FIFOs and devices are refused (kIo).
+  /// To be read it must be a regular file: FIFOs and devices are refused (kIo). One that is made gets the access of the
+  /// scope (access.hpp), else what the umask leaves.
   File(const std::filesystem::path& path, OpenMode mode);
   ~File();
   File(File&& other) noexcept;
@@ -89,6 +90,7 @@ class File {
 
  private:
   void check_regular();
+  void give_access();
   friend std::optional<File> create_exclusively(const std::filesystem::path& path);
 
   std::filesystem::path path_;
