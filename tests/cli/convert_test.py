@@ -1,5 +1,8 @@
 """`cairn convert` and `cairn diff`: the same tensors in other files, nothing half done, differences by name."""
 
+import os
+import stat
+
 from program import CairnTest, cairn, exit_codes, main, snapshot
 from small_files import counting, read_checkpoint, read_safetensors, two_shards, values, write_safetensors
 
@@ -46,6 +49,24 @@ class Convert(CairnTest):
             content = (self.destination / "model.safetensors").read_bytes()
             self.assertEqual((8 + int.from_bytes(content[:8], "little")) % 65536, 0)
             self.assertIn("good:", self.good("verify", self.destination).out)
+
+    def test_mode_and_group(self):
+        group = os.getegid()
+        before = os.umask(0o077)
+        try:
+            self.good("convert", self.source, self.destination, "--mode", "664", "--group", group, ranks=2)
+        finally:
+            os.umask(before)
+        self.check()
+        found = {path: path.stat() for path in [self.destination, *self.destination.iterdir()]}
+        self.assertGreater(len(found), 3)
+        for path, status in found.items():
+            mode = 0o775 if path.is_dir() else 0o664
+            self.assertEqual((stat.S_IMODE(status.st_mode), status.st_gid), (mode, group), path)
+        for option, value, message in (("--mode", "68", "octal digits"), ("--mode", "4755", "more than permission bits"),
+                                       ("--group", "no such group", "there is no group")):
+            self.bad(2, "convert", self.source, self.folder / "refused", option, value, says=(message,))
+            self.assertFalse((self.folder / "refused").exists())
 
     def test_shards_of_a_layout_and_back(self):
         self.good("convert", self.source, self.folder / "shards", "--to", "shards", "--layout", "fsdp=2", ranks=3)

@@ -34,7 +34,8 @@ Options small_options() {
   return options;
 }
 
-/// Collective. The same Error, of that kind and with that text in it, on all ranks, long before any limit.
+/// Collective. The same Error, of that kind and with that text in it, details included, on all ranks, long before any
+/// limit.
 void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
   std::string text = "nothing was thrown";
   const double start = MPI_Wtime();
@@ -43,6 +44,8 @@ void expect_alike(ErrorKind kind, const char* part, const std::function<void()>&
   } catch (const Error& error) {
     text = error.what();
     EXPECT_EQ(error.kind(), kind) << text;
+    text += " | errno " + std::to_string(error.system_error()) + ", path '" + error.path() + "', rank " +
+            std::to_string(error.rank());
   }
   EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2);
   EXPECT_THAT(text, HasSubstr(part));
