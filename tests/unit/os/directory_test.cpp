@@ -1,4 +1,4 @@
-// Directories: creation, listing, renames and removal; links are never followed out of a tree.
+// Directories: creation, listing, renames and removal; links are never followed out of a tree. The access of what is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/bytes.hpp"
+#include "os/access.hpp"
 #include "os/file.hpp"
 #include "os_test_tools.hpp"
 #include "temp_dir.hpp"
@@ -290,6 +291,66 @@ TEST(FileSystem, MemoryIsTmpfs) {
   if (!os::exists("/dev/shm")) GTEST_SKIP() << "no /dev/shm here";
   EXPECT_EQ(file_system_of("/dev/shm").type, "tmpfs");
   EXPECT_TRUE(file_system_of("/dev/shm").is_local());
+}
+
+unsigned mode_of(const std::filesystem::path& path) {
+  struct stat status {};
+  EXPECT_EQ(::stat(path.c_str(), &status), 0) << path;
+  return status.st_mode & 07777;
+}
+
+/// A umask that leaves nothing to anybody else, for as long as it lives.
+class NarrowUmask {
+ public:
+  NarrowUmask() : before_(::umask(077)) {}
+  ~NarrowUmask() { ::umask(before_); }
+  NarrowUmask(const NarrowUmask&) = delete;
+  NarrowUmask& operator=(const NarrowUmask&) = delete;
+
+ private:
+  mode_t before_;
+};
+
+TEST(Access, IsOfWhatIsMadeInTheScope) {
+  const TempDir dir;
+  const NarrowUmask umask;
+  write_new_file(dir / "before", {});
+  const Access shared = access_of(0664, "");
+  {
+    const AccessScope scope(shared);
+    make_directory(dir / "a" / "b");
+    write_new_file(dir / "a" / "file", {});
+    replace_file(dir / "a" / "replaced", {});
+    create_exclusively(dir / "a" / "exclusive")->close();
+    File(dir / "before", OpenMode::kWrite).close();
+    make_directory(dir / "a");
+    std::thread([&] { write_new_file(dir / "of another thread", {}); }).join();
+    const Access own = access_of(0600, "");
+    const AccessScope inner(own);
+    write_new_file(dir / "inner", {});
+  }
+  write_new_file(dir / "after", {});
+  EXPECT_EQ(mode_of(dir / "a"), 0775U);
+  EXPECT_EQ(mode_of(dir / "a" / "b"), 0775U);
+  for (const char* name : {"file", "replaced", "exclusive"}) EXPECT_EQ(mode_of(dir / "a" / name), 0664U) << name;
+  for (const char* name : {"before", "of another thread", "inner", "after"}) {
+    EXPECT_EQ(mode_of(dir / name), 0600U) << name;
+  }
+}
+
+TEST(Access, ThatCannotBeHadIsAnErrorAndLeavesNoDescriptor) {
+  const TempDir dir;
+  const Access shared = access_of(0660, std::to_string(::getegid()));
+  const AccessScope scope(shared);
+  for (const char* operation : {"chown", "chmod"}) {
+    const Faults faults(std::string(operation) + ":errno=ENOTSUP:times=2");
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { File(dir / operation, OpenMode::kCreateNew); }),
+                HasSubstr((dir / operation).string()));
+    EXPECT_THAT(error_of(ErrorKind::kIo, [&] { make_new_directory(dir / (std::string("d") + operation)); }),
+                HasSubstr("d" + std::string(operation)));
+  }
+  write_new_file(dir / "then", {});
+  EXPECT_EQ(mode_of(dir / "then"), 0660U);
 }
 
 }  // namespace
