@@ -62,10 +62,10 @@ struct FileOptions {
   std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this
   std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
-  /// Permission bits of files, whatever the umask; directories get x where r is. 0660, with a group, lets other members
-  /// of it load, save and take the root over. Of all that Cairn makes: the root and directories above it where they are
-  /// missing, checkpoints with all that is in them, staging files, the latest file, `.cairn`. Unset: as the umask says.
-  /// What is there already stays as it is. kUsage for other bits, and without 0600.
+  /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. 0660,
+  /// with a group, lets other members of it load, save and take the root over. Of all that Cairn makes: the root and
+  /// directories above it where they are missing, checkpoints with all that is in them, staging files, the latest file,
+  /// `.cairn`. Unset: as the umask says. What is there already stays as it is. kUsage for other bits, and without 0600.
   std::optional<unsigned> mode;
   /// Its name or number, of the same. Empty: as the system does. kUsage for one that is unknown, or that this process is
   /// not in (root may give any), before anything is written.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <limits>
 #include <vector>
@@ -91,8 +92,13 @@ void internal::give_access(int descriptor, const std::filesystem::path& path, Ma
     if (error != 0) throw_system_error(fmt::format("giving to group {} of", *access_now->group), path, error);
   }
   if (!access_now->mode) return;
-  const unsigned execute = what == Made::kDirectory ? (*access_now->mode & kReadBits) >> 2 : 0;
-  const unsigned mode = *access_now->mode | execute;
+  unsigned mode = *access_now->mode;
+  if (what == Made::kDirectory) {
+    struct stat status {};
+    if (::fstat(descriptor, &status) != 0) throw_system_error("stat of", path, errno);
+    mode |= (mode & kReadBits) >> 2;
+    mode |= status.st_mode & S_ISGID;  // from the directory above, so that what is made here has its group
+  }
   const int error = call_with_faults("chmod", path, [&] { return ::fchmod(descriptor, mode); });
   if (error != 0) throw_system_error(fmt::format("setting mode 0{:o} of", mode), path, error);
 }

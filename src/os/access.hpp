@@ -11,7 +11,8 @@
 namespace cairn::os {
 
 struct Access {
-  std::optional<unsigned> mode;   ///< permission bits of files; of directories too, with x where r is
+  /// Permission bits of files; of directories too, with x where r is and the set-group-ID bit of the directory above.
+  std::optional<unsigned> mode;
   std::optional<unsigned> group;  ///< its number
 };
 

@@ -338,6 +338,15 @@ TEST(Access, IsOfWhatIsMadeInTheScope) {
   }
 }
 
+TEST(Access, KeepsTheGroupOfADirectoryThatHandsItDown) {
+  const TempDir dir;
+  ASSERT_EQ(::chmod(dir.path().c_str(), 02770), 0);
+  const Access shared = access_of(0640, "");
+  const AccessScope scope(shared);
+  make_directory(dir / "a" / "b");
+  EXPECT_EQ(mode_of(dir / "a" / "b"), 02750U);
+}
+
 TEST(Access, ThatCannotBeHadIsAnErrorAndLeavesNoDescriptor) {
   const TempDir dir;
   const Access shared = access_of(0660, std::to_string(::getegid()));
