@@ -20,7 +20,7 @@ std::optional<std::uint64_t> capture(const Captures& captures, std::string_view 
   return std::nullopt;
 }
 
-NamePattern::NamePattern(std::string_view text) : text_(text) {
+NamePattern::NamePattern(std::string_view text, Braces braces) : text_(text) {
   std::string literal;
   const auto flush = [&] {
     if (!literal.empty()) tokens_.push_back({Kind::kLiteral, std::exchange(literal, {})});
@@ -29,7 +29,7 @@ NamePattern::NamePattern(std::string_view text) : text_(text) {
     if (text[i] == '*') {
       flush();
       if (tokens_.empty() || tokens_.back().kind != Kind::kAny) tokens_.push_back({Kind::kAny, ""});
-    } else if (text[i] == '{') {
+    } else if (text[i] == '{' && braces == Braces::kCapture) {
       const std::size_t close = text.find('}', i);
       if (close == std::string_view::npos || close == i + 1) {
         throw Error(ErrorKind::kUsage,
@@ -89,6 +89,28 @@ bool NamePattern::step(const Token& token, std::string_view name, std::size_t& a
   captures.emplace_back(token.text, number);
   at += static_cast<std::size_t>(end - rest.data());
   return true;
+}
+
+namespace {
+
+std::vector<NamePattern> patterns_of(const std::vector<std::string>& texts) {
+  std::vector<NamePattern> patterns;
+  for (const std::string& text : texts) patterns.emplace_back(text, NamePattern::Braces::kLiteral);
+  return patterns;
+}
+
+bool matches_any(const std::vector<NamePattern>& patterns, std::string_view text) {
+  return patterns.empty() || std::any_of(patterns.begin(), patterns.end(),
+                                         [&](const NamePattern& pattern) { return pattern.match(text).has_value(); });
+}
+
+}  // namespace
+
+Selector::Selector(const Selection& selection)
+    : sections_(patterns_of(selection.sections)), names_(patterns_of(selection.names)) {}
+
+bool Selector::selects(std::string_view section, std::string_view name) const {
+  return matches_any(sections_, section) && matches_any(names_, name);
 }
 
 }  // namespace cairn::shard

@@ -1,4 +1,5 @@
 // Name patterns of layout files: literal text, '*' for any text, and captures such as {layer} or {expert} for a number.
+// And of a Selection, where braces are text like any other.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "cairn/selection.hpp"
+
 namespace cairn::shard {
 
 /// Capture name and number, in the order of the pattern.
@@ -19,8 +22,9 @@ std::optional<std::uint64_t> capture(const Captures& captures, std::string_view 
 
 class NamePattern {
  public:
-  /// Throws Error(kUsage) when a brace is not closed or a capture has no name.
-  explicit NamePattern(std::string_view text);
+  enum class Braces { kCapture, kLiteral };
+  /// Throws Error(kUsage) when a brace of a capture is not closed or a capture has no name.
+  explicit NamePattern(std::string_view text, Braces braces = Braces::kCapture);
 
   /// The captures when the whole of `name` matches. '*' matches any text, the empty one too; a capture matches a run of
   /// digits that is not part of a longer one.
@@ -38,6 +42,18 @@ class NamePattern {
 
   std::string text_;
   std::vector<Token> tokens_;
+};
+
+/// A Selection ready to be asked. Rank-local; keeps nothing of the Selection.
+class Selector {
+ public:
+  explicit Selector(const Selection& selection);
+
+  [[nodiscard]] bool selects(std::string_view section, std::string_view name) const;
+
+ private:
+  std::vector<NamePattern> sections_;
+  std::vector<NamePattern> names_;
 };
 
 // The search for a known name inside a longer dotted one, such as a parameter in "optim.state.<parameter>.exp_avg".

@@ -163,5 +163,19 @@ TEST(NamePattern, GlobsAndCaptures) {
   }
 }
 
+TEST(Selector, SelectsBySectionAndName) {
+  EXPECT_TRUE(Selector({}).selects("model", "w"));
+  const Selector layer({{"model", "opt*"}, {"layers.3.*", "norm"}});
+  EXPECT_TRUE(layer.selects("model", "layers.3.w"));
+  EXPECT_TRUE(layer.selects("model", "layers.3."));
+  EXPECT_TRUE(layer.selects("optimizer", "norm"));
+  EXPECT_FALSE(layer.selects("model", "layers.31.w"));
+  EXPECT_FALSE(layer.selects("model", "norm.w"));
+  EXPECT_FALSE(layer.selects("master_weights", "norm"));
+  EXPECT_TRUE(Selector({{}, {"a{1"}}).selects("any", "a{1"));  // braces are text
+  EXPECT_FALSE(Selector({{}, {"a{n}"}}).selects("any", "a1"));
+  EXPECT_FALSE(Selector({{}, {""}}).selects("any", "a"));
+}
+
 }  // namespace
 }  // namespace cairn::shard
