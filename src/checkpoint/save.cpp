@@ -26,44 +26,46 @@
 
 namespace cairn::checkpoint {
 
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+namespace {
+
+/// What the ranks know of a save's files before they plan who moves which bytes.
+struct PlannedFiles {
+  std::unique_ptr<plan::HfLayout> files;
+  std::vector<std::uint64_t> header_bytes;     ///< by file
+  std::map<std::string, std::string> indexes;  ///< on rank 0
+  std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
+};
+
+plan::LayoutOptions layout_options(const Options& options) {
+  return {options.files.max_bytes, options.files.align_bytes, options.files.metadata};
+}
+
+/// Collective. Extents and transfers. Requires: boxes and pieces go together.
+std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
   const Options& options = how.options;
+  plan::HfLayout& files = *known.files;
   std::unique_ptr<SavePlan> made;
-  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
-  std::unique_ptr<plan::HfLayout> files;
-  std::vector<std::uint32_t> tensor_of_shard;
-  comm::agree(communicator, "assign the tensors to files", [&] {
-    made = std::make_unique<SavePlan>();
-    tensor_of_shard = number_tensors(catalog, state.sources);
-    files = std::make_unique<plan::HfLayout>(
-        std::move(catalog),
-        plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-  });
-  const auto header_bytes = exchange_header_sizes(communicator, *files);
-  auto indexes = exchange_indexes(communicator, *files);
   MemorySplit budget;
-  comm::agree(communicator, "lay out the files", [&] {
-    made->layout = files->without_content(header_bytes);
-    made->layout.index_files = std::move(indexes);
-    budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
-    made->tensors = files->catalog().size();
-    made->tensor_bytes = files->tensor_bytes();
-  });
-  auto pieces = exchange_claims(communicator, files->catalog(), boxes, tensor_of_shard);
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   std::optional<plan::BlockGrid> grid;
   format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
   comm::agree(communicator, "lay out the files", [&] {
-    places = place_pieces(made->layout, *files, pieces);
-    groups = files->section_of_files();
+    made = std::make_unique<SavePlan>();
+    made->layout = files.without_content(known.header_bytes);
+    made->layout.index_files = std::move(known.indexes);
+    budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
+    made->tensors = files.catalog().size();
+    made->tensor_bytes = files.tensor_bytes();
+    places = place_pieces(made->layout, files, known.pieces);
+    groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
     if (how.choice.bypass) grid.emplace(file_sizes(made->layout.stored), options.files.block_bytes);
   });
   if (grid) {
     comm::agree(communicator, "find long runs",
-                [&] { made->bypass = io::BypassRuns(plan::regions_of_memory(pieces, boxes, places)); });
+                [&] { made->bypass = io::BypassRuns(plan::regions_of_memory(known.pieces, boxes, places)); });
     const plan::BlockSet bypass = io::keep_tiled_blocks(communicator, *grid, made->bypass);
     comm::agree(communicator, "find long runs", [&] {
       plan::BlockSet blocks(*grid);
@@ -83,10 +85,10 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
       made->device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
     }
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    add_headers(made->layout, *files, made->extents->of(communicator.rank()));
-    files.reset();
+    add_headers(made->layout, files, made->extents->of(communicator.rank()));
+    known.files.reset();
     const auto outside = how.choice.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(pieces, boxes, places, *made->extents, outside);
+    transfers = plan::transfers_of_memory(known.pieces, boxes, places, *made->extents, outside);
     places = {};
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.files.block_bytes);
   });
@@ -96,6 +98,23 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *buffers,
                          std::move(transfers), io::ExchangeOptions{budget.exchange_bytes, made->device.get()});
   return made;
+}
+
+}  // namespace
+
+std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
+  PlannedFiles known;
+  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
+  std::vector<std::uint32_t> tensor_of_shard;
+  comm::agree(communicator, "assign the tensors to files", [&] {
+    tensor_of_shard = number_tensors(catalog, state.sources);
+    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), layout_options(how.options));
+  });
+  known.header_bytes = exchange_header_sizes(communicator, *known.files);
+  known.indexes = exchange_indexes(communicator, *known.files);
+  known.pieces = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  return plan_transfers(communicator, std::move(known), boxes, how);
 }
 
 namespace {
@@ -189,7 +208,7 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
 
 Saver::~Saver() = default;
 
-// A save on one screen. Each rank brings shards; together they agree on a plan: which files there are, and which stretches
+// A save on one screen, with write_files() below it. Each rank brings shards; together they agree on a plan: which files there are, and which stretches
 // of them, its extents, each rank writes. A rank's extents are cut into windows. Round by round a window of every rank is
 // filled from the memory of all (gather), checksummed while it is in cache, and handed to the engine (submit), which writes
 // it while the next ones fill. Headers go last: a file that was cut off has none. Then all is synced, and the directory
@@ -207,18 +226,40 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
 
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
-  io::Exchange& exchange = *plan_->exchange;
+  try {
+    made.content.blocks = write_files(*plan_, state.memory, commit.partial(), call);
+    std::string warning =
+        read_back_data(communicator_, commit.partial(), made.content.blocks,
+                       {options_.read_back, made.content.manifest.step, store_.pool->idle_memory()}, call);
+    comm::agree(communicator_, "note a warning", [&] {
+      if (!warning.empty()) report.warnings.push_back(std::move(warning));
+    });
+    call.begin("commit");
+    commit.finish(std::move(made.content));
+  } catch (const comm::AgreedError& error) {
+    commit.name_new_holder(error);
+    throw;
+  }
+  call.stop();
+  comm::agree(communicator_, "report", [&] { describe_saved(directory, root, report); });
+  call.report(report);
+  return report;
+}
+
+format::BlockTable Saver::write_files(SavePlan& plan, std::span<const plan::MemoryBox> memory, const fs::path& partial,
+                                      Call& call) {
+  io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
-  FileWriter files(communicator_, {plan_->layout, *plan_->extents, exchange.windows(), *buffers, exchange.rounds()});
+  FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds()});
   try {
     call.begin("open");
-    files.open(choice_->name, options_.engine.hints, commit.partial());
-    if (choice_->bypass) files.write_bypass(plan_->bypass, {state.memory, plan_->device.get()}, call);
+    files.open(choice_->name, options_.engine.hints, partial);
+    if (choice_->bypass) files.write_bypass(plan.bypass, {memory, plan.device.get()}, call);
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
       const io::WindowBuffer window = files.wait_for_window(round);
       call.begin("exchange");
-      const std::uint64_t arrived_bytes = exchange.gather(round, state.memory);
+      const std::uint64_t arrived_bytes = exchange.gather(round, memory);
       call.add_bytes(arrived_bytes);
       files.finish_older_rounds();
       call.begin("checksum");
@@ -233,25 +274,13 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
     call.begin("fsync");
     files.sync_and_close();
     call.begin("checksum");
-    made.content.blocks = files.reduce_checksums();
-    std::string warning =
-        read_back_data(communicator_, commit.partial(), made.content.blocks,
-                       {options_.read_back, made.content.manifest.step, buffers->idle_memory()}, call);
-    comm::agree(communicator_, "note hints", [&] {
-      choice_->hints = files.hints();
-      if (!warning.empty()) report.warnings.push_back(std::move(warning));
-    });
-    call.begin("commit");
-    commit.finish(std::move(made.content));
-  } catch (const comm::AgreedError& error) {
+    format::BlockTable blocks = files.reduce_checksums();
+    comm::agree(communicator_, "note hints", [&] { choice_->hints = files.hints(); });
+    return blocks;
+  } catch (const comm::AgreedError&) {
     files.close_after_error();  // all ranks are here; one that unwinds alone cannot close what all have open
-    commit.name_new_holder(error);
     throw;
   }
-  call.stop();
-  comm::agree(communicator_, "report", [&] { describe_saved(directory, root, report); });
-  call.report(report);
-  return report;
 }
 
 /// Describes the state, codes it, and makes the plan unless the last one still holds.

@@ -12,6 +12,7 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "comm/communicator.hpp"
+#include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
 #include "io/device_copies.hpp"
@@ -93,6 +94,9 @@ class Saver {
   /// Collective.
   Made describe_checkpoint(const std::filesystem::path& directory, std::uint64_t step, const Extras& extras,
                            RootLife* root) const;
+  /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
+  format::BlockTable write_files(SavePlan& plan, std::span<const plan::MemoryBox> memory,
+                                 const std::filesystem::path& partial, Call& call);
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along.
   CommitContent content_of(std::uint64_t step, const Extras& extras) const;
   /// Rank-local.
