@@ -167,6 +167,14 @@ MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
   return fitted;
 }
 
+MemorySplit MemorySplit::beside(std::uint64_t other_window_bytes, std::uint64_t block_bytes) const {
+  MemorySplit split = *this;
+  split.window_bytes =
+      std::min(window_bytes, std::max(other_window_bytes / block_bytes, std::uint64_t{1}) * block_bytes);
+  split.exchange_bytes /= 8;
+  return split;
+}
+
 MemorySplit MemorySplit::with_device_copies(std::uint64_t device_share_bytes) const {
   MemorySplit split = *this;
   split.device_bytes = device_share_bytes;

@@ -77,6 +77,10 @@ struct MemorySplit {
   /// With windows of at most a 64th of what an aggregator moves (but a block): the first touch of a window's memory
   /// costs more than a copy, which should stay small beside the whole.
   [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
+
+  /// Of a small plan beside a large one, whose windows have `other_window_bytes`: no larger ones (but of a block), which are
+  /// then used in turn, and an eighth of the exchange's buffers.
+  [[nodiscard]] MemorySplit beside(std::uint64_t other_window_bytes, std::uint64_t block_bytes) const;
 };
 /// A 16th of the budget, 32 KiB to 8 MiB.
 std::uint64_t device_share(std::uint64_t memory_budget_bytes);

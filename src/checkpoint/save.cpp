@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <utility>
 
@@ -77,6 +78,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
   plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
                                            options.files.block_bytes, how.choice, Access::kWrite);
   budget = budget.fitted_to(extents);
+  if (how.beside != nullptr) budget = budget.beside(how.beside->bytes(), options.files.block_bytes);
   std::vector<plan::Runs> transfers;
   std::vector<plan::Window> windows;
   comm::agree(communicator, "plan the exchange", [&] {
@@ -117,6 +119,24 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   return plan_transfers(communicator, std::move(known), boxes, how);
 }
 
+std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
+  PlannedFiles known;
+  comm::agree(communicator, "assign the blobs to files", [&] {
+    plan::CatalogPacker packer;
+    for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+      packer.add({std::string(kRankSection), rank_blob_name(static_cast<int>(rank)), DType::kU8, {sizes[rank]}});
+    }
+    const base::Bytes catalog = packer.take();
+    known.files =
+        std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)), layout_options(how.options));
+    known.pieces = plan::whole_pieces(communicator.rank(), boxes);
+  });
+  known.header_bytes = exchange_header_sizes(communicator, *known.files);
+  known.indexes = exchange_indexes(communicator, *known.files);
+  return plan_transfers(communicator, std::move(known), boxes, how);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -124,17 +144,17 @@ namespace fs = std::filesystem;
 /// A carried file is held whole.
 constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
 
-bool is_reserved(const std::string& name, const plan::FileLayout& layout) {
-  if (name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors")) return true;
-  return layout.index_files.contains(name) || interop::set_of_index(name).has_value();
+bool is_reserved(const std::string& name) {
+  return name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors") ||
+         interop::set_of_index(name).has_value();
 }
 
-/// Rank 0's files to carry, checked and read before anything is written; indexes of the layout are among them.
-std::map<std::string, base::ByteStream> carried_content(const Extras& extras, const plan::FileLayout& layout) {
+/// Rank 0's files to carry, checked and read before anything is written.
+std::map<std::string, base::ByteStream> carried_content(const Extras& extras) {
   std::map<std::string, base::ByteStream> carried;
   const auto put = [&](const std::string& name, base::Bytes bytes) {
     format::check_relative_path(name, "a file to carry along");
-    if (name.find('/') != std::string::npos || is_reserved(name, layout)) {
+    if (name.find('/') != std::string::npos || is_reserved(name)) {
       throw Error(
           ErrorKind::kUsage,
           fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder", base::printable(name)));
@@ -152,25 +172,45 @@ std::map<std::string, base::ByteStream> carried_content(const Extras& extras, co
     const auto bytes = base::as_bytes(text);
     put(name, {bytes.begin(), bytes.end()});
   }
-  for (const auto& [name, text] : layout.index_files) {
-    const auto bytes = base::as_bytes(text);
-    carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
-  }
   return carried;
 }
 
-/// The state with this rank's blob as one more tensor.
-std::vector<Source> with_blob(std::span<const Source> state, std::span<const std::byte> bytes, int rank) {
-  std::vector<Source> all(state.begin(), state.end());
-  Source blob;
-  blob.section = kRankSection;
-  blob.name = rank_blob_name(rank);
-  blob.dtype = DType::kU8;
-  blob.shape = {bytes.size()};
-  blob.boxes = {{{0}, {bytes.size()}}};
-  blob.data = bytes.data();
-  all.push_back(std::move(blob));
-  return all;
+/// What stands beside the data of a layout: its indexes, on rank 0, and the sections of its files.
+void add_layout(CommitContent& content, const plan::FileLayout& layout) {
+  for (const auto& [name, text] : layout.index_files) {
+    const auto bytes = base::as_bytes(text);
+    content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
+  }
+  for (const plan::DataFile& file : layout.files) content.section_of_file[file.name] = file.section;
+}
+
+/// This rank's blob as what it provides of the blobs' files: nothing, where it has none.
+std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int rank) {
+  if (blob.empty()) return {};
+  auto* const bytes = const_cast<std::byte*>(blob.data());  // only read
+  return {{static_cast<std::uint32_t>(rank), {{0}, {blob.size()}}, {bytes, blob.size()}}};
+}
+
+void check_no_rank_section(std::span<const Source> state) {
+  for (const Source& source : state) {
+    if (source.section != kRankSection) continue;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("tensor '{}': section {} has the files of the ranks' blobs (Extras::rank_blob); give the "
+                            "tensor another section, or no rank a blob",
+                            base::printable(source.name), kRankSection));
+  }
+}
+
+/// Adds the blocks of more files where a layout of all files would have them.
+void add_blocks(CommitContent& content, format::BlockTable more) {
+  auto& files = content.blocks.files;
+  files.insert(files.end(), std::make_move_iterator(more.files.begin()), std::make_move_iterator(more.files.end()));
+  const auto section_of = [&](const format::FileBlocks& file) -> const std::string& {
+    return content.section_of_file.at(file.name);
+  };
+  std::stable_sort(files.begin(), files.end(), [&](const format::FileBlocks& a, const format::FileBlocks& b) {
+    return plan::section_order(section_of(a), section_of(b)) < 0;
+  });
 }
 
 /// A step that is damaged, or void to this life, is no longer worth keeping.
@@ -190,9 +230,9 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 
 /// The state as it is saved.
 struct Saver::StateToSave {
-  std::vector<Source> with_blob;  ///< where there are blobs: what was given, and this rank's blob as one more tensor
   CodedState coded;
   std::vector<plan::MemoryBox> memory;
+  std::vector<plan::MemoryBox> blob;
 };
 
 /// What is made of it.
@@ -221,13 +261,19 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   call.begin("plan");
   if (!choice_)
     choice_ = choose_engine(communicator_, {options_.engine.name, options_.engine.aggregators_per_node}, directory);
-  const StateToSave state = plan_save(given, extras.rank_blob, call, report);
+  StateToSave state = plan_save(given, call, report);
+  plan_blob(given, extras.rank_blob, state);
   Made made = describe_checkpoint(directory, step, extras, root);
 
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
     made.content.blocks = write_files(*plan_, state.memory, commit.partial(), call);
+    if (blob_plan_) {
+      const QuietProgress quiet;  // the state's files were what takes long
+      format::BlockTable blocks = write_files(*blob_plan_, state.blob, commit.partial(), call);
+      comm::agree(communicator_, "finish the checksums", [&] { add_blocks(made.content, std::move(blocks)); });
+    }
     std::string warning =
         read_back_data(communicator_, commit.partial(), made.content.blocks,
                        {options_.read_back, made.content.manifest.step, store_.pool->idle_memory()}, call);
@@ -284,27 +330,24 @@ format::BlockTable Saver::write_files(SavePlan& plan, std::span<const plan::Memo
 }
 
 /// Describes the state, codes it, and makes the plan unless the last one still holds.
-Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call,
-                                    Report& report) {
+Saver::StateToSave Saver::plan_save(std::span<const Source> given, Call& call, Report& report) {
   StateToSave state;
   DescribedState saved{given, {}};
   base::Bytes description;
   std::uint64_t changed = 0;
-  const bool has_blobs = communicator_.max(blob.size()) != 0;
   comm::agree(communicator_, "describe the state", [&] {
-    if (has_blobs) {
-      state.with_blob = with_blob(given, blob, communicator_.rank());
-      saved.sources = state.with_blob;
-    }
-    check_shards(saved.sources);
-    description = describe(saved.sources, options_);
+    check_shards(given);
+    description = describe(given, options_);
     changed = plan_ && plan_->description == description ? 0 : 1;
   });
-  report.plan_reused = communicator_.max(changed) == 0 && renew_buffers();
-  if (!report.plan_reused) plan_.reset();
+  report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
+  if (!report.plan_reused) {
+    plan_.reset();
+    blob_plan_.reset();  // made to do with the windows of the other one
+  }
   if (coder_) {  // what is saved is then another state, which goes the same way
     call.begin("encode");
-    state.coded = coder_->code(communicator_, saved.sources, options_.quantisation, report.plan_reused);
+    state.coded = coder_->code(communicator_, given, options_.quantisation, report.plan_reused);
     add_coding_report(std::move(state.coded.errors), report);
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
@@ -318,17 +361,54 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, std::span<con
 }
 
 /// A load may have taken larger buffers since, and given the plan's back; or the program has.
-bool Saver::renew_buffers() {
-  if (store_.pool && plan_->buffers.lock() == store_.pool) return true;
-  const auto buffers = store_.get(communicator_, plan_->buffer_bytes);
-  const bool fits = plan_->exchange->use(*buffers);
-  plan_->buffers = buffers;
+bool Saver::renew_buffers(SavePlan& plan) {
+  if (store_.pool && plan.buffers.lock() == store_.pool) return true;
+  const auto buffers = store_.get(communicator_, plan.buffer_bytes);
+  const bool fits = plan.exchange->use(*buffers);
+  plan.buffers = buffers;
   return communicator_.min(fits ? 1 : 0) != 0;
 }
 
 void Saver::forget_plan() {
   plan_.reset();
+  blob_plan_.reset();
   if (coder_) coder_ = std::make_unique<StateCoder>();
+}
+
+/// Blobs may have another size in every save, so they are no part of the state's plan: their own needs no more than all
+/// sizes to be made, and is used again when all are as they were.
+void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state) {
+  if (communicator_.max(blob.size()) == 0) {
+    blob_plan_.reset();
+    return;
+  }
+  std::vector<std::uint64_t> sizes;
+  comm::agree(communicator_, "describe the blobs", [&] {
+    check_no_rank_section(given);
+    sizes.resize(static_cast<std::size_t>(communicator_.size()));
+    sizes[static_cast<std::size_t>(communicator_.rank())] = blob.size();
+    state.blob = blob_boxes(blob, communicator_.rank());
+  });
+  communicator_.all_reduce(sizes, comm::ReduceOp::kSum);
+  bool is_changed = true;
+  base::Bytes description;
+  comm::agree(communicator_, "describe the blobs", [&] {
+    base::ByteWriter out;
+    out.u64s(sizes);
+    description = out.take();
+    is_changed = !blob_plan_ || blob_plan_->description != description;
+  });
+  if (is_changed || !renew_buffers(*blob_plan_)) {
+    blob_plan_.reset();
+    blob_plan_ = make_blob_plan(communicator_, sizes, state.blob, {options_, *choice_, store_, store_.pool.get()});
+    blob_plan_->description = std::move(description);
+  }
+  if (renew_buffers(*plan_)) return;  // where the blobs have larger windows than a small state
+  forget_plan();
+  comm::agree(communicator_, "plan the windows", [] {
+    throw Error(ErrorKind::kIo,
+                "the ranks of a node share the memory of larger windows otherwise than before; save again");
+  });
 }
 
 Saver::Made Saver::describe_checkpoint(const fs::path& directory, std::uint64_t step, const Extras& extras,
@@ -344,8 +424,10 @@ Saver::Made Saver::describe_checkpoint(const fs::path& directory, std::uint64_t 
 }
 
 CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const {
-  CommitContent content = make_content(plan_->layout);
-  if (communicator_.rank() == 0) content.carried = carried_content(extras, plan_->layout);
+  CommitContent content = make_content({});
+  if (communicator_.rank() == 0) content.carried = carried_content(extras);
+  add_layout(content, plan_->layout);
+  if (blob_plan_) add_layout(content, blob_plan_->layout);
   format::Manifest& manifest = content.manifest;
   manifest.has_step = true;
   manifest.step = step;
@@ -370,9 +452,12 @@ void Saver::describe_saved(const fs::path& directory, const RootLife* root, Repo
   report.engine = choice_->name;
   report.engine_reason = choice_->reason;
   report.engine_hints = choice_->hints;
-  report.bytes = plan_->tensor_bytes;
-  report.tensors = plan_->tensors;
-  report.files = plan_->layout.files.size();
+  for (const SavePlan* plan : {plan_.get(), blob_plan_.get()}) {
+    if (plan == nullptr) continue;
+    report.bytes += plan->tensor_bytes;
+    report.tensors += plan->tensors;
+    report.files += plan->layout.files.size();
+  }
 }
 
 }  // namespace cairn::checkpoint

@@ -29,7 +29,7 @@ namespace cairn::checkpoint {
 // The plan of a save: everything between the ranks' descriptions and the first byte. Kept for the next save.
 
 struct SavePlan {
-  base::Bytes description;  ///< of this rank, for the comparison with the next save; filled by the caller
+  base::Bytes description;  ///< what it was made of, for the comparison with the next save; filled by the caller
   plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
   io::BypassRuns bypass;    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
@@ -45,11 +45,17 @@ struct SavePlanOptions {
   const Options& options;
   const EngineChoice& choice;
   io::WindowStore& store;
+  const io::WindowPool* beside = nullptr;  ///< of a plan that is kept meanwhile: to do with its windows where they can
 };
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
 /// contradictions, kUsage for options that cannot work.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
+                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
+
+/// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them as
+/// tensors, without asking who has what. `boxes`: this rank's, whose MemoryBox::tensor is the rank; or none.
+std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
 /// Keys of a manifest beside those that the format knows: how this save was written.
@@ -88,9 +94,11 @@ class Saver {
   struct StateToSave;
   struct Made;
   /// Collective. Puts what it finds out about the state into the report.
-  StateToSave plan_save(std::span<const Source> given, std::span<const std::byte> blob, Call& call, Report& report);
-  /// Collective, with a plan of an earlier save. False where it does not go with the buffers that are kept now.
-  bool renew_buffers();
+  StateToSave plan_save(std::span<const Source> given, Call& call, Report& report);
+  /// Collective, after plan_save().
+  void plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state);
+  /// Collective, with a plan that has been made before. False where it does not go with the buffers that are kept now.
+  bool renew_buffers(SavePlan& plan);
   /// Collective.
   Made describe_checkpoint(const std::filesystem::path& directory, std::uint64_t step, const Extras& extras,
                            RootLife* root) const;
@@ -106,6 +114,7 @@ class Saver {
   Options options_;
   io::WindowStore& store_;
   std::unique_ptr<SavePlan> plan_;
+  std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<StateCoder> coder_;
   std::optional<EngineChoice> choice_;  ///< of the first save
 };

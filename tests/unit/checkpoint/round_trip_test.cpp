@@ -1,8 +1,10 @@
 // Any layout and number of ranks saves the same bytes, and any other loads them.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
 #include "directory_names.hpp"
+#include "expect_error.hpp"
 #include "os/file.hpp"
 #include "simulated_save.hpp"
 
@@ -118,6 +120,104 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
     expect_loads(root / ("checkpoint-" + std::to_string(version)), version, Cut::kColumns, 2);
   }
   EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "4\n");
+}
+
+/// Saves the small state and one tensor behind the blobs' section.
+class BlobSaver {
+ public:
+  BlobSaver(comm::Communicator& communicator, const Options& options)
+      : communicator_(communicator),
+        saver_(communicator, options, store_),
+        state_(tensors(), Cut::kMixed, communicator.rank(), communicator.size()) {
+    state_.fill(1);
+  }
+  static std::vector<StateTensor> tensors() {
+    std::vector<StateTensor> all = small_state();
+    all.push_back({"zeta", "behind", DType::kF32, {10, 3}});
+    return all;
+  }
+  std::vector<Source> sources() { return state_.sources(); }
+  Report save(const std::filesystem::path& directory, std::span<const Source> sources,
+              std::span<const std::byte> blob) {
+    Extras extras;
+    extras.rank_blob.assign(blob.begin(), blob.end());
+    return saver_.save(directory, 1, sources, extras);
+  }
+
+ private:
+  comm::Communicator& communicator_;
+  io::WindowStore store_;
+  checkpoint::Saver saver_;
+  RankState state_;
+};
+
+std::vector<std::byte> some_blob(std::uint64_t bytes, int salt) {
+  std::vector<std::byte> blob(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) blob[i] = static_cast<std::byte>(i * 7 + static_cast<std::size_t>(salt));
+  return blob;
+}
+
+TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
+  const TempDir root;
+  Options options = small_options();
+  options.files.max_bytes = 60'000;  // several files of blobs, and an index
+  for (const int ranks : {1, 2, 5}) {
+    const auto save = [&](comm::Communicator& communicator) {
+      const int rank = communicator.rank();
+      const auto blob = some_blob(rank == 1 ? 0 : 30'000 + 1000 * static_cast<std::uint64_t>(rank), rank);
+      BlobSaver saver(communicator, options);
+      std::vector<Source> sources = saver.sources();
+      saver.save(root / fmt::format("blobs-{}", ranks), sources, blob);
+      Source source;
+      source.section = checkpoint::kRankSection;
+      source.name = checkpoint::rank_blob_name(rank);
+      source.dtype = DType::kU8;
+      source.shape = {blob.size()};
+      source.boxes = {{{0}, {blob.size()}}};
+      source.data = blob.data();
+      sources.push_back(source);
+      saver.save(root / fmt::format("tensors-{}", ranks), sources, {});
+    };
+    comm::run_simulated(ranks, save, 2);
+    const auto blobs = data_files(root / fmt::format("blobs-{}", ranks));
+    EXPECT_EQ(blobs, data_files(root / fmt::format("tensors-{}", ranks))) << ranks;
+    EXPECT_EQ(read_file(root / fmt::format("blobs-{}", ranks) / checkpoint::kManifestFile),
+              read_file(root / fmt::format("tensors-{}", ranks) / checkpoint::kManifestFile));
+    EXPECT_EQ(blobs.contains("rank_state.safetensors.index.json"), ranks == 5);
+  }
+}
+
+TEST(RankBlobs, OfAnotherSizeInEverySaveKeepThePlan) {
+  const TempDir root;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    BlobSaver saver(communicator, small_options());
+    const std::vector<Source> sources = saver.sources();
+    const std::uint64_t tensors = BlobSaver::tensors().size();
+    int saves = 0;
+    for (const std::uint64_t bytes : {10, 200'000, 0, 33, 33}) {
+      const auto blob = some_blob(communicator.rank() == 1 ? bytes : bytes / 2, saves);
+      const Report report = saver.save(root / std::to_string(saves), sources, blob);
+      EXPECT_EQ(report.plan_reused, saves > 0) << saves;
+      EXPECT_EQ(report.tensors, bytes == 0 ? tensors : tensors + 3);
+      const auto opened = checkpoint::open_here(root / std::to_string(saves));
+      EXPECT_EQ(opened.stored.tensors.size(), report.tensors);
+      EXPECT_EQ(opened.stored.files.size(), report.files);
+      ++saves;
+    }
+  });
+  for (int saves = 0; saves < 5; ++saves) expect_loads(root / std::to_string(saves), 1, Cut::kColumns, 2);
+}
+
+TEST(RankBlobs, TheirSectionIsNoTensors) {
+  const TempDir root;
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    BlobSaver saver(communicator, small_options());
+    std::vector<Source> sources = saver.sources();
+    sources.back().section = checkpoint::kRankSection;
+    const auto blob = some_blob(communicator.rank() == 0 ? 1 : 0, 0);
+    expect_error(ErrorKind::kUsage, [&] { saver.save(root / "out", sources, blob); }, {"rank_state", "rank_blob"});
+  });
+  EXPECT_TRUE(std::filesystem::is_empty(root.path()));
 }
 
 TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
