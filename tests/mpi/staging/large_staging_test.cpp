@@ -4,13 +4,13 @@
 #include <mpi.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
 #include "export/convert.hpp"
 #include "export/diff.hpp"
+#include "process_growth.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
 
@@ -88,26 +88,6 @@ class Part {
   Box box_;
   std::vector<std::uint32_t> memory_[kTensors];
 };
-
-/// A line of /proc/self/status, in bytes.
-std::uint64_t status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
-  }
-  ADD_FAILURE() << "no " << key;
-  return 0;
-}
-
-/// By how much the process grows, at most, while `work` runs.
-template <class Work>
-std::uint64_t growth_bytes(Work work) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts over
-  const std::uint64_t before = status_bytes("VmRSS");
-  EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
-  work();
-  return status_bytes("VmHWM") - before;
-}
 
 class LargeStaging : public testing::Test {
  protected:

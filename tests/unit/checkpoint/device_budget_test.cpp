@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <fstream>
 #include <string>
 
 #include "checkpoint/engine_choice.hpp"
@@ -12,6 +11,7 @@
 #include "emulated_runtime.hpp"
 #include "expect_error.hpp"
 #include "gpu/stream.hpp"
+#include "process_growth.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -98,26 +98,6 @@ std::vector<std::unique_ptr<DeviceRows>> filled_state(int ranks) {
     state.back()->for_each_byte([](std::byte& byte, std::byte expected) { byte = expected; });
   }
   return state;
-}
-
-/// A line of /proc/self/status, in bytes.
-std::uint64_t status_bytes(const std::string& key) {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
-  }
-  ADD_FAILURE() << "no " << key;
-  return 0;
-}
-
-/// By how much the process grows, at most, while `work` runs.
-template <class Work>
-std::uint64_t growth_bytes(Work work) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the peak begins anew
-  const std::uint64_t before = status_bytes("VmRSS");
-  EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
-  work();
-  return status_bytes("VmHWM") - before;
 }
 
 /// What `work`, on so many ranks, may take. A copy of the state is far beyond, and a rank's part of it, too.

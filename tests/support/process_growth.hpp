@@ -1,0 +1,32 @@
+// By how much this process grows: for tests of what calls may take of memory.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <fstream>
+#include <string>
+
+namespace cairn::test {
+
+/// A line of /proc/self/status, in bytes.
+inline std::uint64_t status_bytes(const std::string& key) {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with(key + ":")) return std::stoull(line.substr(key.size() + 1)) * 1024;
+  }
+  ADD_FAILURE() << "no " << key;
+  return 0;
+}
+
+/// By how much the process grows, at most, while `work` runs.
+template <class Work>
+std::uint64_t growth_bytes(Work work) {
+  std::ofstream("/proc/self/clear_refs") << "5";  // the peak starts over
+  const std::uint64_t before = status_bytes("VmRSS");
+  EXPECT_LT(status_bytes("VmHWM"), before + (8 << 20)) << "the peak was not reset";
+  work();
+  return status_bytes("VmHWM") - before;
+}
+
+}  // namespace cairn::test
