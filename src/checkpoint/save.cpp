@@ -15,13 +15,13 @@
 #include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
+#include "directory/carried.hpp"
 #include "directory/commit.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
 #include "interop/file_names.hpp"
-#include "os/file.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
 
@@ -141,36 +141,29 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A carried file is held whole.
-constexpr std::uint64_t kMaxCarriedBytes = 1ULL << 30;
-
 bool is_reserved(const std::string& name) {
   return name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors") ||
          interop::set_of_index(name).has_value();
 }
 
-/// Rank 0's files to carry, checked and read before anything is written.
+/// Rank 0's files to carry, which are there and can be read, before anything is written.
 std::map<std::string, base::ByteStream> carried_content(const Extras& extras) {
   std::map<std::string, base::ByteStream> carried;
-  const auto put = [&](const std::string& name, base::Bytes bytes) {
+  const auto put = [&](const std::string& name, base::ByteStream content) {
     format::check_relative_path(name, "a file to carry along");
     if (name.find('/') != std::string::npos || is_reserved(name)) {
       throw Error(
           ErrorKind::kUsage,
           fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder", base::printable(name)));
     }
-    if (!carried.emplace(name, std::move(bytes)).second) {
+    if (!carried.emplace(name, std::move(content)).second) {
       throw Error(ErrorKind::kUsage, fmt::format("'{}' is given twice to be carried along", base::printable(name)));
     }
   };
-  for (const fs::path& path : extras.carry_files) {
-    const std::string text = os::read_text(path, kMaxCarriedBytes);
-    const auto bytes = base::as_bytes(text);
-    put(path.filename().string(), {bytes.begin(), bytes.end()});
-  }
+  for (const fs::path& path : extras.carry_files) put(path.filename().string(), file_stream(path));
   for (const auto& [name, text] : extras.carry_texts) {
     const auto bytes = base::as_bytes(text);
-    put(name, {bytes.begin(), bytes.end()});
+    put(name, base::Bytes(bytes.begin(), bytes.end()));
   }
   return carried;
 }

@@ -97,46 +97,66 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 
 namespace {
 
-constexpr std::uint64_t kCopyBytes = 4ULL << 20;
-
-/// Throws unless `found` is the checksum that the manifest has of the file. Files that it does not list were put there
-/// later, by people.
-void check_checksum(const OpenCheckpoint& checkpoint, const std::string& name, std::uint32_t found) {
-  if (!checkpoint.manifest) return;
+/// What the manifest says. Files that it does not list were put there later, by people.
+std::optional<std::uint32_t> checksum_of(const OpenCheckpoint& checkpoint, const std::string& name) {
+  if (!checkpoint.manifest) return std::nullopt;
   const auto& listed = checkpoint.manifest->carried_files;
   const auto at = std::ranges::find(listed, name, &format::ManifestFile::name);
-  if (at == listed.end() || found == at->crc32c) return;
-  throw Error(
-      ErrorKind::kIntegrity,
-      fmt::format("'{}' {}: the file was damaged or changed since",
-                  base::printable((checkpoint.directory / name).string()), format::mismatch_words(found, at->crc32c)),
-      {0, (checkpoint.directory / name).native()});
+  if (at == listed.end()) return std::nullopt;
+  return at->crc32c;
+}
+
+void check_checksum(const fs::path& path, std::uint32_t found, std::optional<std::uint32_t> expected) {
+  if (!expected || found == *expected) return;
+  throw Error(ErrorKind::kIntegrity,
+              fmt::format("'{}' {}: the file was damaged or changed since", base::printable(path.string()),
+                          format::mismatch_words(found, *expected)),
+              {0, path.native()});
+}
+
+void give_pieces(PiecewiseFile file, const base::PutBytes& put) {
+  for (auto piece = file.next(); !piece.empty(); piece = file.next()) put(piece);
 }
 
 }  // namespace
 
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes) {
   if (is_stage(checkpoint)) return read_carried_of_stage(checkpoint, name, limit_bytes);
-  std::string text = os::read_text(checkpoint.directory / name, limit_bytes);
-  check_checksum(checkpoint, name, format::crc32c(base::as_bytes(text)));
+  const fs::path path = checkpoint.directory / name;
+  std::string text = os::read_text(path, limit_bytes);
+  check_checksum(path, format::crc32c(base::as_bytes(text)), checksum_of(checkpoint, name));
   return text;
 }
 
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (is_stage(checkpoint)) return carried_stream_of_stage(checkpoint, name);
-  const std::uint64_t size = os::file_size(checkpoint.directory / name);
-  return {size, [&checkpoint, name, size](const base::PutBytes& put) {
-            const os::File file(checkpoint.directory / name, os::OpenMode::kRead);
-            format::RunningCrc32c crc;
-            base::Bytes piece(std::min(size, kCopyBytes));
-            for (std::uint64_t at = 0; at < size; at += piece.size()) {
-              piece.resize(std::min(kCopyBytes, size - at));
-              file.read_at(piece, at);
-              crc.add(piece);
-              put(piece);
-            }
-            check_checksum(checkpoint, name, crc.value());
-          }};
+  return {os::file_size(checkpoint.directory / name),
+          [&checkpoint, name](const base::PutBytes& put) { give_pieces(PiecewiseFile(checkpoint, name), put); }};
+}
+
+PiecewiseFile::PiecewiseFile(const fs::path& path)
+    : file_(path, os::OpenMode::kRead), size_bytes_(file_.size_bytes()) {}
+
+PiecewiseFile::PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name)
+    : PiecewiseFile(checkpoint.directory / name) {
+  expected_ = checksum_of(checkpoint, name);
+}
+
+std::span<std::byte> PiecewiseFile::next() {
+  piece_.resize(std::min(kPieceBytes, size_bytes_ - at_));
+  if (piece_.empty()) {
+    check_checksum(file_.path(), crc_.value(), expected_);
+    return {};
+  }
+  file_.read_at(piece_, at_);
+  at_ += piece_.size();
+  crc_.add(piece_);
+  return piece_;
+}
+
+base::ByteStream file_stream(const fs::path& path) {
+  return {PiecewiseFile(path).size_bytes(),
+          [path](const base::PutBytes& put) { give_pieces(PiecewiseFile(path), put); }};
 }
 
 }  // namespace cairn::checkpoint

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "base/bytes.hpp"
 #include "directory/open.hpp"
+#include "format/crc32c.hpp"
+#include "os/file.hpp"
 
 namespace cairn::checkpoint {
 
@@ -40,5 +44,33 @@ std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& na
 /// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is
 /// one, after the last piece. `checkpoint` must outlive it.
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
+
+/// A file that is read once, from its beginning, through one buffer. Rank-local.
+class PiecewiseFile {
+ public:
+  static constexpr std::uint64_t kPieceBytes = 4ULL << 20;
+
+  /// Of any path. Throws what opening throws.
+  explicit PiecewiseFile(const std::filesystem::path& path);
+  /// One of checkpoint.carried, in a directory; it is compared with its checksum, where the manifest has one.
+  PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name);
+
+  /// When it was opened: so much is read.
+  [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
+  /// The next kPieceBytes, or what is left; good until the next call. Behind the last piece nothing, and then throws
+  /// Error(kIntegrity) when the checksum is another one.
+  std::span<std::byte> next();
+
+ private:
+  os::File file_;
+  std::uint64_t size_bytes_;
+  std::optional<std::uint32_t> expected_;
+  std::uint64_t at_ = 0;
+  base::Bytes piece_;
+  format::RunningCrc32c crc_;
+};
+
+/// Rank-local: a file that is no checkpoint's, as it will be when it is read. Throws when it cannot be opened now.
+base::ByteStream file_stream(const std::filesystem::path& path);
 
 }  // namespace cairn::checkpoint
