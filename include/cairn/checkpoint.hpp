@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -52,11 +53,14 @@ struct Target : Shard {
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
 struct Extras {
   std::map<std::string, std::string> metadata;     ///< your own key-value pairs
-  std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: copied untouched
+  std::vector<std::filesystem::path> carry_files;  ///< config.json, tokenizer files ...: of any size, copied untouched
   std::map<std::string, std::string> carry_texts;  ///< file name -> content, e.g. {"trainer_state.json", "{...}"}
-  std::vector<std::byte> rank_blob;                ///< this rank's RNG state or the like
-  std::string layout;                              ///< recorded; informative
+  std::vector<std::byte> rank_blob;  ///< this rank's RNG state or the like; of another size in every save, if you like
+  std::string layout;                ///< recorded; informative
 };
+
+/// Takes the bytes of a carried file in order, at most 4 MiB at a time, which are gone when it returns.
+using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
 /// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks.
@@ -94,14 +98,27 @@ class Checkpointer {
   /// a checkpoint without resuming from it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets);
 
-  /// Collective. What travelled with checkpoint-<step>; rank_blobs[r] is the blob of saving rank r, on every rank.
+  /// What travelled with a checkpoint. All but `rank_blob` is the same on all ranks.
   struct LoadedExtras {
     std::map<std::string, std::string> metadata;
-    std::map<std::string, std::string> carried;  ///< file name -> content, files up to 64 MiB
-    std::vector<std::vector<std::byte>> rank_blobs;
     std::string layout;
+    std::map<std::string, std::uint64_t> carried;  ///< name -> size in bytes, for load_carried()
+    std::uint64_t rank_blobs = 0;                  ///< number of the saving ranks, if any of them had a blob
+    std::vector<std::byte> rank_blob;              ///< of the saving rank of this rank's number; empty beyond those
   };
-  LoadedExtras load_extras(std::uint64_t step);
+  /// Collective. Throws as load(). Costs opening the checkpoint, a look at every carried file, and its blob for each
+  /// rank.
+  [[nodiscard]] LoadedExtras load_extras(std::uint64_t step);
+
+  /// Collective. The blob of a saving rank, below LoadedExtras::rank_blobs; each rank names the one that it wants, or
+  /// none, and gets that alone. Throws kNotFound on all ranks when one names a rank that there is not, else as load().
+  [[nodiscard]] std::vector<std::byte> load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank);
+
+  /// Collective. A carried file of any size, which rank 0 reads piece by piece and gives to the sinks of all ranks; a
+  /// sink may be empty. Takes 4 MiB on each rank. Throws kNotFound for a name that is none of LoadedExtras::carried, kIo,
+  /// and kIntegrity when all was given and the checksum is not what was written: what the sinks got is then of no use,
+  /// after any other error neither. An Error of a sink is thrown on all ranks, any other exception of it as kInternal.
+  void load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink);
 
   /// Collective, since the ranks of a node share the windows. Gives back what saves and loads keep for the next ones:
   /// windows and bounce buffers (together up to Limits::memory_budget_bytes), pinned memory for copies from devices, and

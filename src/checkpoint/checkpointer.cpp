@@ -4,30 +4,20 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/extras.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
-#include "directory/carried.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "os/access.hpp"
-#include "os/fault.hpp"
 #include "os/file.hpp"
-#include "plan/catalog.hpp"
-#include "planning/describe.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn {
-namespace {
-
 using checkpoint::OpenCheckpoint;
-
-constexpr std::uint64_t kMaxReturnedBytes = 64ULL << 20;
-
-}  // namespace
 
 struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
@@ -43,7 +33,6 @@ struct Checkpointer::State {
     return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
   }
   Report load(const OpenCheckpoint& opened, std::span<const Target> targets, const checkpoint::PhaseClock& whole);
-  LoadedExtras load_extras(const OpenCheckpoint& opened);
 
   /// Rank-local, on rank 0.
   void watch_lease() {
@@ -162,51 +151,37 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   LoadedExtras extras;
   checkpoint::run_call(*state_->communicator, "open", [&] {
-    extras = state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load_extras(opened); });
+    extras = state_->with_open(step, [&](const OpenCheckpoint& opened) {
+      return checkpoint::read_extras(*state_->communicator, opened, checkpoint::read_options(state_->options),
+                                     state_->windows);
+    });
   });
   return extras;
 }
 
-/// Collective.
-Checkpointer::LoadedExtras Checkpointer::State::load_extras(const OpenCheckpoint& opened) {
-  base::Bytes texts;
-  comm::agree_on_root(*communicator, "read the carried files", 0, [&] {
-    base::ByteWriter out;
-    for (const std::string& name : opened.carried) {
-      if (os::file_size(opened.directory / name) > kMaxReturnedBytes) continue;
-      out.text(name);
-      out.text(checkpoint::read_carried(opened, name, kMaxReturnedBytes));
-    }
-    texts = out.take();
+std::vector<std::byte> Checkpointer::load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank) {
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
+  std::vector<std::byte> blob;
+  checkpoint::run_call(*state_->communicator, "open", [&] {
+    blob = state_->with_open(step, [&](const OpenCheckpoint& opened) {
+      return checkpoint::read_rank_blob(*state_->communicator, opened, saving_rank,
+                                        checkpoint::read_options(state_->options), state_->windows);
+    });
   });
-  communicator->share(texts, 0);
-  LoadedExtras extras;
-  std::vector<plan::MemoryBox> wanted;
-  comm::agree(*communicator, "find the extras", [&] {
-    os::fault_memory("memory.extras");
-    if (opened.manifest) {
-      extras.metadata = opened.manifest->user_metadata;
-      extras.layout = opened.manifest->layout;
-    }
-    base::ByteReader in(texts);
-    while (!in.done()) {
-      std::string name = in.text();
-      extras.carried[std::move(name)] = in.text();
-    }
-    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
-    for (int rank = 0;; ++rank) {
-      const auto at = numbers.find({checkpoint::kRankSection, checkpoint::rank_blob_name(rank)});
-      if (at == numbers.end()) break;
-      extras.rank_blobs.emplace_back(opened.stored.tensors[at->second].shape.at(0));
-    }
-    for (std::size_t rank = 0; rank < extras.rank_blobs.size(); ++rank) {
-      const auto name = checkpoint::rank_blob_name(static_cast<int>(rank));
-      const std::uint32_t number = numbers.at({checkpoint::kRankSection, name});
-      wanted.push_back({number, shard::whole(opened.stored.tensors[number].shape), extras.rank_blobs[rank]});
-    }
+  return blob;
+}
+
+void Checkpointer::load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink) {
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
+  checkpoint::run_call(*state_->communicator, "open", [&] {
+    comm::Communicator& communicator = *state_->communicator;
+    comm::agree_on_values(communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
+      values.push_back({"name", name});
+    });
+    auto file = state_->with_open(
+        step, [&](const OpenCheckpoint& opened) { return checkpoint::open_carried(communicator, opened, name); });
+    checkpoint::give_carried(communicator, std::move(file), sink);  // from here on nothing starts over
   });
-  checkpoint::Loader(*communicator, opened, nullptr, checkpoint::read_options(options), &windows).load(wanted);
-  return extras;
 }
 
 }  // namespace cairn

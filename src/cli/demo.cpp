@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <cstddef>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -131,21 +133,33 @@ namespace {
 
 using bench::Verdict;
 
-DemoState state_to_load(Context& context, const DemoOptions& options, const Checkpointer::LoadedExtras& extras) {
+DemoState state_to_load(Context& context, const DemoOptions& options, Checkpointer& checkpointer, std::uint64_t step,
+                        const Checkpointer::LoadedExtras& extras) {
   if (!options.model.empty()) return demo_state(context.communicator, options.model, options.layers);
-  const auto config = extras.carried.find("config.json");
-  if (config == extras.carried.end()) {
+  if (!extras.carried.contains("config.json")) {
     throw Error(ErrorKind::kUsage, "the checkpoint carries no config.json; name the model with --model");
   }
-  return demo_state_of_config(config->second, options.layers);
+  std::string config;
+  checkpointer.load_carried(step, "config.json", [&](std::span<const std::byte> piece) {
+    config.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  });
+  return demo_state_of_config(config, options.layers);
 }
 
-void check_blobs(const Checkpointer::LoadedExtras& extras) {
-  const int saved = static_cast<int>(extras.rank_blobs.size());
-  for (int rank = 0; rank < saved; ++rank) {
-    if (extras.rank_blobs[static_cast<std::size_t>(rank)] == demo_blob(rank, saved)) continue;
-    throw Error(ErrorKind::kIntegrity,
-                fmt::format("blob of saving rank {} of {} is not what the demonstration saved", rank, saved));
+/// Collective: the blobs of all saving ranks, each by one rank, whatever their number was.
+void check_blobs(Context& context, Checkpointer& checkpointer, std::uint64_t step,
+                 const Checkpointer::LoadedExtras& extras) {
+  const auto rank = static_cast<std::uint64_t>(context.communicator.rank());
+  const auto ranks = static_cast<std::uint64_t>(context.communicator.size());
+  for (std::uint64_t first = 0; first < extras.rank_blobs; first += ranks) {
+    const std::optional<std::uint64_t> wanted =
+        first + rank < extras.rank_blobs ? std::optional(first + rank) : std::nullopt;
+    const std::vector<std::byte> blob = checkpointer.load_rank_blob(step, wanted);
+    comm::agree(context.communicator, "compare the blobs", [&] {
+      if (!wanted || blob == demo_blob(static_cast<int>(*wanted), static_cast<int>(extras.rank_blobs))) return;
+      throw Error(ErrorKind::kIntegrity, fmt::format("blob of saving rank {} of {} is not what the demonstration saved",
+                                                     *wanted, extras.rank_blobs));
+    });
   }
 }
 
@@ -202,7 +216,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);
   const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);
-  const DemoState state = state_to_load(context, options, extras);
+  const DemoState state = state_to_load(context, options, checkpointer, step, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<HeldState> held;
   comm::agree(context.communicator, "reserve memory", [&] {
@@ -222,7 +236,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   for (Phase& phase : clock.reduce(context.communicator)) report.phases.push_back(std::move(phase));
   const Verdict verdict = reduce(context.communicator, comparison, state.tensors.size());
   check_completeness(verdict, state);
-  check_blobs(extras);
+  check_blobs(context, checkpointer, step, extras);
   if (options.json) {
     print_document(context.output, report, verdict, state);
   } else {

@@ -197,7 +197,12 @@ TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
   fail_each(
       "latest", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->latest()); });
   fail_each(
-      "load_extras", [&] { make_checkpointer(); }, [&] { checkpointer_->load_extras(1); });
+      "load_extras", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->load_extras(1)); });
+  fail_each(
+      "load_rank_blob", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->load_rank_blob(1, 0)); });
+  fail_each(
+      "load_carried", [&] { make_checkpointer(); },
+      [&] { checkpointer_->load_carried(1, "trainer_state.json", [](std::span<const std::byte>) {}); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, FailingAllocationsOnce, testing::Values("auto"));

@@ -100,7 +100,10 @@ TEST(Alike, RootsAndStepsThatDifferAreNamed) {
   checkpointer.save(1, state.sources());
   expect_alike(ErrorKind::kUsage, "argument 'step' differs",
                [&] { checkpointer.load(is_last ? 2 : 1, state.targets()); });
-  expect_alike(ErrorKind::kUsage, "argument 'step' differs", [&] { checkpointer.load_extras(is_last ? 2 : 1); });
+  expect_alike(ErrorKind::kUsage, "argument 'step' differs",
+               [&] { static_cast<void>(checkpointer.load_extras(is_last ? 2 : 1)); });
+  expect_alike(ErrorKind::kUsage, "argument 'name' differs",
+               [&] { checkpointer.load_carried(1, is_last ? "a" : "b", {}); });
   checkpointer.load(1, state.targets());
 }
 
@@ -123,7 +126,8 @@ TEST(Alike, NoMemoryInACall) {
   const auto save = [&] { checkpointer.save(1, state.sources()); };
   save();
   expect_alike_with("memory.checksums", "make room for checksums: out of memory", save);
-  expect_alike_with("memory.extras", "find the extras: out of memory", [&] { checkpointer.load_extras(1); });
+  expect_alike_with("memory.extras", "find the extras: out of memory",
+                    [&] { static_cast<void>(checkpointer.load_extras(1)); });
   const auto load = [&] { checkpointer.load(1, state.targets()); };
   expect_alike_with("memory.load", "plan the load: out of memory", load);
   expect_alike_with("memory.collective", "a rank has no memory for a collective's messages", load);

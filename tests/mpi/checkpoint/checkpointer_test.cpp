@@ -68,33 +68,6 @@ TEST(Checkpointer, EveryReportTellsTheHintsInForce) {
   }
 }
 
-TEST(Checkpointer, ExtrasComeBackOnEveryRank) {
-  const World world;
-  const SharedTempDir root;
-  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state("auto"));
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
-  Extras extras;
-  extras.metadata = {{"loss", "2.5"}};
-  extras.carry_texts = {{"trainer_state.json", "{\"step\": 1}"}};
-  extras.layout = "fsdp=4";
-  // Rank 0 has an empty one, unless it is alone: without any byte there are no blobs.
-  const auto blob_of = [&](int rank) {
-    return std::vector<std::byte>(static_cast<std::size_t>(world.ranks == 1 ? 5 : rank * 3),
-                                  static_cast<std::byte>(rank + 1));
-  };
-  extras.rank_blob = blob_of(world.rank);
-  checkpointer.save(1, state.sources(), extras);
-  const auto loaded = checkpointer.load_extras(1);
-  EXPECT_EQ(loaded.metadata, extras.metadata);
-  EXPECT_EQ(loaded.layout, extras.layout);
-  EXPECT_EQ(loaded.carried, (std::map<std::string, std::string>{{"trainer_state.json", "{\"step\": 1}"}}));
-  ASSERT_EQ(loaded.rank_blobs.size(), static_cast<std::size_t>(world.ranks));
-  for (int rank = 0; rank < world.ranks; ++rank) {
-    EXPECT_EQ(loaded.rank_blobs[static_cast<std::size_t>(rank)], blob_of(rank));
-  }
-}
-
 /// The message of the Error that `call` throws, or "".
 template <class Call>
 std::string message_of(Call call) {

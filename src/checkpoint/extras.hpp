@@ -1,0 +1,43 @@
+// What a checkpoint holds besides its tensors: the user's metadata, carried files, the ranks' blobs.
+//
+// The blobs are tensors: "rank-00000", "rank-00001" ... of section rank_state, U8 of one dimension (planning/describe.hpp).
+// Each rank reads those that it asks for, and carried files go through one piece at a time: no rank holds what it did not
+// ask for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/reader.hpp"
+#include "comm/communicator.hpp"
+#include "directory/carried.hpp"
+#include "directory/open.hpp"
+#include "io/window_pool.hpp"
+
+namespace cairn::checkpoint {
+
+/// Rank-local: numbers of the stored tensors that are blobs, by saving rank.
+std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened);
+
+/// Collective.
+Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                       const ReadOptions& options, io::WindowStore& windows);
+
+/// Collective: the blob of a saving rank, which each rank names for itself; nothing for none. Throws Error(kNotFound).
+std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                      std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
+                                      io::WindowStore& windows);
+
+/// Collective: a carried file of the open checkpoint, which rank 0 has open, the others not. Throws Error(kNotFound).
+/// Once it is here another checkpoint may take the place of this one.
+std::optional<PiecewiseFile> open_carried(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                          const std::string& name);
+
+/// Collective: gives every piece of rank 0's file to the sinks of all ranks, some of which may be empty.
+void give_carried(comm::Communicator& communicator, std::optional<PiecewiseFile> file, const CarriedSink& sink);
+
+}  // namespace cairn::checkpoint

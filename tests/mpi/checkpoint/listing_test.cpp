@@ -1,0 +1,260 @@
+// What there is in a root and in a checkpoint: steps, tensors, carried files and the ranks' blobs, and what getting them
+// takes of memory.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "expect_error.hpp"
+#include "process_growth.hpp"
+#include "same_text.hpp"
+#include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
+#include "world.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// Collective: `action` throws the same Error on all ranks.
+template <class Action>
+void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) {
+  const std::string text = message_of_error(kind, action);
+  EXPECT_THAT(text, HasSubstr(part));
+  expect_same_everywhere(text);
+}
+
+/// Collective: `work` on rank 0, before any other rank goes on.
+template <class Work>
+void on_rank_0(const World& world, Work work) {
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world.rank == 0) work();
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+std::vector<std::byte> pattern(std::uint64_t bytes, int salt) {
+  std::vector<std::byte> content(bytes);
+  for (std::uint64_t i = 0; i < bytes; ++i) {
+    content[i] = static_cast<std::byte>(i + i / 251 + static_cast<std::uint64_t>(salt));
+  }
+  return content;
+}
+
+void write_pattern(const fs::path& path, std::uint64_t bytes) {
+  const auto content = pattern(bytes, 1);
+  std::ofstream(path, std::ios::binary)
+      .write(reinterpret_cast<const char*>(content.data()), static_cast<std::streamsize>(bytes));
+}
+
+/// A checkpointer in a directory of its own, and a small state to save.
+class Listing : public testing::Test {
+ protected:
+  Checkpointer make(const Options& options = options_for_small_state("posix")) const {
+    return {MPI_COMM_WORLD, root_.path(), options};
+  }
+  void SetUp() override { state_.fill(1); }
+
+  const World world_;
+  SharedTempDir root_;
+  SharedTempDir outside_;
+  RankState state_{small_state(), Cut::kRows, world_.rank, world_.ranks};
+};
+
+using RankBlobs = Listing;
+using CarriedFiles = Listing;
+
+/// Saved by all ranks and read by the first ones, and the other way round.
+TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
+  const bool is_early = world_.rank <= (world_.ranks - 1) / 2;
+  MPI_Comm half = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, is_early ? 0 : 1, world_.rank, &half);
+  const auto bytes_of = [](std::uint64_t rank) { return rank % 3 == 1 ? 0 : 20'000 * (rank + 1); };
+  const auto save_and_load = [&](MPI_Comm saving, MPI_Comm loading, std::uint64_t step) {
+    std::uint64_t saved = 0;
+    if (saving != MPI_COMM_NULL) {
+      const World savers(saving);
+      Extras extras;
+      extras.rank_blob = pattern(bytes_of(static_cast<std::uint64_t>(savers.rank)), savers.rank);
+      RankState state(small_state(), Cut::kRows, savers.rank, savers.ranks);
+      Checkpointer(saving, root_.path(), options_for_small_state("posix")).save(step, state.sources(), extras);
+      saved = static_cast<std::uint64_t>(savers.ranks);
+    }
+    MPI_Bcast(&saved, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD);
+    if (loading == MPI_COMM_NULL) return;
+    const World loaders(loading);
+    const auto rank = static_cast<std::uint64_t>(loaders.rank);
+    Checkpointer checkpointer(loading, root_.path(), options_for_small_state("posix"));
+    const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);
+    EXPECT_EQ(extras.rank_blobs, saved);
+    EXPECT_EQ(extras.rank_blob, rank < saved ? pattern(bytes_of(rank), loaders.rank) : std::vector<std::byte>());
+    const std::uint64_t other = (rank + 1) % saved;
+    EXPECT_EQ(checkpointer.load_rank_blob(step, other), pattern(bytes_of(other), static_cast<int>(other)));
+    const auto last_only = loaders.rank + 1 == loaders.ranks ? std::optional<std::uint64_t>(0) : std::nullopt;
+    EXPECT_EQ(checkpointer.load_rank_blob(step, last_only),
+              last_only ? pattern(bytes_of(0), 0) : std::vector<std::byte>());
+    expect_error(
+        ErrorKind::kNotFound,
+        [&] { static_cast<void>(checkpointer.load_rank_blob(step, last_only ? std::optional(saved) : last_only)); },
+        {"none of rank " + std::to_string(saved)});
+  };
+  save_and_load(MPI_COMM_WORLD, is_early ? half : MPI_COMM_NULL, 1);
+  MPI_Barrier(MPI_COMM_WORLD);
+  save_and_load(is_early ? half : MPI_COMM_NULL, MPI_COMM_WORLD, 2);
+  MPI_Comm_free(&half);
+}
+
+TEST_F(RankBlobs, ThereAreNoneWithoutABlobOfAnyRank) {
+  Checkpointer checkpointer = make();
+  checkpointer.save(1, state_.sources());
+  const Checkpointer::LoadedExtras extras = checkpointer.load_extras(1);
+  EXPECT_EQ(extras.rank_blobs, 0U);
+  EXPECT_TRUE(extras.rank_blob.empty());
+  EXPECT_TRUE(checkpointer.load_rank_blob(1, std::nullopt).empty());
+  expect_error_everywhere(ErrorKind::kNotFound, "the blobs of 0 ranks",
+                          [&] { static_cast<void>(checkpointer.load_rank_blob(1, 0)); });
+}
+
+TEST_F(RankBlobs, TakeNoMemoryOfOtherRanksAndNoNewPlan) {
+  constexpr std::uint64_t kBlobBytes = 12 << 20;
+  Options options = options_for_small_state("posix");
+  options.files.block_bytes = 64 << 10;
+  options.limits.memory_budget_bytes = 1 << 20;
+  Checkpointer checkpointer = make(options);
+  for (std::uint64_t step = 1; step <= 3; ++step) {
+    Extras extras;
+    extras.rank_blob = pattern(step == 3 ? kBlobBytes : 1000 * step, world_.rank);
+    EXPECT_EQ(checkpointer.save(step, state_.sources(), extras).plan_reused, step > 1);
+  }
+  Checkpointer::LoadedExtras extras;
+  const std::uint64_t grown = growth_bytes([&] { extras = checkpointer.load_extras(3); });
+  EXPECT_EQ(extras.rank_blobs, static_cast<std::uint64_t>(world_.ranks));
+  EXPECT_TRUE(extras.rank_blob == pattern(kBlobBytes, world_.rank));
+  EXPECT_LT(grown, 2 * kBlobBytes) << "of " << world_.ranks << " blobs of " << kBlobBytes;
+}
+
+TEST_F(CarriedFiles, GoThroughInPieces) {
+  constexpr std::uint64_t kBytes = (48 << 20) + 5;
+  on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
+  Checkpointer checkpointer = make();
+  checkpointer.save(1, state_.sources());  // whatever a first save takes
+  Extras extras;
+  extras.carry_files = {outside_ / "large.bin"};
+  extras.carry_texts = {{"empty.txt", ""}, {"trainer_state.json", "{\"step\": 1}"}};
+  extras.metadata = {{"loss", "2.5"}};
+  extras.layout = "fsdp=4";
+  EXPECT_LT(growth_bytes([&] { checkpointer.save(2, state_.sources(), extras); }), kBytes / 2);
+  const Checkpointer::LoadedExtras loaded = checkpointer.load_extras(2);
+  EXPECT_EQ(loaded.metadata, extras.metadata);
+  EXPECT_EQ(loaded.layout, extras.layout);
+  EXPECT_EQ(loaded.carried, (std::map<std::string, std::uint64_t>{
+                                {"empty.txt", 0}, {"large.bin", kBytes}, {"trainer_state.json", 11}}));
+
+  const auto expected = pattern(kBytes, 1);
+  std::uint64_t at = 0;
+  std::uint64_t wrong = 0;
+  const auto compare = [&](std::span<const std::byte> piece) {
+    EXPECT_LE(piece.size(), std::size_t{4} << 20);
+    EXPECT_FALSE(piece.empty());
+    wrong += std::ranges::equal(piece, std::span(expected).subspan(at, piece.size())) ? 0 : 1;
+    at += piece.size();
+  };
+  EXPECT_LT(growth_bytes([&] { checkpointer.load_carried(2, "large.bin", compare); }), kBytes / 2);
+  EXPECT_EQ(at, kBytes);
+  EXPECT_EQ(wrong, 0U);
+
+  std::string text;
+  const CarriedSink append = [&](std::span<const std::byte> piece) {
+    text.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  };
+  checkpointer.load_carried(2, "trainer_state.json", append);
+  EXPECT_EQ(text, "{\"step\": 1}");
+  checkpointer.load_carried(2, "empty.txt", append);
+  EXPECT_EQ(text.size(), 11U);
+  // Each rank alone.
+  for (int rank = 0; rank < world_.ranks; ++rank) {
+    text.clear();
+    checkpointer.load_carried(2, "trainer_state.json", world_.rank == rank ? append : CarriedSink());
+    EXPECT_EQ(text.size(), world_.rank == rank ? 11U : 0U);
+  }
+}
+
+TEST_F(CarriedFiles, ErrorsAreThoseOfAllRanks) {
+  constexpr std::uint64_t kBytes = 9 << 20;
+  on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
+  Checkpointer checkpointer = make();
+  Extras extras;
+  extras.carry_files = {outside_ / "large.bin"};
+  checkpointer.save(1, state_.sources(), extras);
+  for (const char* name : {"none.bin", "cairn.json", "model.safetensors.index.json", "../checkpoint-1/large.bin", ""}) {
+    expect_error_everywhere(ErrorKind::kNotFound, std::string("carries no file '") + name + "'",
+                            [&] { checkpointer.load_carried(1, name, {}); });
+  }
+  const int last = world_.ranks - 1;
+  int pieces = 0;
+  const auto fail_at_second = [&](auto error) {
+    pieces = 0;
+    return [&pieces, this, last, error](std::span<const std::byte>) {
+      if (++pieces == 2 && world_.rank == last) throw error;
+    };
+  };
+  expect_error_everywhere(ErrorKind::kState, "the disk of this rank is full", [&] {
+    checkpointer.load_carried(1, "large.bin",
+                              fail_at_second(Error(ErrorKind::kState, "the disk of this rank is full")));
+  });
+  EXPECT_EQ(pieces, 2);
+  expect_error_everywhere(ErrorKind::kInternal, "sink of a carried file: what happened", [&] {
+    checkpointer.load_carried(1, "large.bin", fail_at_second(std::runtime_error("what happened")));
+  });
+  on_rank_0(world_, [&] {
+    std::fstream file(root_ / "checkpoint-1" / "large.bin", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(kBytes - 1).put('\0');
+  });
+  std::uint64_t given = 0;
+  expect_error_everywhere(ErrorKind::kIntegrity, "large.bin", [&] {
+    checkpointer.load_carried(1, "large.bin", [&](std::span<const std::byte> piece) { given += piece.size(); });
+  });
+  EXPECT_EQ(given, kBytes);
+  extras.carry_files = {outside_ / "gone.bin"};
+  expect_error_everywhere(ErrorKind::kNotFound, "gone.bin", [&] { checkpointer.save(2, state_.sources(), extras); });
+}
+
+/// Another saver replaces the checkpoint after the first piece: what was opened is read to its end.
+TEST_F(CarriedFiles, AreOfOneCheckpointThoughItIsReplaced) {
+  constexpr std::uint64_t kBytes = 9 << 20;
+  on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
+  Options options = options_for_small_state("posix");
+  options.overwrite = true;
+  Checkpointer checkpointer = make(options);
+  Extras extras;
+  extras.carry_files = {outside_ / "large.bin"};
+  checkpointer.save(1, state_.sources(), extras);
+  extras.carry_files = {};
+  extras.carry_texts = {{"large.bin", "another one"}};
+  checkpointer.save(2, state_.sources(), extras);
+  std::vector<std::byte> found;
+  checkpointer.load_carried(1, "large.bin", [&](std::span<const std::byte> piece) {
+    if (found.empty() && world_.rank == 0) {
+      fs::remove_all(root_ / "checkpoint-1");
+      fs::rename(root_ / "checkpoint-2", root_ / "checkpoint-1");
+    }
+    found.insert(found.end(), piece.begin(), piece.end());
+  });
+  EXPECT_TRUE(found == pattern(kBytes, 1));
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_EQ(checkpointer.load_extras(1).carried.at("large.bin"), 11U);
+}
+
+}  // namespace
+}  // namespace cairn::test
