@@ -25,6 +25,8 @@
 #include "cairn/memory.hpp"
 #include "cairn/options.hpp"
 #include "cairn/report.hpp"
+#include "cairn/selection.hpp"
+#include "cairn/tensor.hpp"
 
 namespace cairn {
 
@@ -59,6 +61,23 @@ struct Extras {
   std::string layout;                ///< recorded; informative
 };
 
+/// A checkpoint of a root.
+struct StepInfo {
+  std::uint64_t step = 0;
+  std::filesystem::path directory;
+  bool complete = false;    ///< its manifest can be read, and every file that it names is there and has its size
+  bool is_void = false;     ///< complete, and left behind by a run that went on from an earlier step: never the newest
+  std::string problem;      ///< why it is not complete, or why it is void
+  std::uint64_t bytes = 0;  ///< of its data files; of a complete one
+  std::uint64_t files = 0;  ///< data files; of a complete one
+};
+
+/// A tensor of a checkpoint as a load gives it.
+struct TensorInfo : Tensor {
+  std::string section;
+  std::string codec;  ///< it is a moment that is stored coded: "q8" ...; empty: stored as it is, or made of another one
+};
+
 /// Takes the bytes of a carried file in order, at most 4 MiB at a time, which are gone when it returns.
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
@@ -89,6 +108,19 @@ class Checkpointer {
   /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an
   /// earlier one are void and never the newest (src/format/FORMAT.md).
   [[nodiscard]] std::optional<std::uint64_t> latest();
+
+  /// Collective. Every checkpoint of the root in order of step, the same on all ranks: also those that are not complete,
+  /// and, behind the committed one of their step, directories (*.partial) that a save is writing or a crash left. Throws
+  /// kIo when the root cannot be read; what is wrong with one checkpoint is its `problem`. Rank 0 reads every manifest
+  /// and looks at every file; no data is read.
+  [[nodiscard]] std::vector<StepInfo> steps();
+
+  /// Collective. The tensors that load() gives of checkpoint-<step>, in catalog order: sections model, optimizer,
+  /// master_weights, adapter, then others by name; in a section by name, numbers as numbers. Moments stand decoded, F32
+  /// under their names, and weights that were left out are there; codes, scales and the ranks' blobs are not. Every rank
+  /// gets those that its own `selection` selects; the rest is the same on all. Throws as load(). Costs opening the
+  /// checkpoint: rank 0 reads manifest, checksums and headers, and shares them.
+  [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
   /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not

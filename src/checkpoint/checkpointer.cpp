@@ -5,6 +5,7 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/extras.hpp"
+#include "checkpoint/listing.hpp"
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
@@ -122,6 +123,27 @@ std::optional<std::uint64_t> Checkpointer::latest() {
   });
   if (found[0] == 0) return std::nullopt;
   return found[1];
+}
+
+std::vector<StepInfo> Checkpointer::steps() {
+  std::vector<StepInfo> steps;
+  checkpoint::run_call(*state_->communicator, "list",
+                       [&] { steps = checkpoint::list_steps(*state_->communicator, state_->root); });
+  return steps;
+}
+
+std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selection& selection) {
+  std::vector<TensorInfo> tensors;
+  checkpoint::run_call(*state_->communicator, "open", [&] {
+    tensors = state_->with_open(step, [&](const OpenCheckpoint& opened) {
+      const checkpoint::View view = checkpoint::view_to_load(*state_->communicator, opened, state_->options);
+      std::vector<TensorInfo> listed;
+      comm::agree(*state_->communicator, "list the tensors",
+                  [&] { listed = checkpoint::list_tensors(opened, view, selection); });
+      return listed;
+    });
+  });
+  return tensors;
 }
 
 Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {

@@ -203,6 +203,10 @@ TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
   fail_each(
       "load_carried", [&] { make_checkpointer(); },
       [&] { checkpointer_->load_carried(1, "trainer_state.json", [](std::span<const std::byte>) {}); });
+  fail_each(
+      "steps", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->steps()); });
+  fail_each(
+      "tensors", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->tensors(1)); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, FailingAllocationsOnce, testing::Values("auto"));

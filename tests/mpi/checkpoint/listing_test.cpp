@@ -16,6 +16,8 @@
 
 #include "cairn/checkpoint.hpp"
 #include "expect_error.hpp"
+#include "moment_state.hpp"
+#include "plan/catalog.hpp"
 #include "process_growth.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"
@@ -72,8 +74,123 @@ class Listing : public testing::Test {
   RankState state_{small_state(), Cut::kRows, world_.rank, world_.ranks};
 };
 
+using Steps = Listing;
+using Tensors = Listing;
 using RankBlobs = Listing;
 using CarriedFiles = Listing;
+
+TEST_F(Steps, AreInOrderWithWhatIsWrongWithThem) {
+  {
+    Checkpointer first = make();
+    EXPECT_TRUE(first.steps().empty());
+    for (const std::uint64_t step : {9, 10, 100, 20}) first.save(step, state_.sources());
+  }
+  Checkpointer second = make();
+  RankState loaded(small_state(), Cut::kRows, world_.rank, world_.ranks);
+  second.load(10, loaded.targets());
+  const Report saved = second.save(30, state_.sources());  // 20 and 100 become void
+  on_rank_0(world_, [&] {
+    fs::remove(root_ / "checkpoint-9" / "cairn.blocks");
+    fs::remove(root_ / "checkpoint-9" / "cairn.json");
+    fs::create_directory(root_ / "checkpoint-10.0123456789abcdef.partial");
+    fs::create_directory(root_ / "somebody's");
+  });
+  const std::vector<StepInfo> steps = second.steps();
+  std::string text;
+  for (const StepInfo& step : steps) {
+    text += std::to_string(step.step) + ' ' + step.directory.filename().string() + (step.complete ? " complete" : "") +
+            (step.is_void ? " void" : "") + (step.problem.empty() ? "" : " problem") +
+            (step.bytes == saved.bytes  ? ""
+             : step.bytes > saved.bytes ? " bytes"
+                                        : " none") +
+            '\n';
+  }
+  EXPECT_EQ(text,
+            "9 checkpoint-9 problem none\n"
+            "10 checkpoint-10 complete bytes\n"
+            "10 checkpoint-10.0123456789abcdef.partial problem none\n"
+            "20 checkpoint-20 complete void problem bytes\n"
+            "30 checkpoint-30 complete bytes\n"
+            "100 checkpoint-100 complete void problem bytes\n");
+  expect_same_everywhere(text);
+  ASSERT_EQ(steps.size(), 6U);
+  EXPECT_EQ(steps[4].files, saved.files);
+  EXPECT_EQ(steps[4].directory, saved.directory);
+  EXPECT_THAT(steps[0].problem, HasSubstr("cairn.json"));
+  EXPECT_THAT(steps[5].problem, HasSubstr("void"));
+  on_rank_0(world_, [&] { fs::remove_all(root_.path()); });
+  expect_error_everywhere(ErrorKind::kNotFound, root_.path().filename(), [&] { static_cast<void>(second.steps()); });
+}
+
+/// "section/name dtype [shape] codec", a line each.
+std::string lines_of(const std::vector<TensorInfo>& tensors) {
+  std::string text;
+  for (const TensorInfo& tensor : tensors) {
+    text += tensor.section + '/' + tensor.name + ' ' + std::string(name_of(tensor.dtype));
+    for (const std::uint64_t size : tensor.shape) text += ' ' + std::to_string(size);
+    text += tensor.codec.empty() ? "\n" : " (" + tensor.codec + ")\n";
+  }
+  return text;
+}
+
+TEST_F(Tensors, AreThoseThatALoadGives) {
+  Options options;
+  options.files.block_bytes = 4096;
+  options.quantisation.codecs = {{"optimizer", "q8"}};
+  options.quantisation.remove_master_weight = true;
+  Checkpointer checkpointer = make(options);
+  MomentRank state(Cut::kRows, world_.rank, world_.ranks);
+  state.fill(1);
+  Extras extras;
+  extras.rank_blob = pattern(3, world_.rank);
+  const Report saved = checkpointer.save(1, state.sources(), extras);
+  const std::vector<TensorInfo> tensors = checkpointer.tensors(1);
+  expect_same_everywhere(lines_of(tensors));
+  EXPECT_EQ(tensors.size(), state.tensors().size());
+  EXPECT_NE(tensors.size(), saved.tensors);
+  std::map<std::string, std::size_t> per_codec;
+  for (const StateTensor& tensor : state.tensors()) {
+    const auto found = std::ranges::find_if(
+        tensors, [&](const TensorInfo& info) { return info.section == tensor.section && info.name == tensor.name; });
+    ASSERT_NE(found, tensors.end()) << tensor.section << ' ' << tensor.name;
+    EXPECT_EQ(found->dtype, tensor.dtype);
+    EXPECT_EQ(found->shape, tensor.shape);
+    ++per_codec[found->codec];
+  }
+  EXPECT_EQ(per_codec.size(), 2U);
+  EXPECT_GT(per_codec["q8"], 6U);
+  EXPECT_EQ(per_codec["q8"] % 2, 0U);
+
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<Target> targets;
+  for (const TensorInfo& tensor : tensors) {
+    Target target;
+    static_cast<Shard&>(target) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, {}};
+    target.boxes = {{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape}};
+    memory.emplace_back(shard::elements_of(tensor.shape) * bits_of(tensor.dtype) / 8);
+    target.data = memory.back().data();
+    targets.push_back(std::move(target));
+  }
+  checkpointer.load(1, targets);
+}
+
+TEST_F(Tensors, AreInCatalogOrderAndSelected) {
+  Checkpointer checkpointer = make();
+  checkpointer.save(1, state_.sources());
+  const std::vector<TensorInfo> all = checkpointer.tensors(1);
+  EXPECT_EQ(all.size(), small_state().size());
+  EXPECT_TRUE(std::ranges::is_sorted(all, [](const TensorInfo& a, const TensorInfo& b) {
+    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
+  }));
+  const auto selected = [&](const Selection& selection) { return lines_of(checkpointer.tensors(1, selection)); };
+  const std::string one = lines_of({all.front()});
+  EXPECT_EQ(selected({{all.front().section}, {all.front().name}}), one);
+  EXPECT_EQ(selected({{"no*"}, {}}), "");
+  // Each rank may select for itself.
+  EXPECT_EQ(selected(world_.rank == 0 ? Selection{{}, {all.front().name}} : Selection{{"none"}, {}}),
+            world_.rank == 0 ? one : "");
+  expect_error_everywhere(ErrorKind::kNotFound, "checkpoint-2", [&] { static_cast<void>(checkpointer.tensors(2)); });
+}
 
 /// Saved by all ranks and read by the first ones, and the other way round.
 TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {

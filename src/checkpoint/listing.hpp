@@ -1,0 +1,20 @@
+// What there is: the checkpoints of a root, and the tensors of a checkpoint as a load gives them.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "codes/view.hpp"
+#include "comm/communicator.hpp"
+#include "directory/open.hpp"
+
+namespace cairn::checkpoint {
+
+/// Collective: list_root() on rank 0, by step.
+std::vector<StepInfo> list_steps(comm::Communicator& communicator, const std::filesystem::path& root);
+
+/// Rank-local: the tensors of the view that are selected, without the ranks' blobs.
+std::vector<TensorInfo> list_tensors(const OpenCheckpoint& opened, const View& view, const Selection& selection);
+
+}  // namespace cairn::checkpoint
