@@ -111,7 +111,7 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
       const Outcome whole = call_with(0, rank, call);
       ASSERT_FALSE(whole.has_thrown);
       if (rank != 0 && whole.allocations == 0) continue;  // a call for which rank 0 works alone
-      ASSERT_GT(whole.allocations, 10U);
+      ASSERT_GT(whole.allocations, rank == 0 ? 10U : 2U);
       std::uint64_t failed = 0;
       std::uint64_t thrown = 0;
       std::uint64_t dead = 0;
@@ -190,8 +190,9 @@ TEST_P(FailingAllocationsOnce, OfTheConstructor) {
 
 TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
   make_checkpointer();
+  const std::string name = "trainer_state.json";
   Extras extras;
-  extras.carry_texts = {{"trainer_state.json", "{}"}};
+  extras.carry_texts = {{name, "{}"}};
   extras.rank_blob.resize(10);
   checkpointer_->save(1, sources_, extras);
   fail_each(
@@ -202,7 +203,7 @@ TEST_P(FailingAllocationsOnce, OfTheSmallCalls) {
       "load_rank_blob", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->load_rank_blob(1, 0)); });
   fail_each(
       "load_carried", [&] { make_checkpointer(); },
-      [&] { checkpointer_->load_carried(1, "trainer_state.json", [](std::span<const std::byte>) {}); });
+      [&] { checkpointer_->load_carried(1, name, [](std::span<const std::byte>) {}); });
   fail_each(
       "steps", [&] { make_checkpointer(); }, [&] { static_cast<void>(checkpointer_->steps()); });
   fail_each(
