@@ -54,7 +54,7 @@ struct Report {
   std::string engine_reason;                        ///< why it was that one
   std::map<std::string, std::string> engine_hints;  ///< what MPI-IO says of the first file; empty without MPI-IO
   double seconds = 0;                               ///< whole call, slowest rank
-  bool plan_reused = false;
+  bool plan_reused = false;  ///< of a save: the state was described as in the one before; blobs may differ in size
   std::vector<Phase> phases;
   std::vector<std::string> warnings;
   std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
