@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -12,10 +13,12 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "expect_error.hpp"
+#include "faults.hpp"
 #include "moment_state.hpp"
 #include "plan/catalog.hpp"
 #include "process_growth.hpp"
@@ -244,7 +247,7 @@ TEST_F(RankBlobs, ThereAreNoneWithoutABlobOfAnyRank) {
 }
 
 TEST_F(RankBlobs, TakeNoMemoryOfOtherRanksAndNoNewPlan) {
-  constexpr std::uint64_t kBlobBytes = 12 << 20;
+  constexpr std::uint64_t kBlobBytes = 6 << 20;
   Options options = options_for_small_state("posix");
   options.files.block_bytes = 64 << 10;
   options.limits.memory_budget_bytes = 1 << 20;
@@ -262,7 +265,7 @@ TEST_F(RankBlobs, TakeNoMemoryOfOtherRanksAndNoNewPlan) {
 }
 
 TEST_F(CarriedFiles, GoThroughInPieces) {
-  constexpr std::uint64_t kBytes = (48 << 20) + 5;
+  constexpr std::uint64_t kBytes = (24 << 20) + 5;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
   Checkpointer checkpointer = make();
   checkpointer.save(1, state_.sources());  // whatever a first save takes
@@ -347,30 +350,46 @@ TEST_F(CarriedFiles, ErrorsAreThoseOfAllRanks) {
   expect_error_everywhere(ErrorKind::kNotFound, "gone.bin", [&] { checkpointer.save(2, state_.sources(), extras); });
 }
 
-/// Another saver replaces the checkpoint after the first piece: what was opened is read to its end.
+/// Another saver replaces the checkpoint while its file is opened, or after the first piece: what arrives is of one of
+/// the two.
 TEST_F(CarriedFiles, AreOfOneCheckpointThoughItIsReplaced) {
   constexpr std::uint64_t kBytes = 9 << 20;
   on_rank_0(world_, [&] { write_pattern(outside_ / "large.bin", kBytes); });
-  Options options = options_for_small_state("posix");
-  options.overwrite = true;
-  Checkpointer checkpointer = make(options);
+  Checkpointer checkpointer = make();
   Extras extras;
-  extras.carry_files = {outside_ / "large.bin"};
-  checkpointer.save(1, state_.sources(), extras);
-  extras.carry_files = {};
   extras.carry_texts = {{"large.bin", "another one"}};
-  checkpointer.save(2, state_.sources(), extras);
+  for (const std::uint64_t step : {2, 4}) checkpointer.save(step, state_.sources(), extras);
+  extras.carry_texts = {};
+  extras.carry_files = {outside_ / "large.bin"};
+  for (const std::uint64_t step : {1, 3}) checkpointer.save(step, state_.sources(), extras);
+  const auto replace = [&](const std::string& step, const std::string& by) {
+    fs::remove_all(root_ / ("checkpoint-" + step));
+    fs::rename(root_ / ("checkpoint-" + by), root_ / ("checkpoint-" + step));
+  };
   std::vector<std::byte> found;
+  const auto append = [&](std::span<const std::byte> piece) { found.insert(found.end(), piece.begin(), piece.end()); };
   checkpointer.load_carried(1, "large.bin", [&](std::span<const std::byte> piece) {
-    if (found.empty() && world_.rank == 0) {
-      fs::remove_all(root_ / "checkpoint-1");
-      fs::rename(root_ / "checkpoint-2", root_ / "checkpoint-1");
-    }
-    found.insert(found.end(), piece.begin(), piece.end());
+    if (found.empty() && world_.rank == 0) replace("1", "2");
+    append(piece);
   });
   EXPECT_TRUE(found == pattern(kBytes, 1));
-  MPI_Barrier(MPI_COMM_WORLD);
-  EXPECT_EQ(checkpointer.load_extras(1).carried.at("large.bin"), 11U);
+
+  const fs::path go = root_ / "go";
+  std::thread other;
+  if (world_.rank == 0) {
+    other = std::thread([&] {
+      while (!fs::exists(go.string() + ".reached")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      replace("3", "4");
+      std::ofstream(go).close();
+    });
+  }
+  found.clear();
+  {
+    const Faults faults("open:path=large.bin:rank=0:times=1:pause=" + go.string());
+    checkpointer.load_carried(3, "large.bin", append);
+  }
+  if (other.joinable()) other.join();
+  EXPECT_EQ(found.size(), 11U);
 }
 
 }  // namespace
