@@ -133,6 +133,7 @@ std::vector<StepInfo> Checkpointer::steps() {
 }
 
 std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selection& selection) {
+  const checkpoint::ProgressScope progress(state_->options.progress, step);
   std::vector<TensorInfo> tensors;
   checkpoint::run_call(*state_->communicator, "open", [&] {
     tensors = state_->with_open(step, [&](const OpenCheckpoint& opened) {
