@@ -97,7 +97,8 @@ comm::Messages records_of(const std::vector<plan::Runs>& transfers, int ranks) {
 
 plan::ExtentMap assign_to_all(const plan::HfLayout& files, const plan::FileLayout& layout, int ranks,
                               std::uint64_t block_bytes) {
-  return {plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks, block_bytes, {{}, files.section_of_files()}};
+  return {plan::whole_files(checkpoint::file_sizes(layout.stored)), ranks, block_bytes,
+          plan::Assignment{{}, files.section_of_files()}};
 }
 
 PlanWorld::PlanWorld(const PlanInput& input)

@@ -116,16 +116,15 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
   rounds_.reserve(kRoundsAhead);
 }
 
-void DirectEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine '" + std::string(name()) + "' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
+  const auto aggregators = extents.aggregators_of_files(count);
   for (std::uint32_t file = 0; file < count; ++file) {
-    if (creator_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+    if (creator_of_file(aggregators, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
-  for (const plan::Extent& extent : extents.of(communicator_.rank())) {
-    if (mine_.empty() || mine_.back() != extent.file) mine_.push_back(extent.file);
-  }
+  mine_ = extents.files_of(communicator_.rank());
   descriptors_.resize(mine_.size());
 }
 
@@ -155,7 +154,7 @@ void DirectEngine::look_at_storage() {
               {ENOSPC, files_.front().path.native()});
 }
 
-void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   comm::agree(communicator_, "create data files", [&] {
     begin(std::move(files), extents);
     look_at_storage();
@@ -178,7 +177,7 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, const plan::Ext
   if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
 }
 
-void DirectEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   comm::agree(communicator_, "open data files", [&] {
     begin(std::move(files), extents);
     for (std::size_t i = 0; i < mine_.size(); ++i) {

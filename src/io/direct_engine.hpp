@@ -76,8 +76,8 @@ class DirectEngine final : public Engine {
   DirectEngine(comm::Communicator& communicator, const EngineOptions& options, Way way);
 
   [[nodiscard]] std::string_view name() const override { return way_ == Way::kDirect ? "direct" : "posix"; }
-  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
-  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
+  void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void write_round(std::span<const WriteOp> ops) override;
   void read_round(std::span<const ReadOp> ops) override;
   void begin_write(std::span<const WriteOp> ops) override;
@@ -94,7 +94,7 @@ class DirectEngine final : public Engine {
     bool is_done = false;
     std::exception_ptr failure;
   };
-  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void begin(std::vector<EngineFile> files, plan::ExtentMaps extents);
   void look_at_storage();
   void open_direct(os::OpenMode mode);
   void open_in_memory();

@@ -54,8 +54,8 @@ class Engine {
 
   /// Collective. Creates every file at its size, in place of what had its name. `extents` says which ranks will touch
   /// which file: only they open it. Errors: ENOSPC where the file system can tell, EEXIST.
-  virtual void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
-  virtual void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) = 0;
+  virtual void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
+  virtual void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) = 0;
 
   /// Collective; every rank makes the same number of calls, with ops inside its own extents (none is normal), ascending
   /// by (file, offset), several per file as they come. Data must live until the call returns.

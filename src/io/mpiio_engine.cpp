@@ -115,22 +115,23 @@ MpiioEngine::MpiioEngine(comm::Communicator& communicator, EngineOptions options
   }
 }
 
-void MpiioEngine::begin(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void MpiioEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   if (!files_.empty()) throw Error(ErrorKind::kInternal, "engine 'mpiio' was opened twice");
   files_ = std::move(files);
   const auto count = base::narrow<std::uint32_t>(files_.size(), "number of files");
-  for (const FileTurn& turn : file_turns(extents, count, communicator_.rank())) {
+  const auto aggregators = extents.aggregators_of_files(count);
+  for (const FileTurn& turn : file_turns(aggregators, communicator_.rank())) {
     members_.push_back({turn, {}, {}});
   }
   groups_.resize(members_.size());
   for (std::uint32_t file = 0; file < count; ++file) {
-    if (creator_of_file(extents, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
+    if (creator_of_file(aggregators, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
 }
 
 /// Collective: type of the file system, as rank 0 sees it, so that all ranks of a file pass the same hints. Where it
 /// cannot, the step after says why.
-std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   std::string file_system;
   comm::agree(communicator_, "open data files", [&] {
     begin(std::move(files), extents);
@@ -181,7 +182,7 @@ void MpiioEngine::note_hints_in_force() {
   });
 }
 
-void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void MpiioEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   guarded([&] {
     const std::string file_system = begin_on_all(std::move(files), extents);
     std::optional<InfoHandle> info;
@@ -196,7 +197,7 @@ void MpiioEngine::open_for_write(std::vector<EngineFile> files, const plan::Exte
   });
 }
 
-void MpiioEngine::open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) {
+void MpiioEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   guarded([&] {
     const std::string file_system = begin_on_all(std::move(files), extents);
     std::optional<InfoHandle> info;

@@ -75,8 +75,8 @@ class MpiioEngine final : public Engine {
   MpiioEngine(comm::Communicator& communicator, EngineOptions options);
 
   [[nodiscard]] std::string_view name() const override { return "mpiio"; }
-  void open_for_write(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
-  void open_for_read(std::vector<EngineFile> files, const plan::ExtentMap& extents) override;
+  void open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
+  void open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) override;
   void write_round(std::span<const WriteOp> ops) override;
   void read_round(std::span<const ReadOp> ops) override;
   void begin_read(std::span<const ReadOp> ops) override;
@@ -113,8 +113,8 @@ class MpiioEngine final : public Engine {
 
   enum class Call { kCollective, kIndependent };
 
-  void begin(std::vector<EngineFile> files, const plan::ExtentMap& extents);
-  std::string begin_on_all(std::vector<EngineFile> files, const plan::ExtentMap& extents);
+  void begin(std::vector<EngineFile> files, plan::ExtentMaps extents);
+  std::string begin_on_all(std::vector<EngineFile> files, plan::ExtentMaps extents);
   [[nodiscard]] bool can_read_by_thread() const;
   void note_hints_in_force();
   void create_files();

@@ -6,11 +6,11 @@
 
 namespace cairn::io {
 
-std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t files, int rank) {
+std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank) {
   std::vector<FileTurn> mine;
   int shared_files = 0;
-  for (std::uint32_t file = 0; file < files; ++file) {
-    const auto [first, last] = extents.aggregators_of_file(file);
+  for (std::uint32_t file = 0; file < aggregators.size(); ++file) {
+    const auto [first, last] = aggregators[file];
     if (first > last) continue;
     const int turn = first < last ? shared_files++ % 2 : 2;
     if (first <= rank && rank <= last) mine.push_back({file, first, last, turn});
@@ -20,8 +20,8 @@ std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t f
   return mine;
 }
 
-int creator_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks) {
-  const auto [first, last] = extents.aggregators_of_file(file);
+int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks) {
+  const auto [first, last] = aggregators[file];
   return first <= last ? first : static_cast<int>(file % static_cast<std::uint32_t>(ranks));
 }
 

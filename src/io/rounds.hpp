@@ -70,12 +70,17 @@ struct FileTurn {
   int turn = 0;
 };
 
-/// The files in which `rank` is between the first and the last aggregator, in the order to go through them.
-std::vector<FileTurn> file_turns(const plan::ExtentMap& extents, std::uint32_t files, int rank);
+/// Of each file.
+using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
+
+/// The files in which `rank` is between the first and the last aggregator, in the order to go through them. Where the
+/// extents of several batches are read from one opening, files of a turn may have ranks in common: then there is more
+/// waiting, and still no deadlock.
+std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank);
 
 /// The one rank that creates the file, and that checks its size: its first aggregator, or some rank when it has none (a
 /// file without bytes, or of which no byte takes part).
-int creator_of_file(const plan::ExtentMap& extents, std::uint32_t file, int ranks);
+int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks);
 
 // A thread that makes one rank's blocking I/O calls, round by round in order, while the rank is in the exchange.
 //

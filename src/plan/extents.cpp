@@ -77,6 +77,11 @@ class ExtentMap::Shares {
 };
 
 ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment)
+    : ExtentMap(std::move(ranges), aggregators, block_bytes,
+                std::make_shared<const Assignment>(std::move(assignment))) {}
+
+ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
+                     std::shared_ptr<const Assignment> assignment)
     : aggregators_(aggregators),
       block_bytes_(block_bytes),
       assignment_(std::move(assignment)),
@@ -87,17 +92,17 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64
                             block_bytes_));
   }
   const bool ranks_fit =
-      assignment_.ranks.empty() || (assignment_.ranks.size() == static_cast<std::size_t>(aggregators_) &&
-                                    std::is_sorted(assignment_.ranks.begin(), assignment_.ranks.end()));
-  if (!ranks_fit || !std::is_sorted(assignment_.group_of_file.begin(), assignment_.group_of_file.end())) {
+      assignment_->ranks.empty() || (assignment_->ranks.size() == static_cast<std::size_t>(aggregators_) &&
+                                     std::is_sorted(assignment_->ranks.begin(), assignment_->ranks.end()));
+  if (!ranks_fit || !std::is_sorted(assignment_->group_of_file.begin(), assignment_->group_of_file.end())) {
     throw Error(ErrorKind::kInternal, "extent map: ranks of aggregators or groups of files do not ascend");
   }
   std::erase_if(ranges_, [](const FileRange& range) { return range.begin == range.end; });
   check_ranges(ranges_, block_bytes_);
   range_start_.reserve(ranges_.size());
   const auto group_of = [&](const FileRange& range) {
-    if (assignment_.one_aggregator_per_file) return range.file;
-    return assignment_.group_of_file.empty() ? 0 : assignment_.group_of_file.at(range.file);
+    if (assignment_->one_aggregator_per_file) return range.file;
+    return assignment_->group_of_file.empty() ? 0 : assignment_->group_of_file.at(range.file);
   };
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     if (i == 0 || group_of(ranges_[i]) != group_of(ranges_[i - 1])) groups_.emplace_back();
@@ -118,7 +123,7 @@ void ExtentMap::assign_groups() {
   const auto all = static_cast<std::uint64_t>(aggregators_);
   std::uint64_t before = 0;
   for (Group& group : groups_) {
-    if (assignment_.one_aggregator_per_file) {
+    if (assignment_->one_aggregator_per_file) {
       group.aggregators = 1;
       group.first_aggregator = static_cast<int>(static_cast<Wide>(before + group.blocks / 2) * all / all_blocks);
     } else {
@@ -130,7 +135,7 @@ void ExtentMap::assign_groups() {
 }
 
 int ExtentMap::rank_of(int aggregator) const {
-  return assignment_.ranks.empty() ? aggregator : assignment_.ranks[static_cast<std::size_t>(aggregator)];
+  return assignment_->ranks.empty() ? aggregator : assignment_->ranks[static_cast<std::size_t>(aggregator)];
 }
 
 const ExtentMap::Group& ExtentMap::group_of_range(std::size_t range) const {
@@ -140,10 +145,10 @@ const ExtentMap::Group& ExtentMap::group_of_range(std::size_t range) const {
 std::vector<Extent> ExtentMap::of(int rank) const {
   std::vector<Extent> out;
   int aggregator = rank;
-  if (!assignment_.ranks.empty()) {
-    const auto found = std::lower_bound(assignment_.ranks.begin(), assignment_.ranks.end(), rank);
-    if (found == assignment_.ranks.end() || *found != rank) return out;
-    aggregator = static_cast<int>(found - assignment_.ranks.begin());
+  if (!assignment_->ranks.empty()) {
+    const auto found = std::lower_bound(assignment_->ranks.begin(), assignment_->ranks.end(), rank);
+    if (found == assignment_->ranks.end() || *found != rank) return out;
+    aggregator = static_cast<int>(found - assignment_->ranks.begin());
   }
   if (aggregator < 0 || aggregator >= aggregators_) return out;
   std::size_t first_range = 0;
@@ -208,6 +213,46 @@ ExtentMap::AggregatorRange ExtentMap::aggregators_of_file(std::uint32_t file) co
   const Shares shares(group);
   const std::uint64_t last_block = (end == group.end_range ? group.blocks : range_start_[end]) - 1;
   return {rank_of(shares.aggregator_of(range_start_[first_number])), rank_of(shares.aggregator_of(last_block))};
+}
+
+std::vector<std::uint32_t> ExtentMap::files() const {
+  std::vector<std::uint32_t> files;
+  for (const FileRange& range : ranges_) {
+    if (files.empty() || files.back() != range.file) files.push_back(range.file);
+  }
+  return files;
+}
+
+std::vector<ExtentMap::AggregatorRange> ExtentMaps::aggregators_of_files(std::uint32_t files) const {
+  std::vector<ExtentMap::AggregatorRange> all(files);
+  for (const ExtentMap& map : maps_) {
+    for (const std::uint32_t file : map.files()) {
+      const auto [first, last] = map.aggregators_of_file(file);
+      ExtentMap::AggregatorRange& range = all.at(file);
+      range = range.first > range.last
+                  ? ExtentMap::AggregatorRange{first, last}
+                  : ExtentMap::AggregatorRange{std::min(range.first, first), std::max(range.last, last)};
+    }
+  }
+  return all;
+}
+
+std::vector<std::uint32_t> ExtentMaps::files_of(int rank) const {
+  std::vector<std::uint32_t> files;
+  for (const ExtentMap& map : maps_) {
+    for (const Extent& extent : map.of(rank)) {
+      if (files.empty() || files.back() != extent.file) files.push_back(extent.file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+std::uint64_t ExtentMaps::total_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const ExtentMap& map : maps_) bytes = base::add(bytes, map.total_bytes(), "bytes of all batches");
+  return bytes;
 }
 
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -52,10 +53,13 @@ class ExtentMap {
   /// `ranges`: ascending by (file, begin), disjoint; begins need not be multiples of a block but two ranges never share
   /// a block of a file (widen_to_blocks sees to that). `aggregators`: at least 1.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
+  /// The same, where many maps have one assignment.
+  ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
+            std::shared_ptr<const Assignment> assignment);
 
   [[nodiscard]] int aggregators() const { return aggregators_; }
   /// One more than the highest rank of an aggregator.
-  [[nodiscard]] int ranks() const { return assignment_.ranks.empty() ? aggregators_ : assignment_.ranks.back() + 1; }
+  [[nodiscard]] int ranks() const { return assignment_->ranks.empty() ? aggregators_ : assignment_->ranks.back() + 1; }
   [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
   [[nodiscard]] std::uint64_t total_bytes() const { return total_bytes_; }
 
@@ -70,8 +74,12 @@ class ExtentMap {
   struct AggregatorRange {
     int first = 0;
     int last = -1;
+
+    friend bool operator==(const AggregatorRange&, const AggregatorRange&) = default;
   };
   [[nodiscard]] AggregatorRange aggregators_of_file(std::uint32_t file) const;
+  /// Files with bytes that take part, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> files() const;
 
  private:
   struct Group {
@@ -87,11 +95,29 @@ class ExtentMap {
 
   int aggregators_;
   std::uint64_t block_bytes_;
-  Assignment assignment_;
+  std::shared_ptr<const Assignment> assignment_;
   std::uint64_t total_bytes_ = 0;
   std::vector<FileRange> ranges_;
   std::vector<std::uint64_t> range_start_;  // position of each range in its group, in blocks
   std::vector<Group> groups_;
+};
+
+/// One extent map, or those of several batches that follow each other; they must outlive it.
+class ExtentMaps {
+ public:
+  ExtentMaps(const ExtentMap& one) : maps_(&one, 1) {}
+  explicit ExtentMaps(std::span<const ExtentMap> all) : maps_(all) {}
+
+  [[nodiscard]] std::size_t size() const { return maps_.size(); }
+  [[nodiscard]] const ExtentMap& operator[](std::size_t batch) const { return maps_[batch]; }
+  /// ExtentMap::aggregators_of_file of each of `files` files, over all of them.
+  [[nodiscard]] std::vector<ExtentMap::AggregatorRange> aggregators_of_files(std::uint32_t files) const;
+  /// Files of which the rank has bytes in any of them, ascending.
+  [[nodiscard]] std::vector<std::uint32_t> files_of(int rank) const;
+  [[nodiscard]] std::uint64_t total_bytes() const;
+
+ private:
+  std::span<const ExtentMap> maps_;
 };
 
 /// A group per run of files of one section, for Assignment.

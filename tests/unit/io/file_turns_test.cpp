@@ -22,10 +22,11 @@ TEST(FileTurns, KeepApartFilesThatShareARank) {
     for (std::uint32_t f = 0; f < files; ++f)
       sizes.push_back(test::uniform(random, 0, 3) == 0 ? 0 : test::uniform(random, 1, 500));
     const plan::ExtentMap extents(plan::whole_files(sizes), ranks, 16);
+    const auto aggregators = plan::ExtentMaps(extents).aggregators_of_files(files);
     std::map<std::uint32_t, std::set<int>> opened;
     for (int rank = 0; rank < ranks; ++rank) {
       std::set<int> shared_turns;
-      for (const FileTurn& turn : file_turns(extents, files, rank)) {
+      for (const FileTurn& turn : file_turns(aggregators, rank)) {
         opened[turn.file].insert(rank);
         ++members;
         if (turn.first == turn.last) {
@@ -46,10 +47,11 @@ TEST(FileTurns, KeepApartFilesThatShareARank) {
 
 TEST(FileTurns, EveryFileHasOneCreator) {
   const plan::ExtentMap extents({{1, 0, 100}, {3, 0, 7}}, 4, 10);
-  EXPECT_EQ(creator_of_file(extents, 0, 4), 0);  // no bytes: some rank
-  EXPECT_EQ(creator_of_file(extents, 1, 4), 0);
-  EXPECT_EQ(creator_of_file(extents, 2, 4), 2);
-  EXPECT_EQ(creator_of_file(extents, 3, 4), 3);
+  const auto aggregators = plan::ExtentMaps(extents).aggregators_of_files(4);
+  EXPECT_EQ(creator_of_file(aggregators, 0, 4), 0);  // no bytes: some rank
+  EXPECT_EQ(creator_of_file(aggregators, 1, 4), 0);
+  EXPECT_EQ(creator_of_file(aggregators, 2, 4), 2);
+  EXPECT_EQ(creator_of_file(aggregators, 3, 4), 3);
 }
 
 }  // namespace
