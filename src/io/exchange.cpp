@@ -2,8 +2,12 @@
 #include "io/exchange.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
+#include <iterator>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
@@ -55,10 +59,10 @@ const char* name_of(Memory memory) { return memory == Memory::kHost ? "host memo
 
 struct Exchange::State {
   std::uint64_t slot_bytes = 0;
-  std::vector<MemoryNeed> memory_needs;  // by local memory box
-  Schedule memory_side;                  // this rank's memory, windows of ranks that it cannot reach
-  Schedule file_side;                    // this rank's windows, memory of ranks that it cannot reach
-  Schedule local;                        // this rank's memory, windows that it can reach
+  std::vector<std::vector<MemoryNeed>> memory_needs;  // of each batch, by local memory box
+  Schedule memory_side;                               // this rank's memory, windows of ranks that it cannot reach
+  Schedule file_side;                                 // this rank's windows, memory of ranks that it cannot reach
+  Schedule local;                                     // this rank's memory, windows that it can reach
   SlotArena memory_slots;
   SlotArena file_slots;
   std::vector<bool> reached;  // by rank: which of `local` and `memory_side` its windows belong to
@@ -68,7 +72,7 @@ struct Exchange::State {
 
   void schedule_own(std::span<const plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
                     const WindowPool& pool);
-  void check_memory(std::span<const plan::MemoryBox> memory) const;
+  void check_memory(std::size_t batch, std::span<const plan::MemoryBox> memory) const;
 };
 
 void Exchange::State::schedule_own(std::span<const plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
@@ -80,62 +84,159 @@ void Exchange::State::schedule_own(std::span<const plan::Runs> mine, const std::
       (pool.reaches(peer) ? local : memory_side).add(mine[first], windows);
     }
   }
-  memory_needs = io::memory_needs(mine);
+  memory_needs.push_back(io::memory_needs(mine));
+}
+
+namespace {
+
+/// Transfers of several batches in one message: the number of the batch and of the bytes that follow. Those of one
+/// batch are there as they are.
+class Sections {
+ public:
+  Sections(base::Bytes& out, std::size_t batches) : out_(out), has_heads_(batches > 1) {}
+  void append(std::size_t batch, const plan::Runs& runs) {
+    if (has_heads_ && head_ == kNone) {
+      head_ = out_.size();
+      out_.resize(out_.size() + sizeof(Head));
+    }
+    plan::append_runs(out_, runs);
+    if (!has_heads_) return;
+    const Head head{batch, out_.size() - head_ - sizeof(Head)};
+    std::memcpy(out_.data() + head_, &head, sizeof head);
+  }
+
+  /// Calls visit(batch, bytes of its transfers), ascending.
+  template <class Visit>
+  static void for_each(std::span<const std::byte> message, std::size_t batches, const Visit& visit) {
+    if (batches == 1) return visit(std::size_t{0}, message);
+    for (std::size_t next = 0; !message.empty();) {
+      Head head{};
+      require(message.size() >= sizeof head, "a message ends early");
+      std::memcpy(&head, message.data(), sizeof head);
+      message = message.subspan(sizeof head);
+      require(head.batch >= next && head.batch < batches,
+              "batch " + std::to_string(head.batch) + " of " + std::to_string(batches) + " comes in a message");
+      require(head.bytes <= message.size(), "a message ends early");
+      visit(static_cast<std::size_t>(head.batch), message.first(head.bytes));
+      message = message.subspan(head.bytes);
+      next = head.batch + 1;
+    }
+  }
+
+ private:
+  struct Head {
+    std::uint64_t batch = 0;
+    std::uint64_t bytes = 0;
+  };
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  base::Bytes& out_;
+  bool has_heads_;
+  std::size_t head_ = kNone;
+};
+
+}  // namespace
+
+Rounds cut_rounds(comm::Communicator& communicator, plan::ExtentMaps extents, std::uint64_t window_bytes) {
+  Rounds rounds;
+  std::vector<std::vector<plan::Window>> windows;
+  comm::agree(communicator, "exchange: cut windows", [&] {
+    rounds.first.resize(extents.size() + 1);
+    for (std::size_t batch = 0; batch < extents.size(); ++batch) {
+      const plan::ExtentMap& map = extents[batch];
+      windows.push_back(plan::cut_windows(map.of(communicator.rank()), window_bytes, map.block_bytes()));
+      rounds.first[batch + 1] = windows.back().size();
+    }
+  });
+  communicator.all_reduce(rounds.first, comm::ReduceOp::kMax);
+  std::partial_sum(rounds.first.begin(), rounds.first.end(), rounds.first.begin());
+  comm::agree(communicator, "exchange: cut windows", [&] {
+    for (std::size_t batch = 0; batch < windows.size(); ++batch) {
+      if (windows[batch].empty()) continue;
+      rounds.windows.resize(rounds.first[batch]);
+      std::move(windows[batch].begin(), windows[batch].end(), std::back_inserter(rounds.windows));
+    }
+  });
+  return rounds;
 }
 
 Exchange::Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files,
                    const plan::ExtentMap& extents, std::uint64_t window_bytes, WindowPool& pool,
                    std::vector<plan::Runs> mine, ExchangeOptions options)
     : communicator_(communicator), pool_(&pool), device_(options.device) {
-  const int rank = communicator.rank();
-  const int ranks = communicator.size();
+  std::vector<std::vector<plan::Runs>> batches;
+  comm::agree(communicator, "exchange: describe transfers", [&] { batches.push_back(std::move(mine)); });
+  make(files, extents, window_bytes, std::move(batches), options);
+}
+
+Exchange::Exchange(comm::Communicator& communicator, std::span<const format::StoredFile> files,
+                   plan::ExtentMaps extents, std::uint64_t window_bytes, WindowPool& pool,
+                   std::vector<std::vector<plan::Runs>> mine, ExchangeOptions options)
+    : communicator_(communicator), pool_(&pool), device_(options.device) {
+  make(files, extents, window_bytes, std::move(mine), options);
+}
+
+/// Collective: sends the transfers to their aggregators, and schedules them on both ends.
+void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps extents, std::uint64_t window_bytes,
+                    std::vector<std::vector<plan::Runs>> mine, ExchangeOptions options) {
+  const int rank = communicator_.rank();
+  const int ranks = communicator_.size();
+  rounds_ = cut_rounds(communicator_, extents, window_bytes);
   std::vector<base::Bytes> outgoing;
-  comm::agree(communicator, "exchange: describe transfers", [&] {
+  comm::agree(communicator_, "exchange: describe transfers", [&] {
     state_ = std::make_unique<State>();
-    for (int peer = 0; peer < ranks; ++peer) state_->reached.push_back(pool.reaches(peer));
+    for (int peer = 0; peer < ranks; ++peer) state_->reached.push_back(pool_->reaches(peer));
     outgoing.resize(static_cast<std::size_t>(ranks));
-    require(extents.ranks() <= ranks, "more aggregators than ranks");
-    windows_ = plan::cut_windows(extents.of(rank), window_bytes, extents.block_bytes());
-    for (const plan::Window& window : windows_) {
-      require(window.buffer_bytes <= pool.bytes(), "a window of " + std::to_string(window.buffer_bytes) +
-                                                       " bytes and a buffer of " + std::to_string(pool.bytes()));
+    require(mine.size() == extents.size(), "transfers of another number of batches");
+    for (std::size_t batch = 0; batch < extents.size(); ++batch) {
+      require(extents[batch].ranks() <= ranks, "more aggregators than ranks");
     }
-    for (const plan::Runs& runs : mine) {
-      check_transfer(runs, files);
-      require(runs.file_rank >= 0 && runs.file_rank < ranks, plan::to_string(runs) + ": there is no such rank");
-      require(runs.memory_rank == rank, plan::to_string(runs) + " are not of this rank's memory");
-      require(runs.memory == Memory::kHost || device_ != nullptr,
-              plan::to_string(runs) + " are in device memory, and there is nothing to copy them with");
-      has_device_memory_ = has_device_memory_ || runs.memory == Memory::kDevice;
+    for (const plan::Window& window : rounds_.windows) {
+      require(window.buffer_bytes <= pool_->bytes(), "a window of " + std::to_string(window.buffer_bytes) +
+                                                         " bytes and a buffer of " + std::to_string(pool_->bytes()));
     }
     const auto step_to = [&](const plan::Runs& runs) { return step_of(rank, runs.file_rank, ranks); };
-    std::stable_sort(mine.begin(), mine.end(), [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
-    for (const plan::Runs& runs : mine) {  // who reaches a window needs no help of its aggregator
-      if (!pool.reaches(runs.file_rank)) append_runs(outgoing[static_cast<std::size_t>(runs.file_rank)], runs);
+    for (std::size_t batch = 0; batch < mine.size(); ++batch) {
+      for (const plan::Runs& runs : mine[batch]) {
+        check_transfer(runs, files);
+        require(runs.file_rank >= 0 && runs.file_rank < ranks, plan::to_string(runs) + ": there is no such rank");
+        require(runs.memory_rank == rank, plan::to_string(runs) + " are not of this rank's memory");
+        require(runs.memory == Memory::kHost || device_ != nullptr,
+                plan::to_string(runs) + " are in device memory, and there is nothing to copy them with");
+        has_device_memory_ = has_device_memory_ || runs.memory == Memory::kDevice;
+      }
+      std::stable_sort(mine[batch].begin(), mine[batch].end(),
+                       [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
+      append_to_messages(batch, mine[batch], mine.size(), outgoing);
     }
   });
-  const std::vector<base::Bytes> incoming = communicator.all_to_all(std::move(outgoing));
-  rounds_ = communicator.max(windows_.size());
-  has_device_memory_ = communicator.max(has_device_memory_ ? 1 : 0) != 0;
-  options.buffer_bytes = std::max(communicator.min(options.buffer_bytes), kSmallestBufferBytes);
+  const std::vector<base::Bytes> incoming = communicator_.all_to_all(std::move(outgoing));
+  has_device_memory_ = communicator_.max(has_device_memory_ ? 1 : 0) != 0;
+  options.buffer_bytes = std::max(communicator_.min(options.buffer_bytes), kSmallestBufferBytes);
 
-  comm::agree(communicator, "exchange: plan rounds", [&] {
-    const auto windows_of = [&](int peer) {
-      return WindowIndex(extents.of(peer), window_bytes, extents.block_bytes());
+  comm::agree(communicator_, "exchange: plan rounds", [&] {
+    const auto windows_of = [&](std::size_t batch, int peer) {
+      return WindowIndex(extents[batch].of(peer), window_bytes, extents[batch].block_bytes(), rounds_.first[batch]);
     };
     State& state = *state_;
-    state.memory_side = Schedule(End::kMemory, rounds_);
-    state.file_side = Schedule(End::kFile, rounds_);
-    state.local = Schedule(End::kMemory, rounds_);
-    state.schedule_own(mine, windows_of, pool);
-    const WindowIndex own_windows = windows_of(rank);
+    state.memory_side = Schedule(End::kMemory, rounds_.count());
+    state.file_side = Schedule(End::kFile, rounds_.count());
+    state.local = Schedule(End::kMemory, rounds_.count());
+    std::vector<WindowIndex> own_windows;
+    for (std::size_t batch = 0; batch < mine.size(); ++batch) {
+      state.schedule_own(
+          std::exchange(mine[batch], {}), [&](int peer) { return windows_of(batch, peer); }, *pool_);
+      own_windows.push_back(windows_of(batch, rank));
+    }
     for (int step = 0; step < ranks; ++step) {
       const int from = (rank - step + ranks) % ranks;
-      for (const plan::Runs& runs : plan::parse_runs(incoming[static_cast<std::size_t>(from)], rank)) {
-        check_transfer(runs, files);
-        require(runs.memory_rank == from, plan::to_string(runs) + " came from rank " + std::to_string(from));
-        state.file_side.add(runs, own_windows);
-      }
+      const auto add = [&](std::size_t batch, std::span<const std::byte> bytes) {
+        for (const plan::Runs& runs : plan::parse_runs(bytes, rank)) {
+          check_transfer(runs, files);
+          require(runs.memory_rank == from, plan::to_string(runs) + " came from rank " + std::to_string(from));
+          state.file_side.add(runs, own_windows[batch]);
+        }
+      };
+      Sections::for_each(incoming[static_cast<std::size_t>(from)], extents.size(), add);
     }
     state.memory_side.finish();
     state.file_side.finish();
@@ -148,12 +249,35 @@ Exchange::Exchange(comm::Communicator& communicator, std::span<const format::Sto
   });
 }
 
+/// `mine`: of one batch, by step. Who reaches a window needs no help of its aggregator.
+void Exchange::append_to_messages(std::size_t batch, std::span<const plan::Runs> mine, std::size_t batches,
+                                  std::vector<base::Bytes>& outgoing) const {
+  for (auto first = mine.begin(); first != mine.end();) {
+    const int peer = first->file_rank;
+    const auto end = std::find_if(first, mine.end(), [&](const plan::Runs& runs) { return runs.file_rank != peer; });
+    Sections sections(outgoing[static_cast<std::size_t>(peer)], batches);
+    for (; first != end; ++first) {
+      if (!pool_->reaches(peer)) sections.append(batch, *first);
+    }
+  }
+}
+
+/// Collective, in the first round of a batch.
+void Exchange::check_memory(std::string_view step, std::uint64_t round, std::span<const plan::MemoryBox> memory) {
+  const auto first = std::upper_bound(rounds_.first.begin(), rounds_.first.end(), round) - 1;
+  if (*first != round) return;
+  comm::agree(communicator_, step, [&] {
+    state_->check_memory(static_cast<std::size_t>(first - rounds_.first.begin()), memory);
+    pool_->put_buffers(round, state_->buffers);
+  });
+}
+
 Exchange::~Exchange() {
   if (communicator_.is_dead()) static_cast<void>(state_.release());  // messages may use its slots for ever
 }
 
 bool Exchange::use(WindowPool& pool) {
-  for (const plan::Window& window : windows_) {
+  for (const plan::Window& window : rounds_.windows) {
     if (window.buffer_bytes > pool.bytes()) return false;
   }
   for (std::size_t peer = 0; peer < state_->reached.size(); ++peer) {
@@ -163,9 +287,10 @@ bool Exchange::use(WindowPool& pool) {
   return true;
 }
 
-void Exchange::State::check_memory(std::span<const plan::MemoryBox> memory) const {
-  for (std::size_t l = 0; l < memory_needs.size(); ++l) {
-    const MemoryNeed& need = memory_needs[l];
+void Exchange::State::check_memory(std::size_t batch, std::span<const plan::MemoryBox> memory) const {
+  const std::vector<MemoryNeed>& needs = memory_needs.at(batch);
+  for (std::size_t l = 0; l < needs.size(); ++l) {
+    const MemoryNeed& need = needs[l];
     if (need.bytes == 0) continue;
     const std::uint64_t found = l < memory.size() ? memory[l].bytes.size() : 0;
     require(found >= need.bytes, "memory box " + std::to_string(l) + " has " + std::to_string(found) +
@@ -186,12 +311,7 @@ void Exchange::finish_device_copies() {
 
 std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::MemoryBox> memory) {
   State& state = *state_;
-  if (round == 0) {
-    comm::agree(communicator_, "gather", [&] {
-      state.check_memory(memory);
-      pool_->put_buffers(round, state.buffers);
-    });
-  }
+  check_memory("gather", round, memory);
   pool_->make_window(communicator_, round);
   pool_->reset_arrived(round);
   pool_->barrier();  // from here on the others may write into this rank's window
@@ -215,12 +335,7 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
 
 std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::MemoryBox> memory) {
   State& state = *state_;
-  if (round == 0) {
-    comm::agree(communicator_, "scatter", [&] {
-      state.check_memory(memory);
-      pool_->put_buffers(round, state.buffers);
-    });
-  }
+  check_memory("scatter", round, memory);
   pool_->barrier();  // all windows of the node are filled
   pool_->put_buffers(round, state.buffers);
   const std::byte* const own_window = state.buffers[static_cast<std::size_t>(communicator_.rank())];

@@ -15,11 +15,12 @@ namespace cairn::io {
 
 // Transfers and windows to items.
 
-WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes) {
+WindowIndex::WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
+                         std::uint64_t first_round) {
   plan::for_each_window_part(extents, window_bytes, block_bytes,
                              [&](std::size_t window, const plan::Extent& part, std::uint64_t offset) {
-                               const auto number = base::narrow<std::uint32_t>(window, "window number");
-                               parts_.push_back({part.file, number, part.begin, part.end, offset});
+                               const auto round = base::narrow<std::uint32_t>(first_round + window, "round");
+                               parts_.push_back({part.file, round, part.begin, part.end, offset});
                              });
 }
 
@@ -39,7 +40,7 @@ void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
   for (const WindowIndex::Part& part : windows.meeting(runs.file, runs.file_begin, runs.file_end())) {
     const std::uint64_t first = runs.bytes_before(part.begin);
     const std::uint64_t bytes = runs.bytes_before(part.end) - first;
-    if (bytes != 0) pending_.push_back({part.window, {{number, first, bytes}, part.buffer_offset - part.begin}});
+    if (bytes != 0) pending_.push_back({part.round, {{number, first, bytes}, part.buffer_offset - part.begin}});
   }
   if (pending_.size() == before) {
     throw Error(ErrorKind::kInternal, "transfer of " + plan::to_string(runs) + ": none of them lies in these extents");

@@ -52,12 +52,13 @@ inline bool is_direct(const plan::Runs& runs, const Item& item) {
 /// The parts of one rank's windows, flat, for finding those that runs meet.
 class WindowIndex {
  public:
-  /// As plan::cut_windows() cuts them.
-  WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
+  /// As plan::cut_windows() cuts them; the first window is that of round `first_round`.
+  WindowIndex(std::span<const plan::Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
+              std::uint64_t first_round = 0);
 
   struct Part {
     std::uint32_t file = 0;
-    std::uint32_t window = 0;
+    std::uint32_t round = 0;
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
     std::uint64_t buffer_offset = 0;

@@ -37,7 +37,7 @@ void WindowPool::make_window(comm::Communicator& communicator, std::uint64_t rou
 }
 
 WindowBuffer WindowPool::of(std::span<const plan::Window> windows, std::uint64_t round) const {
-  if (round >= windows.size()) return {};
+  if (round >= windows.size() || windows[round].parts.empty()) return {};
   return {&windows[round], {buffer(rank_, round), windows[round].buffer_bytes}};
 }
 

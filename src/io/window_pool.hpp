@@ -55,7 +55,7 @@ class WindowPool {
   /// For EngineOptions::bounce_buffer. Empty: none, and kAhead + 1 buffers.
   [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
-  /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer.
+  /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer, or it has no parts.
   [[nodiscard]] WindowBuffer of(std::span<const plan::Window> windows, std::uint64_t round) const;
 
   /// Whether this rank can address the windows of that one. Symmetric; true for the rank itself.
