@@ -123,45 +123,56 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   return choice;
 }
 
-plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
-                               std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
+Aggregators choose_aggregators(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                                const EngineChoice& choice, Access access) {
   plan::Assignment assignment;
   assignment.group_of_file = std::move(group_of_file);
   assignment.one_aggregator_per_file = access == Access::kWrite && choice.one_writer_per_file;
-  const auto assign_to = [&](int aggregators) {
-    std::optional<plan::ExtentMap> extents;
+  Aggregators chosen{communicator.size(), {}};
+  const auto choose = [&] {
     comm::agree(communicator, "assign the bytes to the ranks",
-                [&] { extents.emplace(std::move(ranges), aggregators, block_bytes, std::move(assignment)); });
-    return std::move(*extents);
+                [&] { chosen.assignment = std::make_shared<const plan::Assignment>(std::move(assignment)); });
+    return chosen;
   };
-  if (choice.aggregators_per_node == 0) return assign_to(communicator.size());
+  if (choice.aggregators_per_node == 0) return choose();
   const auto node = communicator.node();
   const auto place = static_cast<std::uint64_t>(node->rank());
   const auto size = static_cast<std::uint64_t>(node->size());
-  const std::uint64_t chosen = std::min(choice.aggregators_per_node, size);
-  // Spread over the node: place p is chosen when p * chosen / size steps up there.
-  const bool is_aggregator = place == 0 || place * chosen / size != (place - 1) * chosen / size;
+  const std::uint64_t of_node = std::min(choice.aggregators_per_node, size);
+  // Spread over the node: place p is chosen when p * of_node / size steps up there.
+  const bool is_aggregator = place == 0 || place * of_node / size != (place - 1) * of_node / size;
+  std::vector<int>& ranks = assignment.ranks;
   std::vector<std::uint64_t> bits;
   comm::agree(communicator, "assign the bytes to the ranks", [&] {
     bits.resize(base::ceil_div(static_cast<std::uint64_t>(communicator.size()), 64));
-    assignment.ranks.reserve(static_cast<std::size_t>(communicator.size()));
+    ranks.reserve(static_cast<std::size_t>(communicator.size()));
   });
   const auto rank = static_cast<std::uint64_t>(communicator.rank());
   if (is_aggregator) bits[rank / 64] |= 1ULL << rank % 64;
   communicator.all_reduce(bits, comm::ReduceOp::kOr);
   for (int r = 0; r < communicator.size(); ++r) {
     const auto bit = static_cast<std::size_t>(r);
-    if ((bits[bit / 64] >> bit % 64 & 1) != 0) assignment.ranks.push_back(r);
+    if ((bits[bit / 64] >> bit % 64 & 1) != 0) ranks.push_back(r);
   }
-  return assign_to(static_cast<int>(assignment.ranks.size()));
+  chosen.count = static_cast<int>(ranks.size());
+  return choose();
 }
 
-MemorySplit MemorySplit::fitted_to(const plan::ExtentMap& extents) const {
+plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                               std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
+                               const EngineChoice& choice, Access access) {
+  const Aggregators chosen = choose_aggregators(communicator, std::move(group_of_file), choice, access);
+  std::optional<plan::ExtentMap> extents;
+  comm::agree(communicator, "assign the bytes to the ranks",
+              [&] { extents.emplace(std::move(ranges), chosen.count, block_bytes, chosen.assignment); });
+  return std::move(*extents);
+}
+
+MemorySplit MemorySplit::fitted_to(plan::ExtentMaps extents) const {
   constexpr std::uint64_t kWindowsOfAShare = 64;
-  const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents.aggregators());
+  const std::uint64_t share = extents.total_bytes() / static_cast<std::uint64_t>(extents[0].aggregators());
   const std::uint64_t enough =
-      base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents.block_bytes());
+      base::round_up(std::max<std::uint64_t>(share / kWindowsOfAShare, 1), extents[0].block_bytes());
   MemorySplit fitted = *this;
   fitted.window_bytes = std::min(window_bytes, enough);
   return fitted;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -57,8 +58,18 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
 
 enum class Access { kRead, kWrite };
 
-/// Collective. The bytes of the selected ranges assigned to the aggregators, section by section: `group_of_file` says
-/// which (plan::Assignment). For writing, whole files where the choice says so.
+/// The ranks that write or read, and by which rule.
+struct Aggregators {
+  int count = 0;
+  std::shared_ptr<const plan::Assignment> assignment;
+};
+
+/// Collective. All ranks, or as many of each node as the choice says; section by section: `group_of_file` says which
+/// (plan::Assignment). For writing, whole files where the choice says so.
+Aggregators choose_aggregators(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
+                               const EngineChoice& choice, Access access);
+
+/// Collective. The bytes of the selected ranges assigned to the aggregators.
 plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std::uint32_t> group_of_file,
                                std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
                                const EngineChoice& choice, Access access);
@@ -76,7 +87,7 @@ struct MemorySplit {
 
   /// With windows of at most a 64th of what an aggregator moves (but a block): the first touch of a window's memory
   /// costs more than a copy, which should stay small beside the whole.
-  [[nodiscard]] MemorySplit fitted_to(const plan::ExtentMap& extents) const;
+  [[nodiscard]] MemorySplit fitted_to(plan::ExtentMaps extents) const;
 
   /// Of a small plan beside a large one, whose windows have `other_window_bytes`: no larger ones (but of a block), which are
   /// then used in turn, and an eighth of the exchange's buffers.

@@ -27,7 +27,7 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
 void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& written, const io::BypassMemory& memory,
                              Call& call) {
   if (bypass.ranges.empty()) return;
-  const std::uint64_t block_bytes = job_.extents.block_bytes();
+  const std::uint64_t block_bytes = job_.extents[0].block_bytes();
   std::optional<format::BlockAccumulator> checksums;
   comm::agree(communicator_, "plan the load", [&] { checksums.emplace(file_sizes(job_.stored), block_bytes); });
   call.begin("read");

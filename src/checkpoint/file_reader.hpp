@@ -25,8 +25,8 @@ namespace cairn::checkpoint {
 struct ReadJob {
   const std::filesystem::path& directory;
   const format::StoredCheckpoint& stored;
-  const plan::ExtentMap& extents;
-  std::span<const plan::Window> windows;  ///< this rank's
+  plan::ExtentMaps extents;               ///< of each batch
+  std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks
   io::WindowPool& buffers;                ///< of the windows
 };
@@ -43,7 +43,7 @@ class FileReader {
   /// Does nothing yet. What `job` refers to must outlive the object.
   FileReader(comm::Communicator& communicator, const ReadJob& job) : communicator_(communicator), job_(job) {}
 
-  /// Collective. Each rank opens the files that it has extents of, once.
+  /// Collective. Each rank opens the files that it has extents of in any batch, once.
   void open(const std::string& engine, const io::Hints& hints);
 
   /// Collective. Reads the blocks that long runs tile directly into `memory`, the memory boxes of the runs, and checks

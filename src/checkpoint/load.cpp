@@ -1,6 +1,7 @@
 #include "checkpoint/load.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -34,20 +35,69 @@ TensorReader::TensorReader(comm::Communicator& communicator, const OpenCheckpoin
   if (view_ != nullptr) options_.memory_budget_bytes = reading_bytes(options_.memory_budget_bytes, checkpoint);
 }
 
-void TensorReader::load(std::span<const plan::MemoryBox> wanted) {
+Decoder TensorReader::decoder_of(std::span<const plan::MemoryBox> wanted, Decoder::Purpose purpose) {
+  return {checkpoint_, *view_, wanted, decoding_bytes_, device_, purpose};
+}
+
+/// Rank-local. A planner goes on from batch to batch; for one that it has gone past it begins again.
+std::vector<plan::MemoryBox> TensorReader::stored_boxes(std::uint64_t stored_batch) {
+  const auto after = std::upper_bound(first_.begin(), first_.end(), stored_batch);
+  const auto batch = static_cast<std::uint64_t>(after - first_.begin()) - 1;
+  if (!planner_ || planner_->batch != batch || planner_->next > stored_batch) {
+    planner_.emplace(Planner{batch, first_[batch], decoder_of(wanted_.boxes(batch), Decoder::Purpose::kPlanning)});
+  }
+  for (; planner_->next < stored_batch; ++planner_->next) static_cast<void>(planner_->decoder.next_batch());
+  ++planner_->next;
+  const std::span<const plan::MemoryBox> boxes = planner_->decoder.next_batch();
+  return {boxes.begin(), boxes.end()};
+}
+
+void TensorReader::begin(Wanted wanted) {
+  if (view_ == nullptr) return begin_stored(std::move(wanted));
+  Call call(communicator_, clock_);
+  call.begin("plan");
+  comm::agree(communicator_, "plan what to decode", [&] {
+    wanted_ = std::move(wanted);
+    next_ = 0;
+    planner_.reset();
+    first_.assign(wanted_.batches + 1, 0);
+    for (std::uint64_t batch = 0; batch < wanted_.batches; ++batch) {
+      Decoder decoder = decoder_of(wanted_.boxes(batch), Decoder::Purpose::kPlanning);
+      for (; !decoder.is_done(); ++first_[batch + 1]) static_cast<void>(decoder.next_batch());
+    }
+  });
+  communicator_.all_reduce(first_, comm::ReduceOp::kMax);  // as many batches as the rank with the most needs
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+  begin_stored({first_.back(), [this](std::uint64_t stored_batch) { return stored_boxes(stored_batch); }});
+  call.stop();
+}
+
+void TensorReader::load_next(std::span<const plan::MemoryBox> wanted) {
   Call call(communicator_, clock_);
   if (view_ == nullptr) return load_stored(wanted, call);
   std::optional<Decoder> decoder;
-  std::span<const plan::MemoryBox> batch;
+  std::span<const plan::MemoryBox> stored;
   comm::agree(communicator_, "plan what to decode",
-              [&] { decoder.emplace(checkpoint_, *view_, wanted, decoding_bytes_, device_); });
-  do {
-    comm::agree(communicator_, "plan what to decode", [&] { batch = decoder->next_batch(); });
-    load_stored(batch, call);
+              [&] { decoder.emplace(decoder_of(wanted, Decoder::Purpose::kDecoding)); });
+  const std::uint64_t batch = next_++;
+  for (std::uint64_t number = first_.at(batch); number < first_.at(batch + 1); ++number) {
+    comm::agree(communicator_, "plan what to decode", [&] { stored = decoder->next_batch(); });
+    load_stored(stored, call);
+    planner_.reset();
     call.begin("decode");
-    comm::agree(communicator_, "decode", [&] { call.add_bytes(decoder->finish_batch()); });
+    try {
+      comm::agree(communicator_, "decode", [&] { call.add_bytes(decoder->finish_batch()); });
+    } catch (const comm::AgreedError&) {
+      close_after_error();
+      throw;
+    }
     call.stop();
-  } while (communicator_.max(decoder->is_done() ? 0 : 1) != 0);  // as many batches as the rank with the most needs
+  }
+}
+
+void TensorReader::load(std::span<const plan::MemoryBox> wanted) {
+  begin({1, [wanted](std::uint64_t) { return std::vector<plan::MemoryBox>(wanted.begin(), wanted.end()); }});
+  load_next(wanted);
 }
 
 Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
@@ -56,47 +106,94 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
                    choose_engine(communicator, {options.engine, options.aggregators_per_node}, checkpoint.directory)),
       windows_(windows != nullptr ? *windows : own_windows_) {}
 
-// A load on one screen, the mirror of Saver::save. The blocks that any rank wants are assigned to ranks, as extents, and
-// read once, in windows, several rounds ahead. Round by round each rank compares the blocks of its window with their
-// checksums, and gives every rank what it wants of it (scatter). Between two collective calls nothing fails on one rank
-// alone: what may fail is agreed on.
-void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
-  call.begin("plan");
-  const ReadPlan plan =
-      make_read_plan(communicator_, checkpoint_, wanted, {options_.memory_budget_bytes, engine_, windows_, device_});
-  if (!plan.extents) return call.stop();
-  std::optional<WrittenBlocks> written;
-  comm::agree(communicator_, "plan the load", [&] { written.emplace(checkpoint_); });
+/// In the order in which they are needed; the files refer to the plan.
+struct Loader::Reading {
+  Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
+      : plan(std::move(planned)),
+        written(checkpoint),
+        files(communicator, {checkpoint.directory, checkpoint.stored, plan::ExtentMaps(plan.extents),
+                             plan.rounds.windows, plan.rounds.count(), *plan.buffers}) {}
+  ReadPlan plan;
+  WrittenBlocks written;
+  FileReader files;
+  std::optional<io::Exchange> exchange;
+};
 
-  FileReader files(communicator_, {checkpoint_.directory, checkpoint_.stored, *plan.extents, plan.windows, plan.rounds,
-                                   *plan.buffers});
+Loader::~Loader() = default;
+
+void Loader::close_after_error() noexcept {
+  if (reading_) reading_->files.close_after_error();
+}
+
+void Loader::begin_stored(Wanted wanted) {
+  stored_ = std::move(wanted);
+  next_stored_ = 0;
+  planned_end_ = 0;
+  reading_.reset();
+}
+
+// A load on one screen, the mirror of Saver::save. The blocks that any rank wants are assigned to ranks, as extents, and
+// read once for each batch, in windows, several rounds ahead. Round by round each rank compares the blocks of its window
+// with their checksums, and gives every rank what it wants of it (scatter). Between two collective calls nothing fails
+// on one rank alone: what may fail is agreed on.
+void Loader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
   try {
-    call.begin("open");
-    files.open(engine_.name, options_.hints);
-    comm::agree(communicator_, "note hints", [&] { engine_.hints = files.hints(); });
-    if (plan.bypass) files.read_bypass(*plan.bypass, *written, {plan.memory, &device_}, call);
-    call.begin("read");
-    files.read_ahead();
-    call.begin("plan");  // while the first windows are read
-    io::Exchange exchange = make_exchange(communicator_, checkpoint_, plan);
-    for (std::uint64_t round = 0; round < plan.rounds; ++round) {
-      call.begin("read");
-      const io::WindowBuffer window = files.wait_for_window(round);
-      if (window.window != nullptr) call.add_bytes(window.window->bytes);
-      call.begin("verify");
-      comm::agree(communicator_, "verify", [&] {
-        if (window.window != nullptr) call.add_bytes(written->check(*window.window, window.buffer));
-      });
-      call.begin("scatter");
-      call.add_bytes(exchange.scatter(round, plan.memory));
+    if (next_stored_ == planned_end_) begin_reading(call);
+    const std::uint64_t batch = next_stored_++;
+    if (reading_) {
+      read_batch(batch, wanted, call);
+      if (next_stored_ == planned_end_) {
+        call.begin("open");
+        reading_->files.close();
+        reading_.reset();
+      }
     }
-    call.begin("open");
-    files.close();
   } catch (const comm::AgreedError&) {  // all ranks are here; one that unwinds alone cannot close what all have open
-    files.close_after_error();
+    close_after_error();
     throw;
   }
   call.stop();
+}
+
+/// Collective: plans from the next batch on, opens the files, and begins to read. Nothing is read where no rank wants a
+/// byte of what is planned.
+void Loader::begin_reading(Call& call) {
+  call.begin("plan");
+  ReadPlan planned = make_read_plan(communicator_, checkpoint_, stored_, next_stored_,
+                                    {options_.memory_budget_bytes, engine_, windows_, device_});
+  planned_end_ = planned.end;
+  if (!planned.buffers) return;
+  comm::agree(communicator_, "plan the load",
+              [&] { reading_ = std::make_unique<Reading>(communicator_, checkpoint_, std::move(planned)); });
+  call.begin("open");
+  reading_->files.open(engine_.name, options_.hints);
+  comm::agree(communicator_, "note hints", [&] { engine_.hints = reading_->files.hints(); });
+  call.begin("read");
+  reading_->files.read_ahead();
+  call.begin("plan");  // while the first windows are read
+  const ReadPlan& plan = reading_->plan;
+  auto transfers = make_transfers(communicator_, checkpoint_, stored_, plan);
+  reading_->exchange.emplace(communicator_, checkpoint_.stored.files, plan::ExtentMaps(plan.extents),
+                             plan.budget.window_bytes, *plan.buffers, std::move(transfers),
+                             io::ExchangeOptions{plan.budget.exchange_bytes, plan.device});
+}
+
+/// Collective.
+void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wanted, Call& call) {
+  auto& [plan, written, files, exchange] = *reading_;
+  const std::size_t number = batch - plan.first;
+  if (plan.bypass[number]) files.read_bypass(*plan.bypass[number], written, {wanted, &device_}, call);
+  for (std::uint64_t round = plan.rounds.first[number]; round < plan.rounds.first[number + 1]; ++round) {
+    call.begin("read");
+    const io::WindowBuffer window = files.wait_for_window(round);
+    if (window.window != nullptr) call.add_bytes(window.window->bytes);
+    call.begin("verify");
+    comm::agree(communicator_, "verify", [&] {
+      if (window.window != nullptr) call.add_bytes(written.check(*window.window, window.buffer));
+    });
+    call.begin("scatter");
+    call.add_bytes(exchange->scatter(round, wanted));
+  }
 }
 
 }  // namespace cairn::checkpoint

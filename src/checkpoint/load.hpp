@@ -2,8 +2,13 @@
 //
 // Balanced (default): each byte is read from storage once by one rank, in whole blocks, checked against the block
 // table, and exchanged. Independent: each rank reads what it wants, by the same code on a communicator of itself.
+//
+// What is wanted in several batches (reader.hpp) is planned together, and the files are opened once, as far as the plan
+// has room in memory (read_plan.hpp); windows are read ahead over the ends of batches.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 
 #include "checkpoint/reader.hpp"
@@ -17,15 +22,27 @@ class Loader final : public TensorReader {
   /// outlive the object.
   Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view, ReadOptions options,
          io::WindowStore* windows = nullptr);
+  ~Loader() override;
   /// Of the checkpoint as it is stored.
   Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadOptions options)
       : Loader(communicator, checkpoint, nullptr, std::move(options)) {}
 
+  void close_after_error() noexcept override;
+
  private:
+  /// What is read by one plan and one set of open files.
+  struct Reading;
+  void begin_stored(Wanted wanted) override;
   void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
+  void begin_reading(Call& call);
+  void read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wanted, Call& call);
 
   io::WindowStore own_windows_;
   io::WindowStore& windows_;
+  Wanted stored_;
+  std::uint64_t next_stored_ = 0;     ///< batch
+  std::uint64_t planned_end_ = 0;     ///< of the batches that are planned
+  std::unique_ptr<Reading> reading_;  ///< of them; null where no rank wants a byte
 };
 
 }  // namespace cairn::checkpoint

@@ -1,8 +1,11 @@
 #include "checkpoint/read_plan.hpp"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
 #include "format/blocks.hpp"
@@ -14,90 +17,205 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Loads of less than a 64th of a checkpoint, of which a conversion makes many, go through windows: what bypasses them
-/// is found by looking at every block of all files.
+/// Batches of less than a 64th of a checkpoint, of which a conversion may have many, go through windows: what bypasses
+/// them is found by looking at every block of all files.
 constexpr std::size_t kBypassParts = 64;
 
-plan::BlockSet wanted_blocks(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> wanted,
-                             const plan::BlockGrid& grid) {
-  plan::BlockSet blocks(grid);
-  for (const plan::MemoryBox& want : wanted) {
-    const auto& tensor = checkpoint.stored.tensors[want.tensor];
-    for (const auto& stored : tensor.boxes) {
-      const auto region = shard::intersect(want.box, stored.box);
-      if (!region) continue;
-      blocks.insert(plan::file_span(tensor.dtype, stored, *region));
+/// Of the memory budget: what the transfers and block ranges of batches that are planned together may take, more or
+/// less.
+constexpr std::uint64_t kPlanParts = 8;
+constexpr std::uint64_t kLeastPlanBytes = 1ULL << 20;
+
+/// What the plan holds of a region of a box in a stored box: its runs, where they are made and where they are scheduled
+/// (here, or on the aggregator), and their items.
+constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
+/// Of a range of blocks, on every rank: as it arrives, and in the extent map.
+constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
+
+using Ranges = std::vector<plan::FileRange>;
+
+/// What this rank wants of some batches, as whole blocks.
+class WantedBlocks {
+ public:
+  WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
+      : stored_(checkpoint.stored), block_bytes_(block_bytes), ranks_(ranks), sizes_(file_sizes(stored_)) {}
+
+  void add(std::span<const plan::MemoryBox> boxes) {
+    Ranges ranges;
+    for (const plan::MemoryBox& want : boxes) {
+      const format::StoredTensor& tensor = stored_.tensors.at(want.tensor);
+      check_planned(want, tensor.name, tensor.dtype, tensor.shape);
+      has_device_memory_ = has_device_memory_ || plan::is_on_device(want);
+      for (const auto& stored : tensor.boxes) {
+        const auto region = shard::intersect(want.box, stored.box);
+        if (!region) continue;
+        ranges.push_back(plan::file_span(tensor.dtype, stored, *region));
+        plan_bytes_ += kBytesPerRegion;
+      }
     }
+    batches_.push_back(merged(std::move(ranges)));
+    plan_bytes_ += kBytesPerRange * ranks_ * batches_.back().size();
+  }
+  [[nodiscard]] Ranges merged(Ranges ranges) const {
+    return plan::widen_to_blocks(std::move(ranges), sizes_, block_bytes_);
+  }
+
+  [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
+  [[nodiscard]] std::uint64_t plan_bytes() const { return plan_bytes_; }
+  [[nodiscard]] bool has_device_memory() const { return has_device_memory_; }
+
+ private:
+  const format::StoredCheckpoint& stored_;
+  std::uint64_t block_bytes_;
+  std::uint64_t ranks_;
+  std::vector<std::uint64_t> sizes_;
+  std::vector<Ranges> batches_;
+  std::uint64_t plan_bytes_ = 0;
+  bool has_device_memory_ = false;
+};
+
+/// Collective, instead of `batches`, of this rank: of all ranks. Where ranks want many ranges of a batch, one bit per
+/// block is less; else the ranges of all batches travel together.
+void join_ranks(comm::Communicator& communicator, const plan::BlockGrid& grid, const WantedBlocks& wanted,
+                std::vector<Ranges>& batches) {
+  std::vector<std::uint64_t> counts;
+  base::ByteWriter mine;
+  comm::agree(communicator, "plan the load", [&] {
+    for (const Ranges& ranges : batches) counts.push_back(ranges.size());
+  });
+  communicator.all_reduce(counts, comm::ReduceOp::kSum);
+  const auto is_dense = [&](std::size_t batch) { return counts[batch] * sizeof(plan::FileRange) > grid.blocks() / 8; };
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    if (!is_dense(batch)) continue;
+    std::optional<plan::BlockSet> blocks;
+    comm::agree(communicator, "plan the load", [&] {
+      blocks.emplace(grid);
+      for (const plan::FileRange& range : batches[batch]) blocks->insert(range);
+    });
+    communicator.all_reduce(blocks->words(), comm::ReduceOp::kOr);
+    comm::agree(communicator, "plan the load", [&] { batches[batch] = blocks->ranges(); });
+  }
+  comm::agree(communicator, "plan the load", [&] {
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+      if (is_dense(batch)) continue;
+      mine.u64(batches[batch].size());
+      for (const plan::FileRange& range : std::exchange(batches[batch], {})) {
+        mine.u64(range.file);
+        mine.u64(range.begin);
+        mine.u64(range.end);
+      }
+    }
+  });
+  const std::vector<base::Bytes> all = communicator.all_gather(mine.bytes());
+  comm::agree(communicator, "plan the load", [&] {
+    std::vector<base::ByteReader> readers(all.begin(), all.end());
+    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+      if (is_dense(batch)) continue;
+      Ranges ranges;
+      for (base::ByteReader& in : readers) {
+        for (std::uint64_t left = in.u64(); left > 0; --left) {
+          const auto file = static_cast<std::uint32_t>(in.u64());
+          const std::uint64_t begin = in.u64();
+          ranges.push_back({file, begin, in.u64()});
+        }
+      }
+      batches[batch] = wanted.merged(std::move(ranges));
+    }
+  });
+}
+
+std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
+  std::size_t blocks = 0;
+  for (const plan::FileRange& range : ranges) {
+    blocks += grid.block_of(range.file, range.end - 1) + 1 - grid.block_of(range.file, range.begin);
   }
   return blocks;
 }
 
+/// Collective: what bypasses the windows, taken out of `ranges`.
+BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const plan::BlockGrid& grid,
+                       std::span<const plan::MemoryBox> boxes, Ranges& ranges) {
+  BypassRead bypass;
+  comm::agree(communicator, "plan the load", [&] {
+    const auto pieces = plan::whole_pieces(communicator.rank(), boxes);
+    bypass.runs = io::BypassRuns(plan::regions_of_memory(pieces, boxes, checkpoint.stored));
+  });
+  const plan::BlockSet tiled = io::keep_tiled_blocks(communicator, grid, bypass.runs);
+  comm::agree(communicator, "plan the load", [&] {
+    bypass.ranges = tiled.ranges();
+    plan::BlockSet left(grid);
+    for (const plan::FileRange& range : ranges) left.insert(range);
+    left.remove(tiled);
+    ranges = left.ranges();
+  });
+  return bypass;
+}
+
 }  // namespace
 
-ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                        std::span<const plan::MemoryBox> wanted, const ReadPlanOptions& how) {
+ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+                        std::uint64_t first, const ReadPlanOptions& how) {
   const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
   ReadPlan plan;
+  plan.first = first;
+  plan.device = &how.device;
   std::optional<plan::BlockGrid> grid;
-  std::optional<plan::BlockSet> blocks;
+  std::optional<WantedBlocks> blocks;
   comm::agree(communicator, "plan the load", [&] {
     os::fault_memory("memory.load");
-    for (const plan::MemoryBox& want : wanted) {
-      const auto& tensor = checkpoint.stored.tensors.at(want.tensor);
-      check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-    }
+    if (first >= wanted.batches) throw Error(ErrorKind::kInternal, "a batch is loaded that nobody announced");
     plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
-    plan.device = &how.device;
-    if (std::any_of(wanted.begin(), wanted.end(), plan::is_on_device)) {
-      plan.budget = plan.budget.with_device_copies(how.device.bytes());
-    }
     grid.emplace(file_sizes(checkpoint.stored), block_bytes);
-    blocks.emplace(wanted_blocks(checkpoint, wanted, *grid));
-    plan.memory = wanted;
-    plan.pieces = plan::whole_pieces(communicator.rank(), wanted);
+    blocks.emplace(checkpoint, block_bytes, static_cast<std::uint64_t>(communicator.size()));
+    const std::uint64_t most_bytes = std::max(how.memory_budget_bytes / kPlanParts, kLeastPlanBytes);
+    for (plan.end = first; plan.end < wanted.batches; ++plan.end) {
+      if (plan.end != first && blocks->plan_bytes() > most_bytes) break;
+      blocks->add(wanted.boxes(plan.end));
+    }
+    if (blocks->has_device_memory()) plan.budget = plan.budget.with_device_copies(how.device.bytes());
   });
-  communicator.all_reduce(blocks->words(), comm::ReduceOp::kOr);
-  if (blocks->count() == 0) return plan;
-  if (how.choice.bypass && blocks->count() >= grid->blocks() / kBypassParts) {
-    comm::agree(communicator, "plan the load", [&] {
-      const auto regions = plan::regions_of_memory(plan.pieces, plan.memory, checkpoint.stored);
-      plan.bypass.emplace(BypassRead{io::BypassRuns(regions), {}});
-    });
-    const plan::BlockSet tiled = io::keep_tiled_blocks(communicator, *grid, plan.bypass->runs);
-    comm::agree(communicator, "plan the load", [&] { plan.bypass->ranges = tiled.ranges(); });
-    blocks->remove(tiled);
+  plan.end = communicator.min(plan.end);
+  std::vector<Ranges>& batches = blocks->batches();
+  batches.resize(plan.end - first);
+  join_ranks(communicator, *grid, *blocks, batches);
+  if (std::ranges::all_of(batches, [](const Ranges& ranges) { return ranges.empty(); })) return plan;
+
+  comm::agree(communicator, "plan the load", [&] { plan.bypass.resize(batches.size()); });
+  for (std::size_t batch = 0; how.choice.bypass && batch < batches.size(); ++batch) {
+    if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
+    std::vector<plan::MemoryBox> boxes;
+    comm::agree(communicator, "plan the load", [&] { boxes = wanted.boxes(first + batch); });
+    plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, boxes, batches[batch]);
   }
   std::vector<std::uint32_t> groups;
-  std::vector<plan::FileRange> ranges;
-  comm::agree(communicator, "plan the load", [&] {
-    groups = plan::section_groups(checkpoint.stored);
-    ranges = blocks->ranges();
+  comm::agree(communicator, "plan the load", [&] { groups = plan::section_groups(checkpoint.stored); });
+  const Aggregators aggregators = choose_aggregators(communicator, std::move(groups), how.choice, Access::kRead);
+  comm::agree(communicator, "assign the bytes to the ranks", [&] {
+    plan.extents.reserve(batches.size());
+    for (Ranges& ranges : batches) {
+      plan.extents.emplace_back(std::exchange(ranges, {}), aggregators.count, block_bytes, aggregators.assignment);
+    }
   });
-  plan::ExtentMap extents =
-      assign_extents(communicator, std::move(groups), std::move(ranges), block_bytes, how.choice, Access::kRead);
+  const plan::ExtentMaps extents(plan.extents);
   plan.budget = plan.budget.fitted_to(extents);
-  comm::agree(communicator, "plan the load", [&] {
-    plan.extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    plan.windows = plan::cut_windows(plan.extents->of(communicator.rank()), plan.budget.window_bytes, block_bytes);
-  });
-  plan.rounds = communicator.max(plan.windows.size());
-  plan.buffers = how.store.get(communicator, largest_buffer(plan.windows), plan.budget.bounce_bytes);
+  plan.rounds = io::cut_rounds(communicator, extents, plan.budget.window_bytes);
+  plan.buffers = how.store.get(communicator, largest_buffer(plan.rounds.windows), plan.budget.bounce_bytes);
   return plan;
 }
 
-io::Exchange make_exchange(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const ReadPlan& plan) {
-  std::vector<plan::Runs> transfers;
+std::vector<std::vector<plan::Runs>> make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
+                                                    const Wanted& wanted, const ReadPlan& plan) {
+  std::vector<std::vector<plan::Runs>> transfers;
   comm::agree(communicator, "plan the load", [&] {
-    const auto outside = plan.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(plan.pieces, plan.memory, checkpoint.stored, *plan.extents, outside);
+    for (std::uint64_t batch = plan.first; batch < plan.end; ++batch) {
+      const std::size_t number = batch - plan.first;
+      const std::vector<plan::MemoryBox> boxes = wanted.boxes(batch);
+      const auto outside = plan.bypass[number] ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+      transfers.push_back(plan::transfers_of_memory(plan::whole_pieces(communicator.rank(), boxes), boxes,
+                                                    checkpoint.stored, plan.extents[number], outside));
+    }
   });
-  return {communicator,
-          checkpoint.stored.files,
-          *plan.extents,
-          plan.budget.window_bytes,
-          *plan.buffers,
-          std::move(transfers),
-          {plan.budget.exchange_bytes, plan.device}};
+  return transfers;
 }
 
 }  // namespace cairn::checkpoint

@@ -1,34 +1,37 @@
 // The plan of a load: which blocks somebody wants, who reads them, and who gets what. The counterpart of save.hpp.
+//
+// What is wanted in batches is planned for as many of them at once as a share of the memory budget has room for, which
+// is mostly all. Blocks that two batches want are read twice.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_reader.hpp"
+#include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
 #include "plan/extents.hpp"
-#include "plan/pieces.hpp"
+#include "plan/runs.hpp"
 
 namespace cairn::checkpoint {
 
+/// Of the batches from `first` up to `end`, which are not planned together with others.
 struct ReadPlan {
-  std::span<const plan::MemoryBox> memory;   ///< what this rank wants
-  std::vector<plan::Piece> pieces;           ///< the same
-  std::unique_ptr<plan::ExtentMap> extents;  ///< null: no rank wants a byte, and nothing else is here
-  std::optional<BypassRead> bypass;          ///< in no extent
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+  std::vector<plan::ExtentMap> extents;           ///< of each of these batches
+  std::vector<std::optional<BypassRead>> bypass;  ///< of each: what is in no extent
+  io::Rounds rounds;
   MemorySplit budget;
-  std::vector<plan::Window> windows;  ///< of this rank's extents
-  std::uint64_t rounds = 0;           ///< of the rank with the most windows
-  std::shared_ptr<io::WindowPool> buffers;
-  io::DeviceCopies* device = nullptr;  ///< as in ReadPlanOptions
+  std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte
+  io::DeviceCopies* device = nullptr;       ///< as in ReadPlanOptions
 };
 
 struct ReadPlanOptions {
@@ -38,12 +41,13 @@ struct ReadPlanOptions {
   io::DeviceCopies& device;  ///< must outlive the plan
 };
 
-/// Collective. `wanted` must outlive the plan. Throws kInternal for a box that does not fit its tensor or its memory,
-/// kUsage for a budget that is too small.
-ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                        std::span<const plan::MemoryBox> wanted, const ReadPlanOptions& how);
+/// Collective: of batches from `first` on, one at least. Throws kInternal for a box that does not fit its tensor, or
+/// its memory where that is given, kUsage for a budget that is too small.
+ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+                        std::uint64_t first, const ReadPlanOptions& how);
 
-/// Collective: the exchange that scatters the windows. `plan` and `checkpoint` must outlive it.
-io::Exchange make_exchange(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const ReadPlan& plan);
+/// Collective: for the exchange that scatters the windows, this rank's transfers of each batch of the plan.
+std::vector<std::vector<plan::Runs>> make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
+                                                    const Wanted& wanted, const ReadPlan& plan);
 
 }  // namespace cairn::checkpoint

@@ -1,14 +1,21 @@
 // Reads boxes of a view (view.hpp) of an open checkpoint: what is stored as it is goes straight to its place; codes and
 // scales, and weights of another dtype, are read in batches of bounded size, and decoded (decoder.hpp).
+//
+// Who reads piece by piece says beforehand what all ranks will want (begin), and then brings the memory (load_next): so
+// all of it is planned at once, each file is opened once, and a piece is read while the one before is worked on.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "codes/decode_pieces.hpp"
+#include "codes/decoder.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
 #include "directory/open.hpp"
@@ -24,6 +31,14 @@ struct ReadOptions {
   Links links = Links::kInside;            ///< of the checkpoint's directory, when it is opened
 };
 
+/// What the ranks will want, batch by batch.
+struct Wanted {
+  std::uint64_t batches = 0;  ///< the same number on all ranks
+  /// Rank-local: this rank's boxes of a batch, which may lack their memory. It is called several times for a batch, and
+  /// gives the same boxes each time; in ascending order, now and then from an earlier batch on.
+  std::function<std::vector<plan::MemoryBox>(std::uint64_t batch)> boxes;
+};
+
 /// Loader reads directories of safetensors files, StageReader staging files.
 class TensorReader {
  public:
@@ -36,6 +51,13 @@ class TensorReader {
   /// the tensor for a scale that is not finite and a code that is not in use.
   void load(std::span<const plan::MemoryBox> wanted);
 
+  /// Collective, before load_next(): what that will be given. `wanted` is called until the last batch has been loaded.
+  void begin(Wanted wanted);
+  /// Collective: the next batch, now with its memory. Throws as load().
+  void load_next(std::span<const plan::MemoryBox> wanted);
+  /// Collective, after an error that all ranks threw between begin() and the last load_next(): closes the files.
+  virtual void close_after_error() noexcept {}
+
   /// Phases of all loads so far, the same ones on every rank.
   [[nodiscard]] const PhaseClock& clock() const { return clock_; }
   [[nodiscard]] const EngineChoice& engine() const { return engine_; }
@@ -46,7 +68,8 @@ class TensorReader {
   TensorReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
                ReadOptions options, EngineChoice engine);
 
-  /// Collective. Boxes are numbered by OpenCheckpoint::stored.
+  // Collective. As begin() and load_next(), with boxes numbered by OpenCheckpoint::stored.
+  virtual void begin_stored(Wanted wanted) = 0;
   virtual void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) = 0;
 
   comm::Communicator& communicator_;
@@ -58,7 +81,22 @@ class TensorReader {
   EngineChoice engine_;
 
  private:
+  [[nodiscard]] Decoder decoder_of(std::span<const plan::MemoryBox> wanted, Decoder::Purpose purpose);
+  [[nodiscard]] std::vector<plan::MemoryBox> stored_boxes(std::uint64_t stored_batch);
+
   PhaseClock clock_;
+
+  // Where the view is another one: batches of the caller, each of which is some batches of a decoder.
+  Wanted wanted_;
+  std::vector<std::uint64_t> first_;  ///< stored batch of each batch of the caller, and their number
+  std::uint64_t next_ = 0;            ///< of the caller's
+  /// Who knows the next stored boxes.
+  struct Planner {
+    std::uint64_t batch;  ///< of the caller
+    std::uint64_t next;   ///< stored batch
+    Decoder decoder;
+  };
+  std::optional<Planner> planner_;
 };
 
 }  // namespace cairn::checkpoint

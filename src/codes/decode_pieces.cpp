@@ -11,12 +11,26 @@
 
 namespace cairn::checkpoint {
 
-void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
-                  std::span<const std::uint64_t> shape) {
-  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(dtype);
-  if (shard::fits(want.box, shape) && bits % 8 == 0 && bits / 8 == want.bytes.size()) return;
+namespace {
+
+[[noreturn]] void refuse(const plan::MemoryBox& want, std::string_view name) {
   throw Error(ErrorKind::kInternal, fmt::format("wanted box {} of '{}' and its memory of {} bytes do not match",
                                                 shard::to_string(want.box), base::printable(name), want.bytes.size()));
+}
+
+}  // namespace
+
+void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
+                  std::span<const std::uint64_t> shape) {
+  check_planned(want, name, dtype, shape);
+  if (shard::elements_of(want.box) * bits_of(dtype) / 8 != want.bytes.size()) refuse(want, name);
+}
+
+void check_planned(const plan::MemoryBox& want, std::string_view name, DType dtype,
+                   std::span<const std::uint64_t> shape) {
+  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(dtype);
+  if (!shard::fits(want.box, shape) || bits % 8 != 0) refuse(want, name);
+  if (!want.bytes.empty() && bits / 8 != want.bytes.size()) refuse(want, name);
 }
 
 namespace {

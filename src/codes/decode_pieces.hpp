@@ -20,6 +20,9 @@ namespace cairn::checkpoint {
 /// Throws Error(kInternal) for a box that does not fit its tensor or its memory.
 void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
                   std::span<const std::uint64_t> shape);
+/// The same of a box that is planned: it may get its memory later.
+void check_planned(const plan::MemoryBox& want, std::string_view name, DType dtype,
+                   std::span<const std::uint64_t> shape);
 
 // A box cut into boxes of bounded size that lie end to end in its memory. Pure.
 

@@ -47,10 +47,11 @@ std::span<float> place_for(std::span<const DecodedPlace> wanted, std::span<const
 }  // namespace
 
 Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
-                 std::uint64_t memory_bytes, io::DeviceCopies& device)
+                 std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose)
     : checkpoint_(checkpoint),
       view_(view),
       device_(device),
+      purpose_(purpose),
       batch_bytes_(memory_bytes / 2),
       piece_elements_(std::clamp<std::uint64_t>(memory_bytes / kBytesPerPieceElement, 1, kLargestPieceElements)) {
   for (const plan::MemoryBox& want : wanted) add(want);
@@ -58,7 +59,8 @@ Decoder::Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<c
 
 void Decoder::add(const plan::MemoryBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
-  check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
+  const auto& check = purpose_ == Purpose::kPlanning ? check_planned : check_wanted;
+  check(want, tensor.name, tensor.dtype, tensor.shape);
   const bool is_copy =
       tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
@@ -130,6 +132,7 @@ std::span<const plan::MemoryBox> Decoder::next_batch() {
     batch_.back().first_wanted = loading_.size();
     std::move(boxes.begin(), boxes.end(), std::back_inserter(loading_));
   }
+  if (purpose_ == Purpose::kPlanning) return loading_;
   memory_.resize(total_bytes);
   std::uint64_t at = 0;
   for (std::size_t i = first; i < loading_.size(); ++i) {

@@ -43,13 +43,16 @@ struct DecodePiece {
 
 class Decoder {
  public:
+  /// kPlanning: to learn what next_batch() will give. Boxes may lack their memory then, and what is loaded gets none.
+  enum class Purpose { kDecoding, kPlanning };
+
   /// `memory_bytes` is for codes and decoded values; `device` brings these to device memory. References must outlive
   /// the object. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
   Decoder(const OpenCheckpoint& checkpoint, const View& view, std::span<const plan::MemoryBox> wanted,
-          std::uint64_t memory_bytes, io::DeviceCopies& device);
+          std::uint64_t memory_bytes, io::DeviceCopies& device, Purpose purpose = Purpose::kDecoding);
 
   /// The stored boxes that are to be loaded next, in the memory of the last ones; they are here until the next call.
-  /// The first batch has all boxes that are wanted as they are stored.
+  /// The first batch has all boxes that are wanted as they are stored. The same boxes give the same batches.
   std::span<const plan::MemoryBox> next_batch();
   /// Makes what is wanted of the batch, which has been loaded. Returns the bytes made. Throws Error(kFormat) naming the
   /// tensor for a scale that is not finite and a code that is not in use, Error(kIo) when a device refuses a copy.
@@ -72,6 +75,7 @@ class Decoder {
   const OpenCheckpoint& checkpoint_;
   const View& view_;
   io::DeviceCopies& device_;
+  Purpose purpose_;
   std::uint64_t batch_bytes_;
   std::uint64_t piece_elements_;
   std::vector<plan::MemoryBox> direct_;

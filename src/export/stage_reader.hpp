@@ -20,6 +20,7 @@ class StageReader final : public TensorReader {
               ReadOptions options);
 
  private:
+  void begin_stored(Wanted) override {}
   void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
   [[nodiscard]] std::uint64_t piece_bytes(const plan::MemoryBox& want) const;
   template <class Read>

@@ -166,7 +166,7 @@ TEST(SplitBudget, WindowsAreSmallBesideTheShareOfAnAggregator) {
   constexpr std::uint64_t kMiB = 1ULL << 20;
   const MemorySplit split = split_budget(256 * kMiB, 4 * kMiB, {});
   const auto window_for = [&](std::uint64_t bytes) {
-    return split.fitted_to({{{0, 0, bytes}}, 2, 4 * kMiB}).window_bytes;
+    return split.fitted_to(plan::ExtentMap({{0, 0, bytes}}, 2, 4 * kMiB)).window_bytes;
   };
   EXPECT_EQ(window_for(1), 4 * kMiB);
   EXPECT_EQ(window_for(1000 * kMiB), 8 * kMiB);
