@@ -31,7 +31,7 @@ std::vector<Box> shifted(std::vector<Box> boxes, const Box& origin) {
 
 }  // namespace
 
-WindowIndex::WindowIndex(const plan::FileLayout& layout) : layout_(layout) {
+LayoutIndex::LayoutIndex(const plan::FileLayout& layout) : layout_(layout) {
   const auto& tensors = layout.stored.tensors;
   for (std::uint32_t t = 0; t < tensors.size(); ++t) {
     for (std::uint32_t s = 0; s < tensors[t].boxes.size(); ++s) {
@@ -44,18 +44,14 @@ WindowIndex::WindowIndex(const plan::FileLayout& layout) : layout_(layout) {
             [](const Place& a, const Place& b) { return std::pair(a.file, a.begin) < std::pair(b.file, b.begin); });
 }
 
-std::vector<WindowRegion> WindowIndex::regions(const io::WindowBuffer& window) const {
-  std::vector<WindowRegion> out;
-  if (window.window == nullptr) return out;
-  for (std::size_t p = 0; p < window.window->parts.size(); ++p) {
-    const plan::Extent& part = window.window->parts[p];
-    add_regions(part, window.buffer.subspan(window.window->offsets[p], part.end - part.begin), out);
-  }
+std::vector<TensorRange> LayoutIndex::ranges(const plan::Window& window) const {
+  std::vector<TensorRange> out;
+  for (std::size_t p = 0; p < window.parts.size(); ++p) add_ranges(window.parts[p], window.offsets[p], out);
   return out;
 }
 
-void WindowIndex::add_regions(const plan::Extent& part, std::span<std::byte> memory,
-                              std::vector<WindowRegion>& out) const {
+void LayoutIndex::add_ranges(const plan::Extent& part, std::uint64_t window_offset,
+                             std::vector<TensorRange>& out) const {
   auto place = std::upper_bound(places_.begin(), places_.end(), part, [](const plan::Extent& p, const Place& q) {
     return std::pair(p.file, p.begin) < std::pair(q.file, q.end);
   });
@@ -68,13 +64,14 @@ void WindowIndex::add_regions(const plan::Extent& part, std::span<std::byte> mem
     const std::uint64_t group_bytes = group * bits_of(tensor.dtype) / 8;
     const std::uint64_t first = (begin - place->begin) / group_bytes;
     const std::uint64_t last = base::ceil_div(end - place->begin, group_bytes);
-    WindowRegion region;
-    region.tensor = place->tensor;
-    region.boxes = shifted(shard::boxes_of_flat_range(box.shape, first * group, last * group), box);
-    region.memory = memory.subspan(begin - part.begin, end - begin);
-    region.skip_bytes = begin - place->begin - first * group_bytes;
-    region.loaded_bytes = (last - first) * group_bytes;
-    out.push_back(std::move(region));
+    TensorRange range;
+    range.tensor = place->tensor;
+    range.boxes = shifted(shard::boxes_of_flat_range(box.shape, first * group, last * group), box);
+    range.window_offset = window_offset + begin - part.begin;
+    range.bytes = end - begin;
+    range.skip_bytes = begin - place->begin - first * group_bytes;
+    range.loaded_bytes = (last - first) * group_bytes;
+    out.push_back(std::move(range));
   }
 }
 
@@ -88,33 +85,33 @@ Box with_whole_groups(Box box, std::uint64_t group_rows) {
   return box;
 }
 
-/// Assigns the memory of a region to items, in the order of its boxes' bytes.
-class RegionFiller {
+/// Assigns the bytes of a range to items, in the order of its boxes' bytes.
+class RangeFiller {
  public:
-  RegionFiller(const PartOfPair& part, const WindowRegion& region, std::vector<CodingItem>& out)
-      : part_(part), region_(region), out_(out) {}
+  RangeFiller(const PartOfPair& part, const TensorRange& range, std::vector<CodingItem>& out)
+      : part_(part), range_(range), out_(out) {}
 
-  /// The next `bytes` of the region's boxes are those of `box` from `before` on.
+  /// The next `bytes` of the range's boxes are those of `box` from `before` on.
   void add(const Box& box, std::uint64_t before, std::uint64_t bytes) {
-    const std::uint64_t begin = std::max(at_, region_.skip_bytes);
-    const std::uint64_t end = std::min(at_ + bytes, region_.skip_bytes + region_.memory.size());
+    const std::uint64_t begin = std::max(at_, range_.skip_bytes);
+    const std::uint64_t end = std::min(at_ + bytes, range_.skip_bytes + range_.bytes);
     if (begin < end) {
-      const auto memory = region_.memory.subspan(begin - region_.skip_bytes, end - begin);
-      out_.push_back({part_, box, memory, before + begin - at_});
+      const std::uint64_t window_offset = range_.window_offset + begin - range_.skip_bytes;
+      out_.push_back({part_, box, window_offset, end - begin, before + begin - at_});
     }
     at_ += bytes;
   }
 
  private:
   PartOfPair part_;
-  const WindowRegion& region_;
+  const TensorRange& range_;
   std::vector<CodingItem>& out_;
   std::uint64_t at_ = 0;
 };
 
 /// Codes in blocks of the flattened tensor: `begin` and `end` are bytes of the part.
 void add_blocks(const CodedTensor& tensor, std::uint64_t begin, std::uint64_t end, std::uint64_t limit,
-                RegionFiller& filler) {
+                RangeFiller& filler) {
   const std::uint64_t block_bytes = tensor.parts[0].shape.back();
   const std::uint64_t block_elements = tensor.codec->traits().block_elements;
   const quant::Shape view = tensor.codec->view(tensor.source.shape);
@@ -135,19 +132,19 @@ void add_blocks(const CodedTensor& tensor, std::uint64_t begin, std::uint64_t en
 
 }  // namespace
 
-void add_items(const CodedTensor& tensor, const PartOfPair& part, const WindowRegion& region, std::uint64_t limit,
+void add_items(const CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out) {
-  RegionFiller filler(part, region, out);
+  RangeFiller filler(part, range, out);
   const quant::Part& stored = tensor.parts[part.part];
   const quant::Traits& traits = tensor.codec->traits();
   if (traits.cut == quant::Cut::kWholeBlocks) {
-    const std::uint64_t begin = shard::flat_index(stored.shape, region.boxes.front().offset);
-    return add_blocks(tensor, begin, begin + region.loaded_bytes, limit, filler);
+    const std::uint64_t begin = shard::flat_index(stored.shape, range.boxes.front().offset);
+    return add_blocks(tensor, begin, begin + range.loaded_bytes, limit, filler);
   }
   const std::uint64_t rows = std::max<std::uint64_t>(traits.group_rows, 1);
   const bool is_scale = stored.role == quant::Role::kScales;
   const std::uint64_t element_bytes = bits_of(stored.dtype) / 8;
-  for (const Box& wanted : region.boxes) {
+  for (const Box& wanted : range.boxes) {
     for_each_piece(wanted, is_scale ? limit / rows : limit, [&](Box box) {
       const std::uint64_t bytes = shard::elements_of(box) * element_bytes;
       if (is_scale) {

@@ -1,40 +1,40 @@
-// What a conversion makes of its source: windows as boxes of tensors, the pieces that are coded, and the catalog.
+// What a conversion makes of its source: windows as ranges of tensors, the pieces that are coded, and the catalog.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/box.hpp"
 #include "codes/coding_plan.hpp"
-#include "io/exchange.hpp"
 #include "plan/catalog.hpp"
+#include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
 namespace cairn::checkpoint {
 
-// A window of a file layout as boxes of tensors: what must be loaded to fill it.
+// A window of a file layout as ranges of tensors: what must be loaded to fill it. Pure.
 
-/// A byte range of the window that holds a part of one tensor. `boxes` lie end to end, row-major, from `memory` on. A
-/// sub-byte dtype may be cut inside an element group by the window; then the boxes cover a little more on both sides,
-/// and `skip_bytes` of the loaded bytes come before the window's.
-struct WindowRegion {
+/// Consecutive bytes of one stored box that a window holds. `boxes` are their elements, end to end. A sub-byte dtype may
+/// be cut inside an element group by the window; then the boxes cover a little more on both sides, and `skip_bytes` of
+/// the loaded bytes come before the window's.
+struct TensorRange {
   std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
   std::vector<Box> boxes;
-  std::span<std::byte> memory;
+  std::uint64_t window_offset = 0;  ///< where the bytes lie in the window's buffer
+  std::uint64_t bytes = 0;
   std::uint64_t skip_bytes = 0;
-  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals memory.size() except for cut sub-byte groups
+  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` except for cut sub-byte groups
 };
 
-/// Finds regions by file offset. `layout` must outlive it.
-class WindowIndex {
+/// Finds ranges of tensors by file offset. `layout` must outlive it.
+class LayoutIndex {
  public:
-  explicit WindowIndex(const plan::FileLayout& layout);
-  [[nodiscard]] std::vector<WindowRegion> regions(const io::WindowBuffer& window) const;
+  explicit LayoutIndex(const plan::FileLayout& layout);
+  [[nodiscard]] std::vector<TensorRange> ranges(const plan::Window& window) const;
 
  private:
   struct Place {
@@ -44,7 +44,7 @@ class WindowIndex {
     std::uint32_t tensor = 0;
     std::uint32_t stored = 0;
   };
-  void add_regions(const plan::Extent& part, std::span<std::byte> memory, std::vector<WindowRegion>& out) const;
+  void add_ranges(const plan::Extent& part, std::uint64_t window_offset, std::vector<TensorRange>& out) const;
   const plan::FileLayout& layout_;
   std::vector<Place> places_;  // ascending by (file, begin)
 };
@@ -63,14 +63,15 @@ struct PartOfPair {
 /// A piece that is coded at once.
 struct CodingItem {
   PartOfPair part;
-  Box box;                     ///< of the codec's view: what is read and coded
-  std::span<std::byte> out;    ///< where bytes of the part's box go,
-  std::uint64_t out_from = 0;  ///< from this one on
+  Box box;                          ///< of the codec's view: what is read and coded
+  std::uint64_t window_offset = 0;  ///< where bytes of the part's box go in the window's buffer,
+  std::uint64_t bytes = 0;          ///< so many, none where scales are measured,
+  std::uint64_t from = 0;           ///< from this one on
 };
 
-/// Cuts a region of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
-/// scales. They fill the region's memory. Not for scales of whole tensors.
-void add_items(const CodedTensor& tensor, const PartOfPair& part, const WindowRegion& region, std::uint64_t limit,
+/// Cuts a range of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
+/// scales. They fill the range. Not for scales of whole tensors.
+void add_items(const CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out);
 
 // The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.

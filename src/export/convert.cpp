@@ -203,7 +203,8 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
 
   const auto reader = make_reader(communicator, source, conversion.view, reading_half(options.read));
   const Quantisation& quantisation = options.write.quantisation;
-  WindowFiller filler(communicator, {layout, catalog, *reader, batch_bytes(options.write), measuring_of(quantisation)});
+  WindowFiller filler(communicator,
+                      {layout, catalog, *reader, windows, batch_bytes(options.write), measuring_of(quantisation)});
   CommitTarget target;
   comm::agree(communicator, "describe the checkpoint", [&] {
     result.report = report_of(layout.stored, choice);
@@ -252,6 +253,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     call.begin("commit");
     commit.finish(std::move(content));
   } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
+    reader->close_after_error();
     files.close_after_error();
     throw;
   }

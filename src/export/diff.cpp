@@ -272,13 +272,39 @@ class PieceComparer {
   struct Input {
     const View& view;
     TensorReader& reader;
+    std::uint32_t Pair::*number;  ///< in the view
   };
   PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
       : communicator_(communicator), a_(a), b_(b), tolerance_(tolerance) {}
 
-  std::uint64_t compare(std::span<const Piece> pieces, Tally& tally) {
-    const auto bytes_a = load(pieces, a_, &Pair::a);
-    const auto bytes_b = load(pieces, b_, &Pair::b);
+  /// Collective, once: plans the rounds, each of at most `round_elements` of this rank's pieces, or one.
+  void plan(std::span<const Piece> pieces, std::uint64_t round_elements) {
+    comm::agree(communicator_, "share the elements", [&] {
+      pieces_ = pieces;
+      std::uint64_t elements = 0;
+      for (std::size_t i = 0; i < pieces.size(); ++i) {
+        const std::uint64_t more = pieces[i].end - pieces[i].begin;
+        if (elements != 0 && elements + more > round_elements) {
+          ends_.push_back(i);
+          elements = 0;
+        }
+        elements += more;
+      }
+      if (!pieces.empty()) ends_.push_back(pieces.size());
+    });
+    rounds_ = communicator_.max(ends_.size());
+    for (const Input& input : {a_, b_}) {
+      input.reader.begin(
+          {rounds_, [this, input](std::uint64_t round) { return boxes_of(pieces_of(round), input, nullptr); }});
+    }
+  }
+  [[nodiscard]] std::uint64_t rounds() const { return rounds_; }
+
+  /// Collective: the rounds in order. Returns the bytes of this rank's pieces.
+  std::uint64_t compare(std::uint64_t round, Tally& tally) {
+    const std::span<const Piece> pieces = pieces_of(round);
+    const auto bytes_a = load(pieces, a_);
+    const auto bytes_b = load(pieces, b_);
     std::uint64_t compared = 0;
     comm::agree(communicator_, "compare the elements", [&] {
       os::fault_memory("memory.compare");
@@ -298,33 +324,51 @@ class PieceComparer {
   }
 
  private:
-  std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input,
-                                           std::uint32_t Pair::*number) {
+  /// Boxes of the pieces in one of the checkpoints; without memory they are only planned.
+  static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
+                                               std::vector<std::vector<std::byte>>* memory) {
+    std::vector<plan::MemoryBox> boxes;
+    for (const Piece& piece : pieces) {
+      const std::uint32_t number = piece.pair->*input.number;
+      const ViewTensor& tensor = input.view.at(number);
+      std::span<std::byte> place;
+      if (memory != nullptr) {
+        memory->emplace_back((piece.end - piece.begin) * bits_of(tensor.dtype) / 8);
+        place = memory->back();
+      }
+      for (Box& box : shard::boxes_of_flat_range(tensor.shape, piece.begin, piece.end)) {
+        const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
+        boxes.push_back({number, std::move(box), memory == nullptr ? place : place.first(bytes)});
+        if (memory != nullptr) place = place.subspan(bytes);
+      }
+    }
+    return boxes;
+  }
+
+  std::vector<std::vector<std::byte>> load(std::span<const Piece> pieces, const Input& input) {
     std::vector<std::vector<std::byte>> memory;
     std::vector<plan::MemoryBox> wanted;
     comm::agree(communicator_, "make room for elements", [&] {
       os::fault_memory("memory.elements");
-      memory.resize(pieces.size());
-      for (std::size_t i = 0; i < pieces.size(); ++i) {
-        const std::uint32_t tensor_number = pieces[i].pair->*number;
-        const ViewTensor& tensor = input.view.at(tensor_number);
-        memory[i].resize((pieces[i].end - pieces[i].begin) * bits_of(tensor.dtype) / 8);
-        std::uint64_t at = 0;
-        for (Box& box : shard::boxes_of_flat_range(tensor.shape, pieces[i].begin, pieces[i].end)) {
-          const std::uint64_t bytes = shard::elements_of(box) * bits_of(tensor.dtype) / 8;
-          wanted.push_back({tensor_number, std::move(box), std::span(memory[i]).subspan(at, bytes)});
-          at += bytes;
-        }
-      }
+      wanted = boxes_of(pieces, input, &memory);
     });
-    input.reader.load(wanted);
+    input.reader.load_next(wanted);
     return memory;
+  }
+
+  [[nodiscard]] std::span<const Piece> pieces_of(std::uint64_t round) const {
+    if (round >= ends_.size()) return {};
+    const std::size_t begin = round == 0 ? 0 : ends_[round - 1];
+    return pieces_.subspan(begin, ends_[round] - begin);
   }
 
   comm::Communicator& communicator_;
   Input a_;
   Input b_;
   Tolerance tolerance_;
+  std::span<const Piece> pieces_;
+  std::vector<std::size_t> ends_;  ///< of this rank's pieces of each round
+  std::uint64_t rounds_ = 0;       ///< of the rank with the most
 };
 
 /// What the tallies say of the tensors that were compared.
@@ -358,7 +402,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   });
   const auto load_a = make_reader(communicator, a.opened, a.view, options.read);
   const auto load_b = make_reader(communicator, b.opened, b.view, options.read);
-  PieceComparer comparer(communicator, {a.view, *load_a}, {b.view, *load_b}, options.tolerance);
+  PieceComparer comparer(communicator, {a.view, *load_a, &Pair::a}, {b.view, *load_b, &Pair::b}, options.tolerance);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
   const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
@@ -375,17 +419,17 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   for (const Piece& piece : pieces) {
     total += (piece.end - piece.begin) * bits_of(a.view.at(piece.pair->a).dtype) / 8;
   }
-  for (std::size_t at = 0; communicator.max(at < pieces.size() ? 1 : 0) != 0;) {
-    std::size_t end = at;
-    std::uint64_t elements = 0;
-    while (end < pieces.size() && (end == at || elements + pieces[end].end - pieces[end].begin <= round_elements)) {
-      elements += pieces[end].end - pieces[end].begin;
-      ++end;
+  try {
+    comparer.plan(pieces, round_elements);
+    for (std::uint64_t round = 0; round < comparer.rounds(); ++round) {
+      report_progress("comparing", compared, total);
+      const QuietProgress quiet;
+      compared += comparer.compare(round, tally);
     }
-    report_progress("comparing", compared, total);
-    const QuietProgress quiet;
-    compared += comparer.compare(std::span(pieces).subspan(at, end - at), tally);
-    at = end;
+  } catch (const comm::AgreedError&) {  // all ranks are here
+    load_a->close_after_error();
+    load_b->close_after_error();
+    throw;
   }
   report_progress("comparing", total, total);
   communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);

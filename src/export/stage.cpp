@@ -90,8 +90,13 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
   const auto reader = make_reader(communicator, source, view, reading_half(options.read));
   StageWriter writer(communicator, destination, catalog, std::move(content), options.write, call);
   const CodedCatalog all = plain_catalog(catalog);
-  WindowFiller filler(communicator, {writer.layout(), all, *reader, batch_bytes(options.write)});
-  writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
+  WindowFiller filler(communicator, {writer.layout(), all, *reader, writer.windows(), batch_bytes(options.write)});
+  try {
+    writer.write([&](std::uint64_t, io::WindowBuffer window) { return filler.fill(window); });
+  } catch (const comm::AgreedError&) {
+    reader->close_after_error();
+    throw;
+  }
   result.report = writer.report();
   return result;
 }

@@ -46,9 +46,10 @@ class StageWriter {
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
 
-  /// What `fill` of write() fills: one file, its extents and this rank's windows of them.
+  /// What `fill` of write() fills: one file, its extents and this rank's windows of them, one in each round.
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
+  [[nodiscard]] std::span<const plan::Window> windows() const { return windows_; }
   [[nodiscard]] const MemorySplit& budget() const { return budget_; }
   [[nodiscard]] io::WindowPool& pool() { return *pool_; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "base/checked.hpp"
 #include "checkpoint/call.hpp"
@@ -43,37 +44,154 @@ struct PartMemory {
   std::vector<std::span<std::byte>> spans;
 };
 
+/// The items of a batch.
+std::span<const CodingItem> items_of(std::span<const CodingItem> items, std::span<const std::size_t> ends,
+                                     std::uint64_t batch) {
+  if (batch >= ends.size()) return {};
+  const std::size_t begin = batch == 0 ? 0 : ends[batch - 1];
+  return items.subspan(begin, ends[batch] - begin);
+}
+
 }  // namespace
 
 std::uint64_t batch_bytes(const Options& options) {
   return std::max<std::uint64_t>(options.limits.memory_budget_bytes / 8, kPairBytes << 10);
 }
 
+/// Where a batch is loaded to.
+struct WindowFiller::BatchMemory {
+  std::span<std::byte> window;
+  std::vector<base::Bytes> cut;            ///< by range: sub-byte groups that the window cuts
+  std::vector<std::vector<float>> values;  ///< two of each item
+};
+
 WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
     : communicator_(communicator), work_(work), index_(work.layout) {
-  comm::agree(communicator_, "find the tensors to write",
-              [&] { numbers_ = numbers_in(work_.content.catalog, work_.layout.stored); });
+  const std::uint64_t rounds = communicator_.max(work_.windows.size());
+  comm::agree(communicator_, "find the tensors to write", [&] {
+    numbers_ = numbers_in(work_.content.catalog, work_.layout.stored);
+    for (std::uint32_t p = 0; p < work_.content.pairs.size(); ++p) {
+      const CodedTensor& tensor = work_.content.pairs[p].tensor;
+      if (!has_whole_scales(tensor)) continue;
+      scales_.emplace(p, tensor.codec->no_statistics(tensor.source.shape, shard::whole(tensor.source.shape)));
+    }
+    first_batches_.assign(rounds + 2, 0);
+    for (std::uint64_t step = 0; step <= work_.windows.size(); ++step) {
+      const Content content = content_of(step);
+      const bool loads = !boxes_of(content, 0, nullptr).empty();
+      first_batches_[step + 1] = std::max<std::uint64_t>(content.ends.size(), loads ? 1 : 0);
+    }
+  });
+  communicator_.all_reduce(first_batches_, comm::ReduceOp::kMax);
+  std::partial_sum(first_batches_.begin(), first_batches_.end(), first_batches_.begin());
+  work_.reader.begin({first_batches_.back(), [this](std::uint64_t batch) { return boxes_of(batch); }});
   find_scales();
 }
 
 /// Every rank reads a share of the pieces.
-void WindowFiller::find_scales() {
+std::vector<CodingItem> WindowFiller::scale_items() const {
   std::vector<CodingItem> mine;
-  comm::agree(communicator_, "share the moments", [&] {
-    std::uint64_t piece = 0;
-    const auto ranks = static_cast<std::uint64_t>(communicator_.size());
-    for (std::uint32_t p = 0; p < work_.content.pairs.size(); ++p) {
-      const CodedTensor& tensor = work_.content.pairs[p].tensor;
-      if (!has_whole_scales(tensor)) continue;
-      const Box whole = shard::whole(tensor.source.shape);
-      scales_.emplace(p, tensor.codec->no_statistics(tensor.source.shape, whole));
-      for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
-        if (piece++ % ranks == static_cast<std::uint64_t>(communicator_.rank())) mine.push_back({{p, 0}, box, {}, 0});
-      });
+  std::uint64_t piece = 0;
+  const auto ranks = static_cast<std::uint64_t>(communicator_.size());
+  for (const auto& scale : scales_) {
+    const std::uint32_t pair = scale.first;
+    const Box whole = shard::whole(work_.content.pairs[pair].tensor.source.shape);
+    for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
+      if (piece++ % ranks == static_cast<std::uint64_t>(communicator_.rank())) mine.push_back({{pair, 0}, box});
+    });
+  }
+  return mine;
+}
+
+const TensorOrigin& WindowFiller::origin_of(const TensorRange& range) const {
+  return work_.content.origins.at(numbers_[range.tensor]);
+}
+
+/// Rank-local, as all that is const here.
+WindowFiller::Content WindowFiller::content_of(std::uint64_t step) const {
+  Content content;
+  if (step == 0) {
+    content.items = scale_items();
+  } else if (step <= work_.windows.size()) {
+    const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
+    content.ranges = index_.ranges(work_.windows[step - 1]);
+    for (const TensorRange& range : content.ranges) {
+      const TensorOrigin& origin = origin_of(range);
+      if (!origin.pair || is_whole_scale(origin)) continue;
+      const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+      add_items(tensor, {*origin.pair, origin.part}, range, limit, content.items);
     }
-  });
-  if (scales_.empty()) return;
-  run(mine);
+  }
+  cut_batches(content);
+  return content;
+}
+
+void WindowFiller::cut_batches(Content& content) const {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < content.items.size(); ++i) {
+    const std::uint64_t more = moment_bytes(content.items[i].box);
+    if (bytes != 0 && bytes + more > work_.batch_bytes) {
+      content.ends.push_back(i);
+      bytes = 0;
+    }
+    bytes += more;
+  }
+  if (!content.items.empty()) content.ends.push_back(content.items.size());
+}
+
+/// Boxes of the source, in the order of ranges and items; without memory they are only planned.
+std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std::uint64_t batch,
+                                                    BatchMemory* memory) const {
+  std::vector<plan::MemoryBox> boxes;
+  const auto add = [&](std::uint32_t tensor, const std::vector<Box>& parts, std::uint64_t bits,
+                       std::span<std::byte> place) {
+    for (const Box& box : parts) {
+      const std::uint64_t size = shard::elements_of(box) * bits / 8;
+      boxes.push_back({tensor, box, memory == nullptr ? place : place.first(size)});
+      if (memory != nullptr) place = place.subspan(size);
+    }
+  };
+  if (memory != nullptr) memory->cut.resize(content.ranges.size());
+  for (std::size_t r = 0; batch == 0 && r < content.ranges.size(); ++r) {
+    const TensorRange& range = content.ranges[r];
+    const TensorOrigin& origin = origin_of(range);
+    if (origin.pair) continue;
+    std::span<std::byte> place;
+    if (memory != nullptr && range.loaded_bytes == range.bytes) {
+      place = memory->window.subspan(range.window_offset, range.bytes);
+    } else if (memory != nullptr) {
+      memory->cut[r].resize(range.loaded_bytes);
+      place = memory->cut[r];
+    }
+    add(origin.source, range.boxes, bits_of(work_.content.catalog.tensors[numbers_[range.tensor]].dtype), place);
+  }
+  for (const CodingItem& item : items_of(content.items, content.ends, batch)) {
+    const PairToCode& pair = work_.content.pairs[item.part.pair];
+    const std::vector<Box> parts = boxes_in_tensor(pair.tensor, item.box);
+    for (const std::uint32_t moment : {pair.first, pair.second}) {
+      std::span<std::byte> place;
+      if (memory != nullptr) {
+        memory->values.emplace_back(shard::elements_of(item.box));
+        place = std::as_writable_bytes(std::span(memory->values.back()));
+      }
+      add(moment, parts, bits_of(DType::kF32), place);
+    }
+  }
+  return boxes;
+}
+
+/// Rank-local, for the reader.
+std::vector<plan::MemoryBox> WindowFiller::boxes_of(std::uint64_t batch) {
+  const auto after = std::upper_bound(first_batches_.begin(), first_batches_.end(), batch);
+  const auto step = static_cast<std::uint64_t>(after - first_batches_.begin()) - 1;
+  if (!planned_ || planned_->first != step) planned_.emplace(step, content_of(step));
+  return boxes_of(planned_->second, batch - first_batches_[step], nullptr);
+}
+
+void WindowFiller::find_scales() {
+  Content content;
+  comm::agree(communicator_, "share the moments", [&] { content = content_of(0); });
+  run_step(content, {});
   for (auto& scale : scales_) {
     auto& statistics = scale.second;
     std::vector<std::uint64_t> keys;
@@ -85,49 +203,46 @@ void WindowFiller::find_scales() {
 
 std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
   const QuietProgress quiet;
-  std::vector<WindowRegion> regions;
-  std::vector<CodingItem> items;
-  std::vector<plan::MemoryBox> plain;
-  std::vector<base::Bytes> cut;  // of sub-byte groups that the window cuts
+  Content content;
   std::uint64_t bytes = 0;
   comm::agree(communicator_, "find what a window holds", [&] {
-    const std::uint64_t limit = std::max<std::uint64_t>(work_.batch_bytes / kPairBytes, 1);
-    regions = index_.regions(window);
-    cut.resize(regions.size());
-    for (std::size_t r = 0; r < regions.size(); ++r) {
-      const WindowRegion& region = regions[r];
-      bytes += region.memory.size();
-      const TensorOrigin& origin = work_.content.origins.at(numbers_[region.tensor]);
-      if (origin.pair && is_whole_scale(origin)) {
-        copy_scales(region, origin);
-        continue;
-      }
-      if (origin.pair) {
-        const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
-        add_items(tensor, {*origin.pair, origin.part}, region, limit, items);
-        continue;
-      }
-      std::span<std::byte> memory = region.memory;
-      if (region.loaded_bytes != memory.size()) {
-        cut[r].resize(region.loaded_bytes);
-        memory = cut[r];
-      }
-      const DType dtype = work_.content.catalog.tensors[numbers_[region.tensor]].dtype;
-      std::uint64_t at = 0;
-      for (const Box& box : region.boxes) {
-        const std::uint64_t size = shard::elements_of(box) * bits_of(dtype) / 8;
-        plain.push_back({origin.source, box, memory.subspan(at, size)});
-        at += size;
-      }
+    content = content_of(next_step_);
+    for (const TensorRange& range : content.ranges) {
+      bytes += range.bytes;
+      const TensorOrigin& origin = origin_of(range);
+      if (origin.pair && is_whole_scale(origin)) copy_scales(range, origin, window.buffer);
     }
   });
-  work_.reader.load(plain);
-  for (std::size_t r = 0; r < regions.size(); ++r) {
-    if (cut[r].empty()) continue;
-    std::memcpy(regions[r].memory.data(), cut[r].data() + regions[r].skip_bytes, regions[r].memory.size());
-  }
-  run(items);
+  run_step(content, window.buffer);
   return bytes;
+}
+
+/// Collective: reads the batches of the next step, and codes.
+void WindowFiller::run_step(const Content& content, std::span<std::byte> window) {
+  const std::uint64_t step = next_step_++;
+  const std::uint64_t batches = first_batches_.at(step + 1) - first_batches_[step];
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
+    BatchMemory memory{window, {}, {}};
+    std::vector<plan::MemoryBox> wanted;
+    comm::agree(communicator_, "make room for moments", [&] {
+      os::fault_memory("memory.moments");
+      planned_.reset();
+      wanted = boxes_of(content, batch, &memory);
+    });
+    work_.reader.load_next(wanted);
+    comm::agree(communicator_, "code the moments", [&] {
+      for (std::size_t r = 0; r < content.ranges.size(); ++r) {
+        const TensorRange& range = content.ranges[r];
+        if (memory.cut[r].empty()) continue;
+        std::memcpy(window.data() + range.window_offset, memory.cut[r].data() + range.skip_bytes, range.bytes);
+      }
+      std::size_t value = 0;
+      for (const CodingItem& item : items_of(content.items, content.ends, batch)) {
+        code(item, {memory.values[value], memory.values[value + 1]}, window);
+        value += 2;
+      }
+    });
+  }
 }
 
 bool WindowFiller::is_whole_scale(const TensorOrigin& origin) const {
@@ -135,66 +250,23 @@ bool WindowFiller::is_whole_scale(const TensorOrigin& origin) const {
   return has_whole_scales(tensor) && tensor.parts[origin.part].role == quant::Role::kScales;
 }
 
-void WindowFiller::copy_scales(const WindowRegion& region, const TensorOrigin& origin) const {
+void WindowFiller::copy_scales(const TensorRange& range, const TensorOrigin& origin,
+                               std::span<std::byte> window) const {
   const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   const Box whole = shard::whole(tensor.source.shape);
   const PartMemory memory(tensor, whole, true);
   tensor.codec->store_scales(tensor.source, whole, scales_.at(*origin.pair), memory.spans);
   const quant::Part& part = tensor.parts[origin.part];
-  const std::uint64_t first = shard::flat_index(part.shape, region.boxes.front().offset) * bits_of(part.dtype) / 8;
-  std::memcpy(region.memory.data(), memory.bytes[origin.part].data() + first + region.skip_bytes, region.memory.size());
+  const std::uint64_t first = shard::flat_index(part.shape, range.boxes.front().offset) * bits_of(part.dtype) / 8;
+  std::memcpy(window.data() + range.window_offset, memory.bytes[origin.part].data() + first + range.skip_bytes,
+              range.bytes);
 }
 
-/// Collective: reads the moments of the items in batches, and codes them. Items without memory are measured.
-void WindowFiller::run(std::vector<CodingItem>& items) {
-  std::vector<std::size_t> ends;
-  comm::agree(communicator_, "share the moments", [&] {
-    std::uint64_t bytes = 0;
-    for (std::size_t i = 0; i < items.size(); ++i) {
-      const std::uint64_t more = moment_bytes(items[i].box);
-      if (bytes != 0 && bytes + more > work_.batch_bytes) {
-        ends.push_back(i);
-        bytes = 0;
-      }
-      bytes += more;
-    }
-    if (!items.empty()) ends.push_back(items.size());
-  });
-  const std::uint64_t batches = communicator_.max(ends.size());
-  std::size_t begin = 0;
-  for (std::uint64_t batch = 0; batch < batches; ++batch) {
-    const std::size_t end = batch < ends.size() ? ends[batch] : items.size();
-    std::vector<std::vector<float>> values;
-    std::vector<plan::MemoryBox> wanted;
-    comm::agree(communicator_, "make room for moments", [&] {
-      os::fault_memory("memory.moments");
-      for (std::size_t i = begin; i < end; ++i) {
-        const PairToCode& pair = work_.content.pairs[items[i].part.pair];
-        const std::vector<Box> boxes = boxes_in_tensor(pair.tensor, items[i].box);
-        for (const std::uint32_t moment : {pair.first, pair.second}) {
-          values.emplace_back(shard::elements_of(items[i].box));
-          std::span<std::byte> memory = std::as_writable_bytes(std::span(values.back()));
-          for (const Box& box : boxes) {
-            const std::uint64_t size = shard::elements_of(box) * sizeof(float);
-            wanted.push_back({moment, box, memory.first(size)});
-            memory = memory.subspan(size);
-          }
-        }
-      }
-    });
-    work_.reader.load(wanted);
-    comm::agree(communicator_, "code the moments", [&] {
-      for (std::size_t i = begin; i < end; ++i) code(items[i], {values[2 * (i - begin)], values[2 * (i - begin) + 1]});
-    });
-    begin = end;
-  }
-}
-
-void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments) {
+void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments, std::span<std::byte> window) {
   const CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
   const quant::Codec& codec = *tensor.codec;
   if (has_scales(codec)) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
-  if (item.out.empty()) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
+  if (item.bytes == 0) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
   quant::Statistics own;
   if (has_scales(codec) && !has_whole_scales(tensor)) {
     own = codec.no_statistics(tensor.source.shape, item.box);
@@ -208,13 +280,13 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   } else {
     codec.encode(tensor.source, item.box, moments, statistics, memory.spans);
   }
-  std::memcpy(item.out.data(), memory.bytes[item.part.part].data() + item.out_from, item.out.size());
+  std::memcpy(window.data() + item.window_offset, memory.bytes[item.part.part].data() + item.from, item.bytes);
   if (item.part.part != 0) return;
   // A block counts where its first byte is written.
   const std::uint64_t block = codec.traits().block_elements;
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
-  const quant::ElementRange written = {base::ceil_div(item.out_from, block_bytes) * block,
-                                       base::ceil_div(item.out_from + item.out.size(), block_bytes) * block};
+  const quant::ElementRange written = {base::ceil_div(item.from, block_bytes) * block,
+                                       base::ceil_div(item.from + item.bytes, block_bytes) * block};
   measure_errors(work_.measuring, {codec, tensor.source, item.box, moments, memory.spans}, errors_[item.part.pair],
                  written);
 }
