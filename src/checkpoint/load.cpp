@@ -1,10 +1,14 @@
 #include "checkpoint/load.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <memory>
 #include <numeric>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "cairn/error.hpp"
 #include "checkpoint/file_reader.hpp"
 #include "checkpoint/read_plan.hpp"
 #include "codes/decoder.hpp"
@@ -106,6 +110,47 @@ Loader::Loader(comm::Communicator& communicator, const OpenCheckpoint& checkpoin
                    choose_engine(communicator, {options.engine, options.aggregators_per_node}, checkpoint.directory)),
       windows_(windows != nullptr ? *windows : own_windows_) {}
 
+namespace {
+
+/// Memory for what a batch wants of the windows of the one before: like its boxes, but only touched where bytes arrive.
+class EarlyBytes {
+ public:
+  EarlyBytes() = default;
+  explicit EarlyBytes(std::span<const plan::Runs> early) {
+    for (const plan::Runs& runs : early) {
+      if (runs.local >= sizes_.size()) sizes_.resize(runs.local + std::size_t{1}, 0);
+      sizes_[runs.local] = std::max(sizes_[runs.local], runs.memory_end());
+    }
+    for (const std::uint64_t bytes : sizes_) memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
+  }
+
+  void append_to(std::vector<plan::MemoryBox>& boxes) const {
+    for (std::size_t i = 0; i < sizes_.size(); ++i) boxes.push_back({0, {}, {memory_[i].get(), sizes_[i]}});
+  }
+  /// Copies what has arrived, which lies in `extents`, to where it is wanted.
+  void copy_to(std::span<const plan::MemoryBox> boxes, std::span<const plan::Runs> early,
+               const plan::ExtentMap& extents) const {
+    for (const plan::Runs& runs : early) {
+      if (runs.local >= boxes.size() || boxes[runs.local].bytes.size() < runs.memory_end()) {
+        throw Error(ErrorKind::kInternal, "memory box " + std::to_string(runs.local) + " is not as it was planned");
+      }
+      std::byte* const to = boxes[runs.local].bytes.data();
+      const std::byte* const from = memory_[runs.local].get();
+      for_each_extent_of(runs, extents, [&](std::uint64_t begin, std::uint64_t end) {
+        plan::for_each_run(runs, begin, end, [&](const plan::Run& run) {
+          std::memcpy(to + run.memory_offset, from + run.memory_offset, run.length_bytes);
+        });
+      });
+    }
+  }
+
+ private:
+  std::vector<std::uint64_t> sizes_;  ///< by box
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+};
+
+}  // namespace
+
 /// In the order in which they are needed; the files refer to the plan.
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
@@ -117,6 +162,8 @@ struct Loader::Reading {
   WrittenBlocks written;
   FileReader files;
   std::optional<io::Exchange> exchange;
+  std::vector<std::vector<plan::Runs>> early;  ///< as in ReadTransfers
+  EarlyBytes arriving;                         ///< of the next batch
 };
 
 Loader::~Loader() = default;
@@ -172,16 +219,24 @@ void Loader::begin_reading(Call& call) {
   reading_->files.read_ahead();
   call.begin("plan");  // while the first windows are read
   const ReadPlan& plan = reading_->plan;
-  auto transfers = make_transfers(communicator_, checkpoint_, stored_, plan);
+  ReadTransfers transfers = make_transfers(communicator_, checkpoint_, stored_, plan);
+  reading_->early = std::move(transfers.early);
   reading_->exchange.emplace(communicator_, checkpoint_.stored.files, plan::ExtentMaps(plan.extents),
-                             plan.budget.window_bytes, *plan.buffers, std::move(transfers),
+                             plan.budget.window_bytes, *plan.buffers, std::move(transfers.of_windows),
                              io::ExchangeOptions{plan.budget.exchange_bytes, plan.device});
 }
 
 /// Collective.
 void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wanted, Call& call) {
-  auto& [plan, written, files, exchange] = *reading_;
+  auto& [plan, written, files, exchange, early, arriving] = *reading_;
   const std::size_t number = batch - plan.first;
+  std::vector<plan::MemoryBox> memory;
+  comm::agree(communicator_, "make room for the next batch", [&] {
+    memory.assign(wanted.begin(), wanted.end());
+    if (number != 0) arriving.copy_to(wanted, early[number], plan.extents[number - 1]);
+    arriving = number + 1 == early.size() ? EarlyBytes() : EarlyBytes(early[number + 1]);
+    arriving.append_to(memory);
+  });
   if (plan.bypass[number]) files.read_bypass(*plan.bypass[number], written, {wanted, &device_}, call);
   for (std::uint64_t round = plan.rounds.first[number]; round < plan.rounds.first[number + 1]; ++round) {
     call.begin("read");
@@ -192,7 +247,7 @@ void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wa
       if (window.window != nullptr) call.add_bytes(written.check(*window.window, window.buffer));
     });
     call.begin("scatter");
-    call.add_bytes(exchange->scatter(round, wanted));
+    call.add_bytes(exchange->scatter(round, memory));
   }
 }
 

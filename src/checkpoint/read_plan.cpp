@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -151,6 +153,47 @@ BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& c
   return bypass;
 }
 
+/// Blocks of `ranges` that are not in `others`; both are ranges of whole blocks, ascending.
+Ranges without(const Ranges& ranges, const Ranges& others) {
+  Ranges left;
+  auto other = others.begin();
+  for (plan::FileRange range : ranges) {
+    const auto is_before = [&](const plan::FileRange& o) {
+      return o.file < range.file || (o.file == range.file && o.end <= range.begin);
+    };
+    while (other != others.end() && is_before(*other)) ++other;
+    for (auto at = other; at != others.end() && at->file == range.file && at->begin < range.end; ++at) {
+      if (range.begin < at->begin) left.push_back({range.file, range.begin, at->begin});
+      range.begin = std::min(at->end, range.end);
+    }
+    if (range.begin < range.end) left.push_back(range);
+  }
+  return left;
+}
+
+/// Every byte of the boxes comes with one window.
+void require_all(std::span<const plan::MemoryBox> boxes, const format::StoredCheckpoint& stored,
+                 std::span<const plan::Runs> own, const plan::ExtentMap& own_extents, std::span<const plan::Runs> early,
+                 const plan::ExtentMap& early_extents) {
+  std::uint64_t bytes = 0;
+  for (const plan::MemoryBox& box : boxes) {
+    bytes += shard::elements_of(box.box) * bits_of(stored.tensors[box.tensor].dtype) / 8;
+  }
+  std::uint64_t planned = 0;
+  const auto add = [&](std::span<const plan::Runs> all, const plan::ExtentMap& extents) {
+    for (const plan::Runs& runs : all) {
+      for_each_extent_of(runs, extents, [&](std::uint64_t begin, std::uint64_t end) {
+        planned += runs.bytes_before(end) - runs.bytes_before(begin);
+      });
+    }
+  };
+  add(own, own_extents);
+  add(early, early_extents);
+  if (planned == bytes) return;
+  throw Error(ErrorKind::kInternal, "of " + std::to_string(bytes) + " bytes that are wanted of a batch, windows hold " +
+                                        std::to_string(planned));
+}
+
 }  // namespace
 
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
@@ -187,6 +230,12 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     comm::agree(communicator, "plan the load", [&] { boxes = wanted.boxes(first + batch); });
     plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, boxes, batches[batch]);
   }
+  plan.comes_early = batches.size() > 1 &&
+                     !how.choice.bypass &&  // in files that live in memory it is a copy either way
+                     communicator.max(blocks->has_device_memory() ? 1 : 0) == 0;
+  for (std::size_t batch = 1; plan.comes_early && batch < batches.size(); ++batch) {
+    comm::agree(communicator, "plan the load", [&] { batches[batch] = without(batches[batch], batches[batch - 1]); });
+  }
   std::vector<std::uint32_t> groups;
   comm::agree(communicator, "plan the load", [&] { groups = plan::section_groups(checkpoint.stored); });
   const Aggregators aggregators = choose_aggregators(communicator, std::move(groups), how.choice, Access::kRead);
@@ -203,16 +252,32 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   return plan;
 }
 
-std::vector<std::vector<plan::Runs>> make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                                                    const Wanted& wanted, const ReadPlan& plan) {
-  std::vector<std::vector<plan::Runs>> transfers;
+ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+                             const ReadPlan& plan) {
+  ReadTransfers transfers;
   comm::agree(communicator, "plan the load", [&] {
-    for (std::uint64_t batch = plan.first; batch < plan.end; ++batch) {
-      const std::size_t number = batch - plan.first;
-      const std::vector<plan::MemoryBox> boxes = wanted.boxes(batch);
-      const auto outside = plan.bypass[number] ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-      transfers.push_back(plan::transfers_of_memory(plan::whole_pieces(communicator.rank(), boxes), boxes,
-                                                    checkpoint.stored, plan.extents[number], outside));
+    transfers.early.resize(plan.extents.size());
+    std::uint64_t before = 0;  // boxes of the batch before
+    for (std::size_t number = 0; number < plan.extents.size(); ++number) {
+      const std::vector<plan::MemoryBox> boxes = wanted.boxes(plan.first + number);
+      const auto pieces = plan::whole_pieces(communicator.rank(), boxes);
+      const bool is_all = !plan.bypass[number] && !plan.comes_early;
+      const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
+      const auto transfers_in = [&](const plan::ExtentMap& extents) {
+        return plan::transfers_of_memory(pieces, boxes, checkpoint.stored, extents, outside);
+      };
+      transfers.of_windows.push_back(transfers_in(plan.extents[number]));
+      if (plan.comes_early) {
+        std::vector<plan::Runs>& early = transfers.early[number];
+        if (number != 0) early = transfers_in(plan.extents[number - 1]);
+        require_all(boxes, checkpoint.stored, transfers.of_windows.back(), plan.extents[number], early,
+                    number == 0 ? plan.extents[0] : plan.extents[number - 1]);
+        for (plan::Runs runs : early) {
+          runs.local = base::narrow<std::uint32_t>(before + runs.local, "number of memory boxes");
+          transfers.of_windows[number - 1].push_back(runs);
+        }
+      }
+      before = boxes.size();
     }
   });
   return transfers;

@@ -1,7 +1,9 @@
 // The plan of a load: which blocks somebody wants, who reads them, and who gets what. The counterpart of save.hpp.
 //
 // What is wanted in batches is planned for as many of them at once as a share of the memory budget has room for, which
-// is mostly all. Blocks that two batches want are read twice.
+// is mostly all. A block that two batches want is read twice, but for batches that follow each other: the first one's
+// windows then bring the second one's bytes, too, early, into memory of their own. Windows of a file that is written
+// mostly end in the middle of a block of the source.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +30,7 @@ struct ReadPlan {
   std::uint64_t end = 0;
   std::vector<plan::ExtentMap> extents;           ///< of each of these batches
   std::vector<std::optional<BypassRead>> bypass;  ///< of each: what is in no extent
+  bool comes_early = false;                       ///< what a batch wants of blocks that the one before reads
   io::Rounds rounds;
   MemorySplit budget;
   std::shared_ptr<io::WindowPool> buffers;  ///< null: no rank wants a byte
@@ -46,8 +49,22 @@ struct ReadPlanOptions {
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
                         std::uint64_t first, const ReadPlanOptions& how);
 
-/// Collective: for the exchange that scatters the windows, this rank's transfers of each batch of the plan.
-std::vector<std::vector<plan::Runs>> make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                                                    const Wanted& wanted, const ReadPlan& plan);
+/// This rank's transfers of each batch of a plan, for the exchange that scatters the windows.
+struct ReadTransfers {
+  std::vector<std::vector<plan::Runs>> of_windows;  ///< Runs::local: boxes of the batch, then those of the next one
+  std::vector<std::vector<plan::Runs>> early;       ///< what comes with the windows of the batch before, by own boxes
+};
+
+/// Collective.
+ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+                             const ReadPlan& plan);
+
+/// Calls visit(begin, end) for each range of its file in which bytes of `runs` lie in extents of their aggregator.
+template <class Visit>
+void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, const Visit& visit) {
+  for (const plan::Extent& extent : extents.covering(runs.file, runs.file_begin, runs.file_end())) {
+    if (extent.rank == runs.file_rank) visit(extent.begin, extent.end);
+  }
+}
 
 }  // namespace cairn::checkpoint
