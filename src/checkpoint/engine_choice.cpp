@@ -25,7 +25,7 @@ constexpr std::uint64_t kLargestWindowBytes = 16ULL << 20;
 /// On file systems with clients per node: what one client is kept busy with, and no more lock holders than that.
 constexpr std::uint64_t kAggregatorsPerClient = 8;
 
-constexpr std::uint64_t kWindows = io::WindowPool::kAhead + 1;
+constexpr std::uint64_t kWindows = io::WindowPool::kBuffers;
 
 /// Of bounce buffers: what keeps the disk of a node busy while its ranks are in the exchange, and how much of it a rank
 /// has. First touch costs time, so no more than needed.
@@ -217,6 +217,7 @@ MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_
   }
   const std::uint64_t largest = split.bounce_bytes == 0 ? kLargestWindowBytes : kLargestBouncedWindowBytes;
   split.window_bytes = std::min(part, std::max(largest, block_bytes)) / block_bytes * block_bytes;
+  split.most_window_bytes = part / block_bytes * block_bytes;
   return split;
 }
 

@@ -74,10 +74,11 @@ plan::ExtentMap assign_extents(comm::Communicator& communicator, std::vector<std
                                std::vector<plan::FileRange> ranges, std::uint64_t block_bytes,
                                const EngineChoice& choice, Access access);
 
-/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kAhead + 1, or one with
+/// How a budget of extra memory is spent: windows of whole blocks (io::WindowPool::kBuffers, or one with
 /// a bounce buffer), the bounce buffer, buffers of the exchange, and slots for device memory.
 struct MemorySplit {
   std::uint64_t window_bytes = 0;
+  std::uint64_t most_window_bytes = 0;  ///< what the budget would have room for
   std::uint64_t exchange_bytes = 0;
   std::uint64_t bounce_bytes = 0;
   std::uint64_t device_bytes = 0;  ///< slots for copies between device and host (io/device_copies.hpp)

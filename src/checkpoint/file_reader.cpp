@@ -19,6 +19,7 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
     ops_.reserve(most_parts(job_.windows));
     files_ = engine_files(job_.directory, job_.stored);
     files_of_engine = files_;
+    bypass_files_.emplace(files_);
   });
   engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
   engine_->open_for_read(std::move(files_of_engine), job_.extents);
@@ -33,12 +34,14 @@ void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& writ
   call.begin("read");
   if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
   call.begin("read");
-  for (const plan::FileRange& range : bypass.ranges) bypass_bytes_ += range.end - range.begin;
+  std::uint64_t bytes = 0;
+  for (const plan::FileRange& range : bypass.ranges) bytes += range.end - range.begin;
+  const std::uint64_t before = done_bytes_;
   std::uint64_t done = 0;
   const std::uint64_t mine = bypass.runs.bytes();
-  io::read_bypass(communicator_, files_, bypass.runs, memory,
+  io::read_bypass(communicator_, *bypass_files_, bypass.runs, memory,
                   [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
-                    report_progress("reading", share_of_bytes(bypass_bytes_, done, mine), total_bytes());
+                    report_progress("reading", before + share_of_bytes(bytes, done, mine), total_bytes_);
                     done += data.size();
                     call.add_bytes(data.size());
                     if (!written.has_any()) return;
@@ -47,6 +50,7 @@ void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& writ
                     call.add_bytes(data.size());
                     call.begin("read");
                   });
+  done_bytes_ = before + bytes;
   if (!written.has_any()) return;
   call.begin("verify");
   communicator_.all_reduce(checksums->raw_words(), comm::ReduceOp::kXor);
@@ -69,8 +73,9 @@ void FileReader::read_ahead() {
 }
 
 io::WindowBuffer FileReader::wait_for_window(std::uint64_t round) {
-  const std::uint64_t done = share_of_bytes(job_.extents.total_bytes(), round, job_.rounds);
-  report_progress("reading", bypass_bytes_ + done, total_bytes());
+  report_progress("reading", done_bytes_, total_bytes_);
+  done_bytes_ +=
+      share_of_bytes(extent_bytes_, round + 1, job_.rounds) - share_of_bytes(extent_bytes_, round, job_.rounds);
   begin(round + io::WindowPool::kAhead);
   const std::uint64_t ahead = std::min<std::uint64_t>(job_.rounds - round - 1, io::WindowPool::kAhead);
   engine_->wait_rounds(ahead);
@@ -81,7 +86,7 @@ io::WindowBuffer FileReader::wait_for_window(std::uint64_t round) {
 
 void FileReader::close() {
   engine_->close();
-  report_progress("reading", total_bytes(), total_bytes());
+  report_progress("reading", total_bytes_, total_bytes_);
 }
 
 /// Collective.

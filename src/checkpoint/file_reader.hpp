@@ -29,6 +29,7 @@ struct ReadJob {
   std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks
   io::WindowPool& buffers;                ///< of the windows
+  std::uint64_t bypass_bytes = 0;         ///< of all ranks and batches: what is in no extent
 };
 
 /// What is read without a window.
@@ -41,7 +42,11 @@ struct BypassRead {
 class FileReader {
  public:
   /// Does nothing yet. What `job` refers to must outlive the object.
-  FileReader(comm::Communicator& communicator, const ReadJob& job) : communicator_(communicator), job_(job) {}
+  FileReader(comm::Communicator& communicator, const ReadJob& job)
+      : communicator_(communicator),
+        job_(job),
+        extent_bytes_(job.extents.total_bytes()),
+        total_bytes_(extent_bytes_ + job.bypass_bytes) {}
 
   /// Collective. Each rank opens the files that it has extents of in any batch, once.
   void open(const std::string& engine, const io::Hints& hints);
@@ -69,13 +74,15 @@ class FileReader {
  private:
   void begin(std::uint64_t round);
   /// Of all ranks.
-  [[nodiscard]] std::uint64_t total_bytes() const { return bypass_bytes_ + job_.extents.total_bytes(); }
 
   comm::Communicator& communicator_;
   ReadJob job_;
   std::vector<io::EngineFile> files_;
-  std::uint64_t bypass_bytes_ = 0;  ///< of all ranks: what is in no extent
-  std::vector<io::ReadOp> ops_;     ///< with room for a round
+  std::uint64_t extent_bytes_;  ///< of all batches
+  std::uint64_t total_bytes_;   ///< with what is in no extent
+  std::uint64_t done_bytes_ = 0;
+  std::optional<io::BypassFiles> bypass_files_;  ///< of files_
+  std::vector<io::ReadOp> ops_;                  ///< with room for a round
   std::unique_ptr<io::Engine> engine_;
 };
 

@@ -151,13 +151,26 @@ class EarlyBytes {
 
 }  // namespace
 
+namespace {
+
+std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
+  std::uint64_t bytes = 0;
+  for (const auto& bypass : plan.bypass) {
+    if (!bypass) continue;
+    for (const plan::FileRange& range : bypass->ranges) bytes += range.end - range.begin;
+  }
+  return bytes;
+}
+
+}  // namespace
+
 /// In the order in which they are needed; the files refer to the plan.
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
         written(checkpoint),
         files(communicator, {checkpoint.directory, checkpoint.stored, plan::ExtentMaps(plan.extents),
-                             plan.rounds.windows, plan.rounds.count(), *plan.buffers}) {}
+                             plan.rounds.windows, plan.rounds.count(), *plan.buffers, bypass_bytes_of(plan)}) {}
   ReadPlan plan;
   WrittenBlocks written;
   FileReader files;

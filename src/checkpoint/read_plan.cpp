@@ -194,6 +194,25 @@ void require_all(std::span<const plan::MemoryBox> boxes, const format::StoredChe
                                         std::to_string(planned));
 }
 
+/// Collective. A rank's share of a batch is mostly a window, or little more than the largest one: then the windows get
+/// room for it, where the budget has some, so that the batch is one round.
+MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, plan::ExtentMaps extents) {
+  MemorySplit split = budget.fitted_to(extents);
+  if (extents.size() == 1 || split.window_bytes != budget.window_bytes) return split;
+  const std::uint64_t most = budget.most_window_bytes;
+  std::uint64_t largest = 0;
+  comm::agree(communicator, "plan the load", [&] {
+    for (std::size_t batch = 0; batch < extents.size(); ++batch) {
+      const plan::ExtentMap& map = extents[batch];
+      const auto share = plan::cut_windows(map.of(communicator.rank()), most, map.block_bytes());
+      largest = std::max(largest, share.size() > 1 ? most + 1 : largest_buffer(share));
+    }
+  });
+  largest = base::round_up(communicator.max(largest), extents[0].block_bytes());
+  if (largest <= most) split.window_bytes = std::max(split.window_bytes, largest);
+  return split;
+}
+
 }  // namespace
 
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
@@ -246,7 +265,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     }
   });
   const plan::ExtentMaps extents(plan.extents);
-  plan.budget = plan.budget.fitted_to(extents);
+  plan.budget = fitted(communicator, plan.budget, extents);
   plan.rounds = io::cut_rounds(communicator, extents, plan.budget.window_bytes);
   plan.buffers = how.store.get(communicator, largest_buffer(plan.rounds.windows), plan.budget.bounce_bytes);
   return plan;

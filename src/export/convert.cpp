@@ -72,6 +72,27 @@ std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard
   return held;
 }
 
+/// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
+ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
+  ReadOptions part = reading_half(options.read);
+  const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write);
+  const std::uint64_t all = options.read.memory_budget_bytes;
+  if (taken < all) part.memory_budget_bytes = std::max(part.memory_budget_bytes, all - taken);
+  return part;
+}
+
+/// At most `window_bytes`. A window that is read should hold what one that is written needs, in one round: the same
+/// bytes begin and end inside blocks of the source, and may lie in two files.
+std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOptions& options) {
+  const std::uint64_t block_bytes = options.write.files.block_bytes;
+  const auto is_too_large = [&](std::uint64_t bytes) {
+    const std::uint64_t budget = reading_part(options, bytes).memory_budget_bytes;
+    return budget / (io::WindowPool::kBuffers + 1) / block_bytes < bytes / block_bytes + 2;  // as split_budget()
+  };
+  while (window_bytes > block_bytes && is_too_large(window_bytes)) window_bytes -= block_bytes;
+  return window_bytes;
+}
+
 /// What is written, and from what.
 struct Conversion {
   View view;             ///< of the source
@@ -181,6 +202,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
     result.notes = source.warnings;
     conversion = plan_conversion(source, destination, options, result.notes);
     budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
+    budget.window_bytes = window_beside_reading(budget.window_bytes, options);
     groups = plan::section_groups(conversion.layout.stored);
     ranges = plan::whole_files(file_sizes(conversion.layout.stored));
   });
@@ -201,7 +223,9 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   });
   const io::WindowPool buffers(communicator, largest_buffer(windows));
 
-  const auto reader = make_reader(communicator, source, conversion.view, reading_half(options.read));
+  ReadOptions read_options;
+  comm::agree(communicator, "plan the reading", [&] { read_options = reading_part(options, budget.window_bytes); });
+  const auto reader = make_reader(communicator, source, conversion.view, read_options);
   const Quantisation& quantisation = options.write.quantisation;
   WindowFiller filler(communicator,
                       {layout, catalog, *reader, windows, batch_bytes(options.write), measuring_of(quantisation)});

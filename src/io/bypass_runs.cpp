@@ -218,11 +218,17 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
   });
 }
 
-void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
+const os::File& BypassFiles::of(std::uint32_t file) {
+  const auto at = open_.find(file);
+  if (at != open_.end()) return at->second;
+  return open_.emplace(file, os::File(files_[file].path, os::OpenMode::kRead)).first->second;
+}
+
+void read_bypass(comm::Communicator& communicator, BypassFiles& files, const BypassRuns& runs,
                  const BypassMemory& memory, const PieceSeen& seen) {
   comm::agree(communicator, "read data files", [&] {
     for (BypassRuns::Walk& walk : runs.walks()) {
-      os::File file(files[walk.file()].path, os::OpenMode::kRead);
+      const os::File& file = files.of(walk.file());
       while (!walk.done()) {
         const Piece piece = next_piece(walk, kPieceBytes, memory);
         const std::span<std::byte> data = piece.is_on_device ? memory.device->room(piece.data.size()) : piece.data;
@@ -230,7 +236,6 @@ void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> f
         seen(piece.file, piece.offset, data);
         if (piece.is_on_device) memory.device->put({piece.data.data(), piece.data.size()});
       }
-      file.close();
     }
     if (memory.device != nullptr) memory.device->finish();
   });

@@ -8,12 +8,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "comm/communicator.hpp"
 #include "io/device_copies.hpp"
 #include "io/engine.hpp"
+#include "os/file.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
 #include "plan/runs.hpp"
@@ -94,8 +96,20 @@ using PieceSeen = std::function<void(std::uint32_t file, std::uint64_t offset, s
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen);
 
+/// Files of one rank that runs are read from: each is opened when the first of them comes, and stays open.
+class BypassFiles {
+ public:
+  /// `files` must outlive the object.
+  explicit BypassFiles(std::span<const EngineFile> files) : files_(files) {}
+  [[nodiscard]] const os::File& of(std::uint32_t file);
+
+ private:
+  std::span<const EngineFile> files_;
+  std::map<std::uint32_t, os::File> open_;
+};
+
 /// Collective. Reads the runs of this rank.
-void read_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
+void read_bypass(comm::Communicator& communicator, BypassFiles& files, const BypassRuns& runs,
                  const BypassMemory& memory, const PieceSeen& seen);
 
 }  // namespace cairn::io

@@ -105,21 +105,15 @@ class Sections {
     std::memcpy(out_.data() + head_, &head, sizeof head);
   }
 
-  /// Calls visit(batch, bytes of its transfers), ascending.
+  /// Calls visit(batch, bytes of its transfers), in their order.
   template <class Visit>
   static void for_each(std::span<const std::byte> message, std::size_t batches, const Visit& visit) {
     if (batches == 1) return visit(std::size_t{0}, message);
-    for (std::size_t next = 0; !message.empty();) {
-      Head head{};
-      require(message.size() >= sizeof head, "a message ends early");
-      std::memcpy(&head, message.data(), sizeof head);
-      message = message.subspan(sizeof head);
-      require(head.batch >= next && head.batch < batches,
-              "batch " + std::to_string(head.batch) + " of " + std::to_string(batches) + " comes in a message");
-      require(head.bytes <= message.size(), "a message ends early");
-      visit(static_cast<std::size_t>(head.batch), message.first(head.bytes));
-      message = message.subspan(head.bytes);
-      next = head.batch + 1;
+    base::ByteReader in(message);
+    while (!in.done()) {
+      const std::uint64_t batch = in.u64();
+      require(batch < batches, "transfers of batch " + std::to_string(batch) + " of " + std::to_string(batches));
+      visit(static_cast<std::size_t>(batch), in.raw(in.u64()));
     }
   }
 

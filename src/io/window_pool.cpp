@@ -17,7 +17,7 @@ WindowPool::WindowPool(comm::Communicator& communicator, std::uint64_t bytes, co
     : rank_(communicator.rank()),
       bytes_(communicator.max(bytes)),
       stride_bytes_(base::round_up(bytes_, kPageBytes)),
-      buffers_(bounce_bytes == 0 ? kAhead + 1 : 1),
+      buffers_(bounce_bytes == 0 ? kBuffers : 1),
       made_(pages == Pages::kAtOnce ? buffers_ : 0),
       memory_(communicator, buffers_ * stride_bytes_, reach, made_ * stride_bytes_) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "counters are shared between processes");
@@ -75,7 +75,7 @@ std::atomic<std::uint64_t>& WindowPool::counter(int rank, std::uint64_t round) c
   // request of 4 MiB is then two pieces of memory, and not three.
   auto* const counters = reinterpret_cast<std::atomic<std::uint64_t>*>(memory_.notes(rank));
   constexpr std::size_t kCacheLine = 64 / sizeof(std::uint64_t);
-  static_assert((kAhead + 1) * 64 <= comm::SharedMemory::kNoteBytes);
+  static_assert(kBuffers * 64 <= comm::SharedMemory::kNoteBytes);
   return counters[round % buffers_ * kCacheLine];
 }
 

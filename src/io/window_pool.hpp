@@ -31,6 +31,9 @@ class WindowPool {
   /// or the disk is done with all of them at once. bench/README.md has the figures.
   static constexpr std::size_t kAhead = 5;
 
+  /// Of a rank, where there is no bounce buffer.
+  static constexpr std::size_t kBuffers = kAhead + 1;
+
   /// When the buffers get their pages: each with make_window(), while storage works on those before it, or all at once.
   enum class Pages { kByWindow, kAtOnce };
 
@@ -52,7 +55,7 @@ class WindowPool {
   [[nodiscard]] std::span<std::byte> idle_memory() const {
     return bytes_ == 0 ? std::span<std::byte>() : std::span(buffer(rank_, 0), made_ * stride_bytes_);
   }
-  /// For EngineOptions::bounce_buffer. Empty: none, and kAhead + 1 buffers.
+  /// For EngineOptions::bounce_buffer. Empty: none, and kBuffers windows.
   [[nodiscard]] std::span<std::byte> bounce_buffer() { return bounce_buffer_.span(); }
 
   /// Window number `round` of `windows` at the front of its buffer; no window when there are fewer, or it has no parts.

@@ -94,7 +94,8 @@ TEST(BypassDevice, WritesAndReadsBytesOfTheDeviceAndOfTheHost) {
       base::Bytes found(expected.size());
       const test::DeviceBytes place(found);
       memory.bytes = memory.memory == Memory::kHost ? std::span(found) : std::span(place.data(), place.size());
-      read_bypass(communicator, files, runs, {boxes, &copies}, see);
+      BypassFiles reading(files);
+      read_bypass(communicator, reading, runs, {boxes, &copies}, see);
       if (memory.memory == Memory::kDevice) found = place.bytes();
       if (found != expected) ++wrong;
       communicator.barrier();

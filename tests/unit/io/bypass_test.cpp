@@ -254,7 +254,8 @@ TEST(BypassIo, WritesAndReadsWhatIsTiled) {
       for (auto& box : memory) std::fill(box.begin(), box.end(), std::byte{0});
       const auto to = boxes_of(memory);
       std::uint64_t read = 0;
-      read_bypass(communicator, files, runs, {to}, [&](auto, auto, auto data) { read += data.size(); });
+      BypassFiles reading(files);
+      read_bypass(communicator, reading, runs, {to}, [&](auto, auto, auto data) { read += data.size(); });
       for (const auto& p : parts) {
         const auto& box = layout.stored.tensors[p.tensor].boxes[0];
         for_each_byte(p, [&](std::uint64_t at, std::uint64_t place) {
@@ -324,7 +325,8 @@ TEST(BypassIo, AFileThatEndsTooSoonIsAnErrorOnAllRanks) {
     const BypassRuns runs = tiled_runs(communicator, layout, parts);
     auto memory = memory_of(parts);
     const auto to = boxes_of(memory);
-    test::expect_error(ErrorKind::kIo, [&] { read_bypass(communicator, files, runs, {to}, [](auto, auto, auto) {}); },
+    BypassFiles reading(files);
+    test::expect_error(ErrorKind::kIo, [&] { read_bypass(communicator, reading, runs, {to}, [](auto, auto, auto) {}); },
                        {files[1].path.string(), "ends at byte"});
   });
 }
