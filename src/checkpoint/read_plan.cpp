@@ -34,13 +34,21 @@ constexpr std::uint64_t kBytesPerRegion = 3 * sizeof(plan::Runs);
 /// Of a range of blocks, on every rank: as it arrives, and in the extent map.
 constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 
+/// Files that a rank wants something of and that are open together, unless one batch has more: a process may open 1024
+/// in many places, and `direct` opens each twice.
+constexpr std::size_t kMostFiles = 256;
+
 using Ranges = std::vector<plan::FileRange>;
 
 /// What this rank wants of some batches, as whole blocks.
 class WantedBlocks {
  public:
   WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
-      : stored_(checkpoint.stored), block_bytes_(block_bytes), ranks_(ranks), sizes_(file_sizes(stored_)) {}
+      : stored_(checkpoint.stored),
+        block_bytes_(block_bytes),
+        ranks_(ranks),
+        sizes_(file_sizes(stored_)),
+        is_wanted_(sizes_.size()) {}
 
   void add(std::span<const plan::MemoryBox> boxes) {
     Ranges ranges;
@@ -56,6 +64,11 @@ class WantedBlocks {
       }
     }
     batches_.push_back(merged(std::move(ranges)));
+    for (const plan::FileRange& range : batches_.back()) {
+      files_ += is_wanted_[range.file] ? 0 : 1;
+      is_wanted_[range.file] = true;
+    }
+    if (batches_.size() == 1) most_files_ = std::max(kMostFiles, files_);
     plan_bytes_ += kBytesPerRange * ranks_ * batches_.back().size();
   }
   [[nodiscard]] Ranges merged(Ranges ranges) const {
@@ -63,7 +76,10 @@ class WantedBlocks {
   }
 
   [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
-  [[nodiscard]] std::uint64_t plan_bytes() const { return plan_bytes_; }
+  /// Whether the plan should have no more batches.
+  [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
+    return plan_bytes_ > most_bytes || files_ > most_files_;
+  }
   [[nodiscard]] bool has_device_memory() const { return has_device_memory_; }
 
  private:
@@ -71,6 +87,9 @@ class WantedBlocks {
   std::uint64_t block_bytes_;
   std::uint64_t ranks_;
   std::vector<std::uint64_t> sizes_;
+  std::vector<bool> is_wanted_;  ///< by file
+  std::size_t files_ = 0;
+  std::size_t most_files_ = 0;
   std::vector<Ranges> batches_;
   std::uint64_t plan_bytes_ = 0;
   bool has_device_memory_ = false;
@@ -231,7 +250,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     blocks.emplace(checkpoint, block_bytes, static_cast<std::uint64_t>(communicator.size()));
     const std::uint64_t most_bytes = std::max(how.memory_budget_bytes / kPlanParts, kLeastPlanBytes);
     for (plan.end = first; plan.end < wanted.batches; ++plan.end) {
-      if (plan.end != first && blocks->plan_bytes() > most_bytes) break;
+      if (plan.end != first && blocks->is_full(most_bytes)) break;
       blocks->add(wanted.boxes(plan.end));
     }
     if (blocks->has_device_memory()) plan.budget = plan.budget.with_device_copies(how.device.bytes());

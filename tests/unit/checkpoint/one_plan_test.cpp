@@ -293,5 +293,28 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
   EXPECT_LT(bytes_read, total + total / 50);  // blocks that windows share are read once
 }
 
+TEST(OnePlanAtScale, OpensNoMoreFilesThanAProcessMay) {
+  constexpr std::uint64_t kFiles = 1000;
+  checkpoint::OpenCheckpoint opened;
+  for (std::uint32_t file = 0; file < kFiles; ++file) {
+    opened.stored.files.push_back({"shard-" + std::to_string(file), 100});
+    opened.stored.tensors.push_back({"model", "t" + std::to_string(file), DType::kU8, {100}, {}});
+    opened.stored.tensors.back().boxes.push_back({file, 0, Box{{0}, {100}}});
+  }
+  comm::run_simulated(1, [&](Communicator& communicator) {
+    const checkpoint::Wanted wanted{
+        kFiles, [&](std::uint64_t batch) {
+          return std::vector<plan::MemoryBox>{{static_cast<std::uint32_t>(batch), Box{{0}, {100}}, {}}};
+        }};
+    const checkpoint::EngineChoice choice{"direct", "", 0};
+    io::WindowStore store;
+    io::DeviceCopies device(io::DeviceCopies::kLeastBytes);
+    const checkpoint::ReadPlan plan =
+        checkpoint::make_read_plan(communicator, opened, wanted, 0, {64 << 20, choice, store, device});
+    EXPECT_LT(plan.end, 300U);
+    EXPECT_GE(plan.end, 200U);
+  });
+}
+
 }  // namespace
 }  // namespace cairn::test
