@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <new>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -250,6 +251,8 @@ std::string manifest_text(const fs::path& path) {
     return fs::is_directory(path) && os::exists(path / kManifestFile)
                ? os::read_text(path / kManifestFile, kMaxJsonBytes)
                : "";
+  } catch (const std::bad_alloc&) {
+    throw;  // says nothing of the manifest
   } catch (const std::exception&) {
     return "";
   }
