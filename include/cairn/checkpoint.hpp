@@ -30,13 +30,26 @@
 
 namespace cairn {
 
+/// Where a box lies in this rank's memory, in elements: row-major, with gaps where the strides leave some, such as the
+/// ghost cells around a part of a grid. What is in a gap is neither read by a save nor written by a load.
+struct Placement {
+  std::uint64_t offset = 0;  ///< of the box's first element, from `data`
+  /// How far apart neighbours in each dimension lie; none: row-major without gaps. The innermost dimension that is longer
+  /// than one element has stride 1, every other one at least the span of the dimensions inside it (kUsage otherwise).
+  /// The stride of a dimension of one element does not matter. For dtypes of 8 bits and more.
+  std::vector<std::uint64_t> strides = {};
+};
+
 /// A global tensor and the boxes of it that this rank holds or wants.
 struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
   std::string name;               ///< UTF-8; unique in its section
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
-  std::vector<Box> boxes;            ///< lie end to end in memory, each row-major; none: an empty shard
+  std::vector<Box> boxes;            ///< none: an empty shard
+  /// Where each of `boxes` lies; none: end to end in memory, each row-major. Boxes of one target must not share memory:
+  /// nobody looks, and what is there afterwards is unspecified.
+  std::vector<Placement> placements = {};
 };
 
 /// A shard to save. `data` must stay valid and unchanged until save() returns.

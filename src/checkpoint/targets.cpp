@@ -18,6 +18,7 @@
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -150,7 +151,7 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
   });
   reader.load(wanted);
 
-  Report report = report_of_load(communicator, opened, reader.engine(), wanted, targets.size());
+  Report report = report_of_load(communicator, opened, reader.engine(), targets);
   report.phases = reader.clock().reduce(communicator);
   report.seconds = whole.slowest_seconds(communicator);
   return report;
@@ -170,7 +171,7 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
 }
 
 Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::span<const plan::MemoryBox> wanted, std::size_t targets) {
+                      std::span<const Target> targets) {
   Report report;
   comm::agree(communicator, "report", [&] {
     report.directory = opened.directory;
@@ -180,9 +181,9 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
     report.warnings = opened.warnings;
   });
   report.files = opened.stored.files.size();
-  report.tensors = communicator.max(targets);
+  report.tensors = communicator.max(targets.size());
   std::uint64_t bytes = 0;
-  for (const plan::MemoryBox& box : wanted) bytes += box.bytes.size();
+  for (const Target& target : targets) bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
   report.bytes = communicator.sum(bytes);
   return report;
 }

@@ -54,6 +54,6 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
 
 /// Collective. Of what the targets of all ranks got; the times are missing.
 Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::span<const plan::MemoryBox> wanted, std::size_t targets);
+                      std::span<const Target> targets);
 
 }  // namespace cairn::checkpoint

@@ -176,7 +176,7 @@ class SplitRows {
   std::span<const std::byte> row(const plan::Piece& piece, const plan::MemoryBox& box, std::uint64_t number) {
     if (&piece != piece_) {
       piece_ = &piece;
-      runs_ = plan::runs_of(DType::kF32, {0, 0, piece.box}, box.box, piece.box);
+      runs_ = plan::runs_of(DType::kF32, {0, 0, piece.box}, box, piece.box);
       copied_.clear();
     }
     const std::uint64_t row_bytes = piece.box.shape.back() * sizeof(float);

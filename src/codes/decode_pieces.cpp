@@ -7,6 +7,7 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "plan/strides.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -18,19 +19,27 @@ namespace {
                                                 shard::to_string(want.box), base::printable(name), want.bytes.size()));
 }
 
+/// From its first element to its last one.
+std::uint64_t checked_bytes(const plan::MemoryBox& want, std::string_view name, DType dtype,
+                            std::span<const std::uint64_t> shape) {
+  if (!shard::fits(want.box, shape)) refuse(want, name);
+  if (!want.strides.empty() && want.strides.size() != shape.size()) refuse(want, name);
+  const auto span = plan::span_elements(want.box.shape, want.strides);
+  const auto bits = span ? base::try_mul(*span, bits_of(dtype)) : std::nullopt;
+  if (!bits || *bits % 8 != 0) refuse(want, name);
+  return *bits / 8;
+}
+
 }  // namespace
 
 void check_wanted(const plan::MemoryBox& want, std::string_view name, DType dtype,
                   std::span<const std::uint64_t> shape) {
-  check_planned(want, name, dtype, shape);
-  if (shard::elements_of(want.box) * bits_of(dtype) / 8 != want.bytes.size()) refuse(want, name);
+  if (checked_bytes(want, name, dtype, shape) != want.bytes.size()) refuse(want, name);
 }
 
 void check_planned(const plan::MemoryBox& want, std::string_view name, DType dtype,
                    std::span<const std::uint64_t> shape) {
-  const std::uint64_t bits = shard::elements_of(want.box) * bits_of(dtype);
-  if (!shard::fits(want.box, shape) || bits % 8 != 0) refuse(want, name);
-  if (!want.bytes.empty() && bits / 8 != want.bytes.size()) refuse(want, name);
+  if (checked_bytes(want, name, dtype, shape) != want.bytes.size() && !want.bytes.empty()) refuse(want, name);
 }
 
 namespace {
@@ -117,19 +126,20 @@ std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& sh
 }
 
 std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece,
-                                     const Box& box) {
+                                     const plan::MemoryBox& memory) {
+  const Box& box = memory.box;
   std::vector<plan::Run> runs;
   constexpr std::uint64_t kWidth = sizeof(float);
   if (codec.view(shape) == shape) {
     const auto common = shard::intersect(piece, box);
     if (!common) return runs;
-    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, piece}, box, *common),
+    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, piece}, memory, *common),
                        [&](const plan::Run& run) { runs.push_back(run); });
     return runs;
   }
   const std::uint64_t begin = piece.offset[0] * kWidth;
   const std::uint64_t end = begin + piece.shape[0] * kWidth;
-  const plan::Runs all = plan::runs_of(DType::kF32, {0, 0, shard::whole(shape)}, box, box);
+  const plan::Runs all = plan::runs_of(DType::kF32, {0, 0, shard::whole(shape)}, memory, box);
   plan::for_each_run(all, begin, end, [&](const plan::Run& run) {
     runs.push_back({run.file_offset - begin, run.memory_offset, run.length_bytes});
   });

@@ -27,7 +27,7 @@ void check_planned(const plan::MemoryBox& want, std::string_view name, DType dty
 // A box cut into boxes of bounded size that lie end to end in its memory. Pure.
 
 /// Calls `visit` with pieces of at most `limit_elements` (at least 1) each, in row-major order; together they are the
-/// box, and each is contiguous in the box's memory. Few of them: as many whole rows as fit. None for an empty box.
+/// box, and each is contiguous in the memory of a box without strides. Few of them: as many whole rows as fit. None for an empty box.
 void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::function<void(const Box&)>& visit);
 
 // The boxes in which a box of coded moments is read and decoded. Pure.
@@ -41,9 +41,9 @@ void for_each_piece(const Box& box, std::uint64_t limit_elements, const std::fun
 std::vector<Box> decode_pieces(const quant::Codec& codec, const quant::Shape& shape, const Box& box,
                                std::uint64_t limit_elements);
 
-/// Where the elements that `piece` and `box` share lie, ascending: file_offset and memory_offset are byte offsets of
-/// F32 elements in the memory of the piece and of the box.
+/// Where the elements that `piece` and the memory box share lie, ascending: file_offset and memory_offset are byte
+/// offsets of F32 elements in the memory of the piece and of the box.
 std::vector<plan::Run> runs_of_piece(const quant::Codec& codec, const quant::Shape& shape, const Box& piece,
-                                     const Box& box);
+                                     const plan::MemoryBox& memory);
 
 }  // namespace cairn::checkpoint

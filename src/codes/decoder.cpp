@@ -32,13 +32,12 @@ std::span<float> scratch_for(std::vector<float>& scratch, std::size_t elements) 
   return std::span(scratch).first(elements);
 }
 
-/// The memory of the first destination as floats when that is on the host and the piece lies there in one run, else
-/// scratch memory.
-std::span<float> place_for(std::span<const DecodedPlace> wanted, std::span<const plan::Run> runs,
-                           std::vector<float>& scratch, std::size_t elements) {
-  const bool is_on_host = !wanted.empty() && wanted[0].memory == Memory::kHost;
-  if (is_on_host && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
-    std::byte* at = wanted[0].bytes.data() + runs[0].memory_offset;
+/// The memory of a destination as floats when that is on the host and the piece lies there in one run, else scratch
+/// memory.
+std::span<float> place_for(const plan::MemoryBox& wanted, std::span<const plan::Run> runs, std::vector<float>& scratch,
+                           std::size_t elements) {
+  if (wanted.memory == Memory::kHost && runs.size() == 1 && runs[0].length_bytes == elements * sizeof(float)) {
+    std::byte* at = wanted.bytes.data() + runs[0].memory_offset;
     if (reinterpret_cast<std::uintptr_t>(at) % alignof(float) == 0) return {reinterpret_cast<float*>(at), elements};
   }
   return scratch_for(scratch, elements);
@@ -64,19 +63,20 @@ void Decoder::add(const plan::MemoryBox& want) {
   const bool is_copy =
       tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
-    direct_.push_back({tensor.source, want.box, want.bytes, want.memory});
+    direct_.push_back(want);
+    direct_.back().tensor = tensor.source;
     return;
   }
   if (shard::is_empty(want.box)) return;
   if (tensor.origin == Origin::kCast) {
-    tasks_.push_back({&tensor, want.box, {{want.bytes, want.memory}}, {}});
+    tasks_.push_back({&tensor, want.box, {want}, {}});
     return;
   }
   const auto [at, is_new] =
       task_of_moments_.try_emplace({tensor.source, want.box.offset, want.box.shape}, tasks_.size());
   if (is_new) tasks_.push_back({&tensor, want.box, {}, {}});
   DecodeTask& task = tasks_[at->second];
-  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back({want.bytes, want.memory});
+  (tensor.origin == Origin::kFirstMoment ? task.first : task.second).push_back(want);
 }
 
 void Decoder::cut_next_task() {
@@ -85,14 +85,10 @@ void Decoder::cut_next_task() {
   if (is_moment(*task.tensor)) {
     const CodedPair& pair = view_.pairs[task.tensor->source];
     for (Box& box : decode_pieces(*pair.codec, pair.moments->shape, task.box, piece_elements_)) {
-      pieces_.push_back({number, std::move(box), 0, 0});
+      pieces_.push_back({number, std::move(box), 0});
     }
   } else {
-    std::uint64_t offset_bytes = 0;
-    for_each_piece(task.box, piece_elements_, [&](const Box& box) {
-      pieces_.push_back({number, box, offset_bytes, 0});
-      offset_bytes += shard::elements_of(box) * bits_of(task.tensor->dtype) / 8;
-    });
+    for_each_piece(task.box, piece_elements_, [&](const Box& box) { pieces_.push_back({number, box, 0}); });
   }
   std::reverse(pieces_.begin(), pieces_.end());
 }
@@ -157,31 +153,31 @@ std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::Memo
 std::uint64_t Decoder::cast(const DecodePiece& piece, std::span<const std::byte> stored) {
   const DecodeTask& task = tasks_[piece.task];
   const DType from = checkpoint_.stored.tensors[task.tensor->source].dtype;
-  const std::uint64_t bytes = shard::elements_of(piece.box) * bits_of(task.tensor->dtype) / 8;
-  const DecodedPlace& wanted = task.first.at(0);
-  const std::span<std::byte> place = wanted.bytes.subspan(piece.offset_bytes, bytes);
-  if (wanted.memory == Memory::kHost) {
-    cast_values(from, stored, task.tensor->dtype, place);
-    return bytes;
+  const DType to = task.tensor->dtype;
+  const plan::MemoryBox& place = task.first.at(0);
+  const plan::Runs runs = plan::runs_of(to, {0, 0, piece.box}, place, piece.box);
+  if (place.memory == Memory::kHost) {
+    plan::for_each_run(runs, [&](const plan::Run& run) {
+      const std::uint64_t first = run.file_offset * bits_of(from) / bits_of(to);
+      const std::uint64_t bytes = run.length_bytes * bits_of(from) / bits_of(to);
+      cast_values(from, stored.subspan(first, bytes), to, place.bytes.subspan(run.memory_offset, run.length_bytes));
+    });
+    return runs.bytes;
   }
-  const auto values = std::as_writable_bytes(scratch_for(first_, base::ceil_div(bytes, sizeof(float)))).first(bytes);
-  cast_values(from, stored, task.tensor->dtype, values);
-  device_.to_device({place.data(), bytes}, {values.data(), bytes}, bytes, 1);
-  return bytes;
+  const auto values = std::as_writable_bytes(scratch_for(first_, base::ceil_div(runs.bytes, sizeof(float))));
+  cast_values(from, stored, to, values.first(runs.bytes));
+  plan::for_each_run(runs, [&](const plan::Run& run) { copy_out(values, {&run, 1}, place); });
+  return runs.bytes;
 }
 
-void Decoder::copy_out(std::span<const float> values, std::span<const plan::Run> runs,
-                       std::span<const DecodedPlace> wanted) {
-  const auto* const decoded = reinterpret_cast<const std::byte*>(values.data());
-  for (const DecodedPlace& place : wanted) {
-    for (const plan::Run& run : runs) {
-      std::byte* const to = place.bytes.data() + run.memory_offset;
-      const std::byte* const from = decoded + run.file_offset;
-      if (place.memory == Memory::kDevice) {
-        device_.to_device({to, run.length_bytes}, {from, run.length_bytes}, run.length_bytes, 1);
-      } else if (to != from) {
-        std::memcpy(to, from, run.length_bytes);
-      }
+void Decoder::copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place) {
+  for (const plan::Run& run : runs) {
+    std::byte* const to = place.bytes.data() + run.memory_offset;
+    const std::byte* const from = made.data() + run.file_offset;
+    if (place.memory == Memory::kDevice) {
+      device_.to_device({to, run.length_bytes}, {from, run.length_bytes}, run.length_bytes, 1);
+    } else if (to != from) {
+      std::memcpy(to, from, run.length_bytes);
     }
   }
 }
@@ -191,11 +187,23 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
   const CodedPair& pair = view_.pairs[task.tensor->source];
   const quant::Source source{pair.moments->first, pair.moments->shape};
   const std::size_t elements = shard::elements_of(piece.box);
-  const std::vector<plan::Run> runs = runs_of_piece(*pair.codec, source.shape, piece.box, task.box);
+  std::vector<plan::Run> runs;
+  const plan::MemoryBox* place_of_runs = nullptr;
+  const auto runs_in = [&](const plan::MemoryBox& place) -> std::span<const plan::Run> {
+    if (place_of_runs == nullptr || place_of_runs->strides != place.strides) {
+      runs = runs_of_piece(*pair.codec, source.shape, piece.box, place);
+      place_of_runs = &place;
+    }
+    return runs;
+  };
   std::vector<std::span<const std::byte>> parts;
   for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].bytes);
-  const std::span<float> first = place_for(task.first, runs, first_, elements);
-  const std::span<float> second = place_for(task.second, runs, second_, elements);
+  const auto values_of = [&](std::span<const plan::MemoryBox> wanted, std::vector<float>& scratch) {
+    return wanted.empty() ? scratch_for(scratch, elements)
+                          : place_for(wanted[0], runs_in(wanted[0]), scratch, elements);
+  };
+  const std::span<float> first = values_of(task.first, first_);
+  const std::span<float> second = values_of(task.second, second_);
   try {
     for (std::size_t i = 0; i < parts.size(); ++i) {
       quant::check_scales(*pair.codec, pair.moments->parts[i], pair.parts[i], parts[i]);
@@ -205,8 +213,8 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
     throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()),
                 {0, checkpoint_.directory.native()});
   }
-  copy_out(first, runs, task.first);
-  copy_out(second, runs, task.second);
+  for (const plan::MemoryBox& place : task.first) copy_out(std::as_bytes(first), runs_in(place), place);
+  for (const plan::MemoryBox& place : task.second) copy_out(std::as_bytes(second), runs_in(place), place);
   return 2 * elements * sizeof(float);
 }
 

@@ -19,26 +19,19 @@
 
 namespace cairn::checkpoint {
 
-/// Where a box is wanted.
-struct DecodedPlace {
-  std::span<std::byte> bytes;
-  Memory memory = Memory::kHost;
-};
-
 /// A box that must be made of stored ones.
 struct DecodeTask {
   const ViewTensor* tensor = nullptr;  ///< of a pair: either moment
   Box box;
-  std::vector<DecodedPlace> first;   ///< of the first moment, or of the weight
-  std::vector<DecodedPlace> second;  ///< of the second moment
+  std::vector<plan::MemoryBox> first;   ///< where the first moment, or the weight, is wanted
+  std::vector<plan::MemoryBox> second;  ///< and the second moment
 };
 
 /// A part of a task.
 struct DecodePiece {
   std::size_t task = 0;
-  Box box;                         ///< of moments in the coordinates of the codec's view
-  std::uint64_t offset_bytes = 0;  ///< of a weight: where it lies in the task's memory
-  std::size_t first_wanted = 0;    ///< its stored boxes in the batch: one per part of the pair, or one
+  Box box;                       ///< of moments in the coordinates of the codec's view
+  std::size_t first_wanted = 0;  ///< its stored boxes in the batch: one per part of the pair, or one
 };
 
 class Decoder {
@@ -70,7 +63,7 @@ class Decoder {
   std::uint64_t make(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t cast(const DecodePiece& piece, std::span<const std::byte> stored);
-  void copy_out(std::span<const float> values, std::span<const plan::Run> runs, std::span<const DecodedPlace> wanted);
+  void copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
 
   const OpenCheckpoint& checkpoint_;
   const View& view_;

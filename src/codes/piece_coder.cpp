@@ -25,7 +25,7 @@ const float* in_place_or_copied(std::span<const Box> boxes, const plan::MemoryBo
   std::uint64_t at = 0;
   for (const Box& box : boxes) {
     const std::uint64_t bytes = shard::elements_of(box) * sizeof(float);
-    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, box}, memory.box, box), [&](const plan::Run& run) {
+    plan::for_each_run(plan::runs_of(DType::kF32, {0, 0, box}, memory, box), [&](const plan::Run& run) {
       const std::byte* from = memory.bytes.data() + run.memory_offset;
       const bool is_aligned = reinterpret_cast<std::uintptr_t>(from) % alignof(float) == 0;
       if (run.length_bytes == all_bytes && is_aligned) {

@@ -8,6 +8,7 @@
 #include "codes/decode_pieces.hpp"
 #include "comm/agree.hpp"
 #include "directory/carried.hpp"
+#include "io/copy_runs.hpp"
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
 constexpr std::uint64_t kMinPieceBytes = 64 << 10;
+constexpr std::uint64_t kMaxScatteredBytes = 4 << 20;  // about what a cache has
 
 }  // namespace
 
@@ -32,7 +34,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
       check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
-      total += want.bytes.size();
+      total += want.bytes.size();  // gaps count here as bytes do: for progress alone
     }
     if (total == 0) return;
     if (!file_) {
@@ -55,6 +57,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
 }
 
 std::uint64_t StageReader::piece_bytes(const plan::MemoryBox& want) const {
+  if (!want.strides.empty()) return std::min(piece_bytes_, kMaxScatteredBytes);
   return plan::is_on_device(want) ? std::min(piece_bytes_, device_.slot_bytes()) : piece_bytes_;
 }
 
@@ -74,13 +77,34 @@ void StageReader::read(const plan::MemoryBox& want, Call& call) {
   for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes(want) / element_bytes, 1), [&](const Box& piece) {
     call.begin("read");  // a sign of life
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
-    fill(want, at, bytes, [&](std::span<std::byte> memory) { file_->read_box(tensor, piece, memory); });
+    if (want.strides.empty()) {
+      fill(want, at, bytes, [&](std::span<std::byte> memory) { file_->read_box(tensor, piece, memory); });
+    } else {
+      with_gaps_.resize(bytes);
+      file_->read_box(tensor, piece, with_gaps_);
+      scatter(with_gaps_, piece, want);
+    }
     call.add_bytes(bytes);
     at += bytes;
   });
 }
 
-/// Packed bytes are a row in the file: the runs of the box are what is read.
+/// Puts the elements of a piece, which lie end to end, where the box has them.
+void StageReader::scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want) {
+  const plan::Runs runs = plan::runs_of(checkpoint_.stored.tensors[want.tensor].dtype, {0, 0, piece}, want, piece);
+  for (plan::RunCursor cursor(runs, 0, runs.bytes); !cursor.done();) {
+    const plan::RunBatch batch = cursor.next();
+    const io::Strided<std::byte*> to{want.bytes.data() + batch.memory_offset, batch.memory_stride};
+    const io::Strided<const std::byte*> from{read.data() + batch.file_offset, batch.file_stride};
+    if (plan::is_on_device(want)) {
+      device_.to_device(to, from, batch.length_bytes, batch.count);
+    } else {
+      io::copy_runs(to, from, batch.length_bytes, batch.count);
+    }
+  }
+}
+
+/// Packed bytes are a row in the file: the runs of the box, which has no strides, are what is read.
 void StageReader::read_packed(const plan::MemoryBox& want, Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);

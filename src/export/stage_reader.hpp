@@ -26,9 +26,11 @@ class StageReader final : public TensorReader {
   template <class Read>
   void fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read);
   void read(const plan::MemoryBox& want, Call& call);
+  void scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want);
   void read_packed(const plan::MemoryBox& want, Call& call);
 
   std::uint64_t piece_bytes_;
+  base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is where it belongs
   std::unique_ptr<hdf5::StageFile> file_;  ///< once this rank has wanted something
 };
 

@@ -15,13 +15,14 @@ namespace cairn::plan {
 /// Dimensions of a box that travels between ranks, at most.
 inline constexpr std::size_t kMaxDimensions = 8;
 
-/// A box of a tensor in this rank's memory, row-major, exactly its bytes. Memory boxes are numbered by their place in a
-/// list.
+/// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are numbered by their
+/// place in a list.
 struct MemoryBox {
   std::uint32_t tensor = 0;  ///< number in the list that whoever made the box goes by
   Box box;
-  std::span<std::byte> bytes;  ///< of a box to be saved only read
+  std::span<std::byte> bytes;  ///< from the first element to the last one; of a box to be saved only read
   Memory memory = Memory::kHost;
+  std::vector<std::uint64_t> strides = {};  ///< of strides.hpp; none: without gaps, and `bytes` are exactly its own
 };
 
 inline bool is_on_device(const MemoryBox& box) { return box.memory == Memory::kDevice; }

@@ -3,7 +3,8 @@
 // A region inside two row-major boxes is a nest of loops; each loop has a count and one stride per side. Neighbouring
 // loops whose strides fit on both sides are one loop, and the innermost one, when both strides are one element, is the
 // run itself. What is left has the property that a loop's stride is never below the span of the loops inside it, so a
-// file offset is turned into loop indices by one division per loop, and no two runs are adjacent on both sides.
+// file offset is turned into loop indices by one division per loop. No two runs are adjacent on both sides, but for those
+// at the border of two planes of a memory box with strides.
 #include "plan/runs.hpp"
 
 #include <fmt/core.h>
@@ -40,8 +41,15 @@ void check_inside(const Box& region, const Box& outer, const char* what) {
               fmt::format("region {} is not inside {} {}", shard::to_string(region), what, shard::to_string(outer)));
 }
 
+/// Where the elements of a box are in memory.
+struct Places {
+  const Box& box;
+  std::span<const std::uint64_t> strides;  ///< as of MemoryBox
+};
+
 /// The runs in elements. Requires: the region is not empty.
-Runs element_runs(const Box& stored_box, const Box& memory_box, const Box& region) {
+Runs element_runs(const Box& stored_box, const Places& memory, const Box& region) {
+  const Box& memory_box = memory.box;
   check_inside(region, stored_box, "stored box");
   check_inside(region, memory_box, "memory box");
   if (region.shape.size() > kMaxDimensions) {
@@ -54,6 +62,7 @@ Runs element_runs(const Box& stored_box, const Box& memory_box, const Box& regio
   std::uint64_t memory_stride = 1;
   for (std::size_t d = region.shape.size(); d-- > 0;) {  // levels are innermost first until all are there
     const std::uint64_t count = region.shape[d];
+    if (!memory.strides.empty()) memory_stride = memory.strides[d];
     runs.file_begin += mul(region.offset[d] - stored_box.offset[d], file_stride, "stored box elements");
     runs.memory_begin += mul(region.offset[d] - memory_box.offset[d], memory_stride, "memory box elements");
     if (count > 1) {
@@ -68,7 +77,7 @@ Runs element_runs(const Box& stored_box, const Box& memory_box, const Box& regio
       }
     }
     file_stride = mul(file_stride, stored_box.shape[d], "stored box elements");
-    memory_stride = mul(memory_stride, memory_box.shape[d], "memory box elements");
+    if (memory.strides.empty()) memory_stride = mul(memory_stride, memory_box.shape[d], "memory box elements");
   }
   std::reverse(runs.levels.begin(), runs.levels.begin() + runs.depth);
   return runs;
@@ -99,22 +108,9 @@ void check_end(const Runs& runs, std::uint64_t begin, std::uint64_t Runs::Level:
   }
 }
 
-using LevelBytes = std::array<std::uint64_t, Runs::kMaxDepth>;
-
-/// Bytes of one index of each level.
-LevelBytes level_bytes(const Runs& runs) {
-  LevelBytes out;
-  std::uint64_t bytes = runs.run_bytes;
-  for (std::size_t l = runs.depth; l-- > 0;) {
-    out[l] = bytes;
-    bytes *= runs.levels[l].count;
-  }
-  return out;
-}
-
-}  // namespace
-
-Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
+/// runs_of(), of either form.
+Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memory, const Box& region) {
+  const Box& memory_box = memory.box;
   if (shard::is_empty(region)) {
     check_inside(region, stored.box, "stored box");
     check_inside(region, memory_box, "memory box");
@@ -123,7 +119,7 @@ Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box
     none.file_begin = stored.offset_bytes;
     return none;
   }
-  Runs runs = element_runs(stored.box, memory_box, region);
+  Runs runs = element_runs(stored.box, memory, region);
   const unsigned bits = bits_of(dtype);
   if (!is_whole(runs, bits)) {
     throw Error(ErrorKind::kInternal,
@@ -147,9 +143,32 @@ Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box
   return runs;
 }
 
+using LevelBytes = std::array<std::uint64_t, Runs::kMaxDepth>;
+
+/// Bytes of one index of each level.
+LevelBytes level_bytes(const Runs& runs) {
+  LevelBytes out;
+  std::uint64_t bytes = runs.run_bytes;
+  for (std::size_t l = runs.depth; l-- > 0;) {
+    out[l] = bytes;
+    bytes *= runs.levels[l].count;
+  }
+  return out;
+}
+
+}  // namespace
+
+Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region) {
+  return make_runs(dtype, stored, {memory.box, memory.strides}, region);
+}
+
+Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
+  return make_runs(dtype, stored, {memory_box, {}}, region);
+}
+
 bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
   if (shard::is_empty(region) || bits_of(dtype) % 8 == 0) return true;
-  return is_whole(element_runs(stored.box, memory_box, region), bits_of(dtype));
+  return is_whole(element_runs(stored.box, {memory_box, {}}, region), bits_of(dtype));
 }
 
 FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& region) {

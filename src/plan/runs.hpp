@@ -1,9 +1,9 @@
 // Runs: where the bytes of a region lie in a file and in memory. The physical description of what is moved.
 //
-// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major. The elements
-// of a region inside both, taken in row-major order, ascend in the file and in memory alike: equal runs of bytes,
-// contiguous on both sides, in a nest of loops with a stride for each side. The rank that has the memory makes them;
-// from then on nobody needs tensor, dtype or boxes. Runs copy, they never transpose.
+// A stored box (bytes in a file) and a memory box (bytes at a pointer) both hold their elements row-major, the latter
+// perhaps with gaps. The elements of a region inside both, taken in row-major order, ascend in the file and in memory
+// alike: equal runs of bytes, contiguous on both sides, in a nest of loops with a stride for each side. The rank that
+// has the memory makes them; from then on nobody needs tensor, dtype or boxes. Runs copy, they never transpose.
 //
 // The bytes are numbered 0 .. bytes in that order. Every position is reached by division, so a window, a message or a
 // resumed copy begins anywhere at the same cost, and no state is kept between them.
@@ -69,9 +69,10 @@ struct Slice {
 };
 
 /// The runs of `region`, which lies inside both boxes (all in global coordinates); ranks and `local` are left to the
-/// caller. Runs are maximal: no two are adjacent on both sides. Throws Error(kInternal) for a region outside its boxes,
+/// caller. Runs are maximal: without strides no two are adjacent on both sides. Throws Error(kInternal) for a region outside its boxes,
 /// or that cuts a byte of a sub-byte dtype, and for offsets that do not fit 64 bits: nothing that is later added up can
-/// wrap.
+/// wrap. A box alone stands for memory without gaps.
+Runs runs_of(DType dtype, const format::StoredBox& stored, const MemoryBox& memory, const Box& region);
 Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region);
 
 /// Whether runs_of() can have the region: every run starts and ends on a byte boundary in file and memory (always so

@@ -60,7 +60,8 @@ const format::StoredTensor& tensor_of(const format::StoredCheckpoint& stored, st
               fmt::format("transfer of tensor number {} of a checkpoint that has {}", tensor, stored.tensors.size()));
 }
 
-const Box& memory_box_of(const Piece& piece, std::span<const MemoryBox> memory, const format::StoredTensor& tensor) {
+const MemoryBox& memory_box_of(const Piece& piece, std::span<const MemoryBox> memory,
+                               const format::StoredTensor& tensor) {
   if (piece.local >= memory.size()) {
     throw Error(ErrorKind::kInternal,
                 fmt::format("tensor '{}' (section {}): a piece of memory box {} of {}", base::printable(tensor.name),
@@ -74,20 +75,20 @@ const Box& memory_box_of(const Piece& piece, std::span<const MemoryBox> memory, 
                             base::printable(tensor.name), base::printable(tensor.section), shard::to_string(piece.box),
                             shard::to_string(box), shard::to_string(shard::whole(tensor.shape))));
   }
-  return box;
+  return memory[piece.local];
 }
 
-Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& stored, const Box& memory_box,
+Runs aligned_runs(const format::StoredTensor& tensor, const format::StoredBox& stored, const MemoryBox& memory,
                   const Box& region) {
-  if (is_byte_aligned(tensor.dtype, stored, memory_box, region)) {
-    return runs_of(tensor.dtype, stored, memory_box, region);
+  if (is_byte_aligned(tensor.dtype, stored, memory.box, region)) {
+    return runs_of(tensor.dtype, stored, memory, region);
   }
   throw Error(
       ErrorKind::kUsage,
       fmt::format("tensor '{}' (section {}): elements {} of dtype {} begin or end inside a byte of memory box {}; cut "
                   "packed tensors where a whole number of bytes ends",
                   base::printable(tensor.name), base::printable(tensor.section), shard::to_string(region),
-                  name_of(tensor.dtype), shard::to_string(memory_box)));
+                  name_of(tensor.dtype), shard::to_string(memory.box)));
 }
 
 /// What of a tensor lies in a stored box and in a memory box.
@@ -130,7 +131,7 @@ void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> m
     const Piece& piece = pieces[i];
     const format::StoredTensor& tensor = tensor_of(stored, piece.tensor);
     if (shard::is_empty(piece.box)) continue;
-    const Box& memory_box = memory_box_of(piece, memory, tensor);
+    const MemoryBox& memory_box = memory_box_of(piece, memory, tensor);
     if (indexed != piece.tensor) {
       index = BoxIndex(tensor.boxes);
       indexed = piece.tensor;
@@ -139,7 +140,7 @@ void for_each_region(std::span<const Piece> pieces, std::span<const MemoryBox> m
       Runs runs = aligned_runs(tensor, tensor.boxes[number], memory_box, region);
       runs.local = piece.local;
       runs.memory_rank = piece.rank;
-      runs.memory = memory[piece.local].memory;
+      runs.memory = memory_box.memory;
       visit(runs, Common{tensor, region});
     });
   }

@@ -3,12 +3,15 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 #include "gpu/runtime.hpp"
+#include "plan/strides.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -31,6 +34,22 @@ std::uint64_t box_bytes(const Shard& shard, const Box& box) {
   if (bits % 8 != 0)
     throw wrong(shard, fmt::format("box {} of a sub-byte dtype ends inside a byte", shard::to_string(box)));
   return bits / 8;
+}
+
+void check_placement(const Shard& shard, const Box& box, const Placement& placement) {
+  const std::string shown = "box " + shard::to_string(box) + " in memory: ";
+  const std::string problem = plan::stride_problem(box.shape, placement.strides);
+  if (!problem.empty()) throw wrong(shard, shown + problem);
+  const unsigned bits = bits_of(shard.dtype);
+  if (bits < 8 && !plan::is_dense(box.shape, placement.strides)) {
+    throw wrong(shard, shown + fmt::format("strides leave gaps, which {} cannot have", name_of(shard.dtype)));
+  }
+  const std::uint64_t span = plan::span_elements(box.shape, placement.strides).value_or(0);
+  const auto end = base::try_add(placement.offset, span);
+  if (!end || *end > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) / bits) {
+    throw wrong(shard, shown + "it ends beyond what memory can hold");
+  }
+  if (placement.offset * bits % 8 != 0) throw wrong(shard, shown + "it begins inside a byte");
 }
 
 void check_device_pointer(const Shard& shard, const void* data) {
@@ -61,18 +80,41 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
     }
     bytes += box_bytes(shard, box);
   }
+  if (!shard.placements.empty() && shard.placements.size() != shard.boxes.size()) {
+    throw wrong(shard, fmt::format("{} placements for {} boxes", shard.placements.size(), shard.boxes.size()));
+  }
+  for (std::size_t i = 0; i < shard.placements.size(); ++i) {
+    check_placement(shard, shard.boxes[i], shard.placements[i]);
+  }
   if (bytes != 0 && data == nullptr) throw wrong(shard, "the pointer to its data is null");
   if (memory != Memory::kHost) check_device_pointer(shard, data);
+}
+
+/// The strides of box number `i`: none where they leave no gap.
+std::vector<std::uint64_t> gaps_of(const Shard& shard, std::size_t i) {
+  const std::vector<std::uint64_t>& strides = shard.placements[i].strides;
+  return plan::is_dense(shard.boxes[i].shape, strides) ? std::vector<std::uint64_t>() : strides;
 }
 
 template <class Entry>
 void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {
   // A source's memory is only ever read; the type is shared with targets.
-  auto* at = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
-  for (const Box& box : entry.boxes) {
-    const std::uint64_t bytes = box_bytes(entry, box);
-    out.push_back({shard, box, {at, bytes}, entry.memory});
-    if (bytes != 0) at += bytes;
+  auto* const data = static_cast<std::byte*>(const_cast<void*>(static_cast<const void*>(entry.data)));
+  const unsigned bits = bits_of(entry.dtype);
+  std::uint64_t end_to_end = 0;
+  for (std::size_t i = 0; i < entry.boxes.size(); ++i) {
+    std::uint64_t begin = end_to_end;
+    std::uint64_t bytes = box_bytes(entry, entry.boxes[i]);
+    std::vector<std::uint64_t> strides;
+    if (entry.placements.empty()) {
+      end_to_end += bytes;
+    } else {
+      begin = entry.placements[i].offset * bits / 8;
+      strides = gaps_of(entry, i);
+      if (!strides.empty()) bytes = plan::span_elements(entry.boxes[i].shape, strides).value() * bits / 8;
+    }
+    std::byte* const at = bytes == 0 ? data : data + begin;
+    out.push_back({shard, entry.boxes[i], {at, bytes}, entry.memory, std::move(strides)});
   }
 }
 
@@ -131,6 +173,8 @@ base::Bytes describe(std::span<const Source> state, const Options& options) {
       out.u64s(box.offset);
       out.u64s(box.shape);
     }
+    out.u64(source.placements.size());  // offsets may change: runs are counted from the first element of a box
+    for (std::size_t i = 0; i < source.placements.size(); ++i) out.u64s(gaps_of(source, i));
   }
   return out.take();
 }

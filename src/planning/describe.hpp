@@ -19,7 +19,8 @@ std::string rank_blob_name(int rank);
 
 /// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is not UTF-8 or is
 /// "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit, a sub-byte tensor cut inside
-/// a byte, a null pointer, device memory without a device.
+/// a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements, a null pointer, device memory without a
+/// device.
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
 

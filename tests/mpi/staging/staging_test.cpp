@@ -10,6 +10,7 @@
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "with_gaps.hpp"
 #include "world.hpp"
 
 namespace cairn::test {
@@ -67,6 +68,22 @@ class Staging : public testing::Test {
   std::filesystem::path file_ = directory_ / "state.h5";
   Options options_ = options_for_small_state();
 };
+
+TEST_F(Staging, MemoryWithGaps) {
+  const World world;
+  RankState state = state_of(Cut::kGrid, MPI_COMM_WORLD);
+  state.fill(3);
+  stage(MPI_COMM_WORLD, file_, Gapped<Source>(state.sources(), world.rank).entries(), options_);
+  expect_in(Cut::kColumns, 3);
+  for (const Cut cut : {Cut::kFlat, Cut::kMixed}) {
+    RankState loaded = state_of(cut, MPI_COMM_WORLD);
+    const Gapped<Target> targets(loaded.targets(), world.rank);
+    const Report report = load_from(MPI_COMM_WORLD, file_, targets.entries(), options_);
+    EXPECT_EQ(report.engine, "hdf5");
+    targets.finish_load();
+    EXPECT_EQ(loaded.matching_bytes(3), loaded.bytes());
+  }
+}
 
 TEST_F(Staging, EveryCutInAndEveryCutOut) {
   options_.overwrite = true;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
@@ -16,6 +17,7 @@
 #include "hdf5/library.hpp"
 #include "moment_state.hpp"
 #include "simulated_save.hpp"
+#include "with_gaps.hpp"
 
 namespace cairn::test {
 namespace {
@@ -170,6 +172,55 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
       target.memory = Memory::kHost;
       loader.load(checkpoint::wanted_boxes(opened, view, std::vector<Target>{target}));
       EXPECT_TRUE(found[i] == expected) << target.section << ' ' << target.name;
+    }
+  });
+}
+
+TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
+  const BothMemories state(std::get<1>(GetParam()));
+  save(root / "host", options(), state.on_host());
+  gpu::Pipeline pipeline({1 << 20, 2, true});
+  std::vector<Source> sources = state.on_host();
+  std::deque<WithGaps> memory;
+  std::vector<gpu::DeviceBuffer> buffers;
+  std::mt19937_64 random = make_random();
+  for (Source& source : sources) {
+    WithGaps& gapped = memory.emplace_back(source, random);
+    gapped.put({static_cast<const std::byte*>(source.data), gapped.bytes().size()});
+    buffers.emplace_back(gapped.memory().size());
+    gpu::copy_to_device(pipeline, buffers.back().span(), gapped.memory());
+    source.placements = gapped.placements();
+    source.data = buffers.back().span().data;
+    source.memory = Memory::kDevice;
+  }
+  save(root / "device", options(), sources);
+  EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
+
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const auto opened = checkpoint::open_checkpoint(communicator, root / "host");
+    const auto view = checkpoint::decoded_view(opened, {});
+    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});
+    std::vector<Target> targets(sources.size());
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      static_cast<Shard&>(targets[i]) = sources[i];
+      memory[i] = WithGaps(sources[i], random);  // other gaps
+      targets[i].placements = memory[i].placements();
+      buffers[i] = gpu::DeviceBuffer(memory[i].memory().size());
+      gpu::copy_to_device(pipeline, buffers[i].span(), memory[i].memory());
+      targets[i].data = buffers[i].span().data;
+      targets[i].memory = Memory::kDevice;
+    }
+    loader.load(checkpoint::wanted_boxes(opened, view, targets));
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      gpu::copy_to_host(pipeline, buffers[i].span(), memory[i].memory());
+      Target target = targets[i];
+      std::vector<std::byte> expected(memory[i].bytes().size());
+      target.data = expected.data();
+      target.memory = Memory::kHost;
+      target.placements.clear();
+      loader.load(checkpoint::wanted_boxes(opened, view, std::vector<Target>{target}));
+      EXPECT_TRUE(memory[i].bytes() == expected) << target.section << ' ' << target.name;
+      EXPECT_EQ(memory[i].untouched_gap_bytes(), memory[i].gap_bytes()) << target.section << ' ' << target.name;
     }
   });
 }
