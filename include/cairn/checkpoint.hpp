@@ -63,6 +63,7 @@ struct Source : Shard {
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;
+  bool optional = false;  ///< where the checkpoint has nothing of its name, the memory stays as it is (Report::missing)
 };
 
 /// What travels with the tensors. Texts, files and metadata are taken from rank 0; the blob from every rank.
@@ -136,12 +137,13 @@ class Checkpointer {
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
-  /// kNotFound for a missing checkpoint or tensor, kState when dtype or shape differ, kIntegrity when bytes are not
-  /// what was written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
+  /// kNotFound for a missing checkpoint or tensor, and when LoadOptions::select selects no target of any rank, kState
+  /// when dtype or shape differ, kUsage when the options differ between ranks, kIntegrity when bytes are not what was
+  /// written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
   /// out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What
   /// this object saves later descends from the loaded step: steps beyond it become void with the next save. To look at
   /// a checkpoint without resuming from it, load it with another Checkpointer.
-  Report load(std::uint64_t step, std::span<const Target> targets);
+  Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
 
   /// What travelled with a checkpoint. All but `rank_blob` is the same on all ranks.
   struct LoadedExtras {

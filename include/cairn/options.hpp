@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cairn/report.hpp"
+#include "cairn/selection.hpp"
 #include "cairn/waiting.hpp"
 
 namespace cairn {
@@ -97,6 +98,12 @@ struct Options {
   /// since the other ranks wait for its return. What it throws ends there, as one warning, and this call of Cairn's goes
   /// on without it.
   std::function<void(const Progress&)> progress;
+};
+
+/// Of one load. All of them must be the same on all ranks.
+struct LoadOptions {
+  Selection select;              ///< of the targets: the others are not looked at, and stay as they are
+  bool list_not_loaded = false;  ///< fill Report::not_loaded
 };
 
 }  // namespace cairn

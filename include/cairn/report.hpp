@@ -45,6 +45,13 @@ struct CodingError {
   double second_max = 0;
 };
 
+struct TensorName {
+  std::string section;
+  std::string name;
+
+  friend bool operator==(const TensorName&, const TensorName&) = default;
+};
+
 struct Report {
   std::filesystem::path directory;
   std::uint64_t bytes = 0;  ///< of tensors
@@ -61,6 +68,10 @@ struct Report {
   /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of
   /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
   std::vector<CodingError> beyond_figures;
+  std::vector<TensorName> missing;  ///< of a load: optional targets of this rank that the checkpoint does not have
+  /// Of a load that asked for them: selected tensors of the checkpoint for which no rank had a target, by section and
+  /// name; on rank 0. Moments count, their codes and scales do not.
+  std::vector<TensorName> not_loaded;
 };
 
 }  // namespace cairn

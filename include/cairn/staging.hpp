@@ -26,6 +26,6 @@ Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span
 /// single safetensors file. Of a staging file each rank reads what it wants, by hyperslabs, in bounded pieces. Throws
 /// as Checkpointer::load; kFormat for a file that is damaged or not Cairn's.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
-                 const Options& options = {});
+                 const Options& options = {}, const LoadOptions& load_options = {});
 
 }  // namespace cairn

@@ -33,7 +33,8 @@ struct Checkpointer::State {
   auto with_open(std::uint64_t step, Read read) {
     return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
   }
-  Report load(const OpenCheckpoint& opened, std::span<const Target> targets, const checkpoint::PhaseClock& whole);
+  Report load(const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
+              const checkpoint::PhaseClock& whole);
 
   /// Rank-local, on rank 0.
   void watch_lease() {
@@ -147,23 +148,24 @@ std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selectio
   return tensors;
 }
 
-Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets) {
+Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options) {
   const checkpoint::PhaseClock whole;
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   Report report;
   checkpoint::run_call(*state_->communicator, "open", [&] {
-    report =
-        state_->with_open(step, [&](const OpenCheckpoint& opened) { return state_->load(opened, targets, whole); });
+    report = state_->with_open(step, [&](const OpenCheckpoint& opened) {
+      return state_->load(opened, {targets, options}, whole);
+    });
   });
   return report;
 }
 
 /// Collective.
-Report Checkpointer::State::load(const OpenCheckpoint& opened, std::span<const Target> targets,
+Report Checkpointer::State::load(const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
                                  const checkpoint::PhaseClock& whole) {
-  const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+  const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
-  Report report = checkpoint::load_targets(*communicator, opened, targets, view, loader, whole);
+  Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   if (opened.manifest) {
     comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
   }

@@ -7,18 +7,23 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/checked.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
 #include "shard/box_math.hpp"
+#include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -27,6 +32,10 @@ std::string text_of(const std::map<std::string, std::string>& map) {
   std::string text;
   for (const auto& [key, value] : map) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value);
   return text;
+}
+
+std::string text_of(const std::vector<std::string>& texts) {
+  return texts.empty() ? "all" : fmt::format("{} patterns: {}", texts.size(), base::joined(texts));
 }
 
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
@@ -104,31 +113,40 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
 
 }  // namespace
 
-std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
-                                          std::span<const Target> targets) {
+FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
+                          const LoadOptions& options) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
   plan::NumbersByName parts = plan::numbers_by_name(view.parts);
   for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
-  const std::string shown = base::printable(opened.directory.string());
-  std::vector<std::uint32_t> number_of_target;
+  const shard::Selector selector(options.select);
+  FoundTargets found;
   for (const Target& target : targets) {
+    if (!selector.selects(target.section, target.name)) continue;
+    check_shards({&target, 1});
+    ++found.targets;
     const std::optional<std::uint32_t> number = number_of(view, numbers, parts, target);
     if (!number) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no tensor '{}' in section {}", shown,
-                                                    base::printable(target.name), base::printable(target.section)));
+      if (!target.optional) {
+        throw Error(ErrorKind::kNotFound,
+                    fmt::format("'{}' has no tensor '{}' in section {}", base::printable(opened.directory.string()),
+                                base::printable(target.name), base::printable(target.section)));
+      }
+      found.missing.push_back({target.section, target.name});
+      continue;
     }
     const ViewTensor& stored = view.at(*number);
     if (!is_of_type(stored, target)) {
       throw Error(ErrorKind::kState,
-                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]", shown,
-                              base::printable(target.name), base::printable(target.section), name_of(stored.dtype),
-                              base::joined(stored.shape), name_of(target.dtype), base::joined(target.shape)));
+                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]",
+                              base::printable(opened.directory.string()), base::printable(target.name),
+                              base::printable(target.section), name_of(stored.dtype), base::joined(stored.shape),
+                              name_of(target.dtype), base::joined(target.shape)));
     }
-    number_of_target.push_back(*number);
+    found.numbers.push_back(*number);
+    found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
+    add_boxes(target, *number, found.boxes);
   }
-  std::vector<plan::MemoryBox> wanted = memory_boxes(targets);
-  for (plan::MemoryBox& box : wanted) box.tensor = number_of_target[box.tensor];
-  return wanted;
+  return found;
 }
 
 ReadOptions read_options(const Options& options) {
@@ -136,22 +154,72 @@ ReadOptions read_options(const Options& options) {
           options.engine.aggregators_per_node, links_of(options.follow_links)};
 }
 
-View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options) {
+View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options,
+                  const LoadOptions& load_options) {
   View view;
+  comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
+    values = {{"select.sections", text_of(load_options.select.sections)},
+              {"select.names", text_of(load_options.select.names)},
+              {"list_not_loaded", text_of(load_options.list_not_loaded)}};
+  });
   comm::agree(communicator, "describe what to load", [&] { view = decoded_view(opened, view_options(options)); });
   return view;
 }
 
-Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
-                    const View& view, TensorReader& reader, const PhaseClock& whole) {
-  std::vector<plan::MemoryBox> wanted;
-  comm::agree(communicator, "describe what to load", [&] {
-    check_shards(targets);
-    wanted = wanted_boxes(opened, view, targets);
-  });
-  reader.load(wanted);
+namespace {
 
-  Report report = report_of_load(communicator, opened, reader.engine(), targets);
+/// Whether a user who loads all that was saved has a target of it.
+bool counts_as_stored(const View& view, const ViewTensor& tensor) {
+  if (tensor.section == kRankSection) return false;
+  return !(view.masters_of_model && tensor.section == format::kMasterWeightsSection);
+}
+
+/// Collective: the tensors of the view, on rank 0, of which no rank has the number.
+std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const View& view,
+                                      std::span<const std::uint32_t> numbers, const Selection& selection) {
+  constexpr std::uint32_t kBits = 64;
+  std::vector<std::uint64_t> words;
+  comm::agree(communicator, "find what is not loaded", [&] {
+    words.resize(base::ceil_div(view.tensors.size(), kBits));
+    for (const std::uint32_t number : numbers) {  // codes and scales, which users do not save, have higher ones
+      if (number < view.tensors.size()) words[number / kBits] |= std::uint64_t{1} << number % kBits;
+    }
+  });
+  communicator.all_reduce(words, comm::ReduceOp::kOr);
+  std::vector<TensorName> names;
+  comm::agree_on_root(communicator, "list what is not loaded", 0, [&] {
+    const shard::Selector selector(selection);
+    for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
+      const ViewTensor& tensor = view.tensors[i];
+      if ((words[i / kBits] >> i % kBits & 1) != 0 || !counts_as_stored(view, tensor)) continue;
+      if (!selector.selects(tensor.section, tensor.name)) continue;
+      names.push_back({std::string(tensor.section), std::string(tensor.name)});
+    }
+    std::ranges::sort(names, {}, [](const TensorName& name) { return std::tie(name.section, name.name); });
+  });
+  return names;
+}
+
+}  // namespace
+
+Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
+                    const View& view, TensorReader& reader, const PhaseClock& whole) {
+  FoundTargets found;
+  comm::agree(communicator, "describe what to load",
+              [&] { found = find_targets(opened, view, request.targets, request.options); });
+  const Selection& select = request.options.select;
+  const std::uint64_t most_targets = communicator.max(found.targets);
+  comm::agree(communicator, "select what to load", [&] {
+    if (most_targets != 0 || (select.sections.empty() && select.names.empty())) return;
+    throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank");
+  });
+  reader.load(found.boxes);
+
+  Report report = report_of_load(communicator, opened, reader.engine());
+  report.tensors = most_targets;
+  report.bytes = communicator.sum(found.bytes);
+  report.missing = std::move(found.missing);
+  if (request.options.list_not_loaded) report.not_loaded = not_loaded_of(communicator, view, found.numbers, select);
   report.phases = reader.clock().reduce(communicator);
   report.seconds = whole.slowest_seconds(communicator);
   return report;
@@ -170,8 +238,7 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
   return report;
 }
 
-Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::span<const Target> targets) {
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine) {
   Report report;
   comm::agree(communicator, "report", [&] {
     report.directory = opened.directory;
@@ -181,10 +248,6 @@ Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& op
     report.warnings = opened.warnings;
   });
   report.files = opened.stored.files.size();
-  report.tensors = communicator.max(targets.size());
-  std::uint64_t bytes = 0;
-  for (const Target& target : targets) bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
-  report.bytes = communicator.sum(bytes);
   return report;
 }
 

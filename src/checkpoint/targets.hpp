@@ -30,21 +30,38 @@ void agree_on_options(comm::Communicator& communicator, const Options& options, 
 
 // From a caller's targets to boxes of an open checkpoint.
 
-/// Rank-local: the targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names; where a
-/// moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else.
-std::vector<plan::MemoryBox> wanted_boxes(const OpenCheckpoint& opened, const View& view,
-                                          std::span<const Target> targets);
+/// What one rank wants of a view.
+struct FoundTargets {
+  std::vector<plan::MemoryBox> boxes;
+  std::vector<std::uint32_t> numbers;  ///< of what is wanted
+  std::vector<TensorName> missing;     ///< optional targets that the view does not have
+  std::uint64_t targets = 0;           ///< that are selected
+  std::uint64_t bytes = 0;             ///< of all boxes
+};
+
+/// Rank-local: the selected targets' boxes as wanted boxes of the view. Codes and scales are had by their stored names;
+/// where a moment has the same name, by their dtype. Throws kNotFound or kState where the view has something else, and
+/// as check_shards().
+FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
+                          const LoadOptions& options = {});
 
 // What Checkpointer::load and load_from have in common.
 
 /// What a load takes of the options.
 ReadOptions read_options(const Options& options);
 
-/// Collective: the open checkpoint as its targets are named.
-View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options);
+/// Collective: the open checkpoint as its targets are named. Throws Error(kUsage) when the load options differ.
+View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options,
+                  const LoadOptions& load_options = {});
 
-/// Collective: reads the targets of an open checkpoint, by a reader of `view`. `whole` began with the call.
-Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, std::span<const Target> targets,
+struct LoadRequest {
+  std::span<const Target> targets;  ///< of this rank
+  const LoadOptions& options;
+};
+
+/// Collective: reads targets of an open checkpoint, by a reader of `view`. `whole` began with
+/// the call.
+Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
                     const View& view, TensorReader& reader, const PhaseClock& whole);
 
 // What calls say of themselves when they are done.
@@ -52,8 +69,7 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
 /// Rank-local. Of tensors that were written; the times are missing.
 Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
-/// Collective. Of what the targets of all ranks got; the times are missing.
-Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
-                      std::span<const Target> targets);
+/// Collective. Of what was loaded from; what was loaded, and the times, are missing.
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine);
 
 }  // namespace cairn::checkpoint

@@ -116,6 +116,7 @@ View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) 
   view.tensors.insert(view.tensors.end(), made.begin(), made.end());
   if (options.master_weight_compatible) {
     const auto more = master_weights_of_model(view);
+    view.masters_of_model = !more.empty();
     made.insert(made.end(), more.begin(), more.end());
     view.tensors.insert(view.tensors.end(), more.begin(), more.end());
   }

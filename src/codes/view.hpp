@@ -53,6 +53,7 @@ struct View {
   std::vector<ViewTensor> parts;
   std::vector<CodedPair> pairs;
   quant::DecodeOptions decode;
+  bool masters_of_model = false;  ///< master weights are the model's: the checkpoint has none
   bool as_stored = true;  ///< every tensor is the stored one of its number; codes and scales are among `tensors`
 
   /// By number. Throws std::out_of_range.

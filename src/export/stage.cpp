@@ -165,7 +165,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
 }
 
 Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
-                 const Options& options) {
+                 const Options& options, const LoadOptions& load_options) {
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
@@ -174,9 +174,9 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
     checkpoint::agree_on_options(*communicator, options, path);
     report = checkpoint::with_open(
         *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
-          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options);
+          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
           const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
-          return checkpoint::load_targets(*communicator, opened, targets, view, *reader, whole);
+          return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });
     report.directory = path;
   });

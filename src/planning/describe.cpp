@@ -118,13 +118,6 @@ void add_boxes_of(const Entry& entry, std::uint32_t shard, std::vector<plan::Mem
   }
 }
 
-template <class Entry>
-std::vector<plan::MemoryBox> boxes_of(std::span<const Entry> entries) {
-  std::vector<plan::MemoryBox> boxes;
-  for (std::uint32_t i = 0; i < entries.size(); ++i) add_boxes_of(entries[i], i, boxes);
-  return boxes;
-}
-
 }  // namespace
 
 std::string rank_blob_name(int rank) { return fmt::format("rank-{:05d}", rank); }
@@ -141,8 +134,15 @@ void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::Memo
   add_boxes_of(source, shard, out);
 }
 
-std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state) { return boxes_of(state); }
-std::vector<plan::MemoryBox> memory_boxes(std::span<const Target> targets) { return boxes_of(targets); }
+void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {
+  add_boxes_of(target, shard, out);
+}
+
+std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state) {
+  std::vector<plan::MemoryBox> boxes;
+  for (std::uint32_t i = 0; i < state.size(); ++i) add_boxes(state[i], i, boxes);
+  return boxes;
+}
 
 base::Bytes describe(std::span<const Source> state, const Options& options) {
   base::ByteWriter out;

@@ -26,9 +26,9 @@ void check_shards(std::span<const Target> targets);
 
 /// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
 std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);
-std::vector<plan::MemoryBox> memory_boxes(std::span<const Target> targets);
-/// The same of one source, which gets the number `shard`; appends.
+/// The same of one shard, which gets the number `shard`; appends.
 void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
+void add_boxes(const Target& target, std::uint32_t shard, std::vector<plan::MemoryBox>& out);
 
 /// Everything a plan depends on, as bytes: equal bytes on all ranks mean that the last plan still holds.
 base::Bytes describe(std::span<const Source> state, const Options& options);

@@ -1,16 +1,21 @@
-// What the public interface offers beside a plain save and load of everything: memory with gaps.
+// What the public interface offers beside a plain save and load of everything: memory with gaps, loads of a part and
+// targets that the checkpoint need not have.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
-#include "cairn/checkpoint.hpp"
+#include "cairn/staging.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
 #include "random.hpp"
 #include "same_text.hpp"
+#include "shard/box_math.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "with_gaps.hpp"
@@ -80,6 +85,16 @@ TEST(WithGapsMemory, APlanIsUsedAgainForTheSameGapsOnly) {
   }
 }
 
+std::vector<Target> targets_of(MomentRank& rank) {
+  std::vector<Target> targets;
+  for (const Source& source : rank.sources()) {
+    Target& target = targets.emplace_back();
+    static_cast<Shard&>(target) = source;
+    target.data = const_cast<void*>(source.data);
+  }
+  return targets;
+}
+
 class WithGapsQuantised : public testing::TestWithParam<const char*> {};
 
 TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
@@ -94,15 +109,6 @@ TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
   state.fill(1);
   checkpointer.save(1, state.sources());
   checkpointer.save(2, Gapped<Source>(state.sources(), world.rank).entries());
-  const auto targets_of = [](MomentRank& rank) {
-    std::vector<Target> targets;
-    for (const Source& source : rank.sources()) {
-      Target& target = targets.emplace_back();
-      static_cast<Shard&>(target) = source;
-      target.data = const_cast<void*>(source.data);
-    }
-    return targets;
-  };
   for (const Cut cut : {Cut::kRows, Cut::kFlat}) {
     MomentRank expected(cut, world.rank, world.ranks);
     checkpointer.load(1, targets_of(expected));
@@ -166,6 +172,194 @@ TEST(WithGapsMemory, WrongStridesAreNamedOnAllRanks) {
   names(refused(DType::kF4, {{3, {}}}), "begins inside a byte");
   EXPECT_FALSE(checkpointer.latest().has_value());
   checkpointer.save(1, {&good, 1});
+}
+
+/// A checkpoint of the small state with a blob of each rank.
+struct Saved {
+  explicit Saved(const World& where)
+      : world(where),
+        checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state()),
+        state(small_state(), Cut::kRows, where.rank, where.ranks) {
+    state.fill(1);
+    Extras extras;
+    extras.rank_blob = {std::byte{1}, std::byte{2}};
+    checkpointer.save(1, state.sources(), extras);
+    state.clear();
+  }
+  /// By both public calls; the memory is cleared before each.
+  void load(const std::vector<Target>& targets, const LoadOptions& options,
+            const std::function<void(const Report&)>& check) {
+    state.clear();
+    check(checkpointer.load(1, targets, options));
+    state.clear();
+    check(load_from(MPI_COMM_WORLD, root / "checkpoint-1", targets, options_for_small_state(), options));
+  }
+  const World& world;
+  SharedTempDir root;
+  Checkpointer checkpointer;
+  RankState state;
+};
+
+Target optional_target(const std::string& name, std::vector<float>& memory) {
+  Target target;
+  static_cast<Shard&>(target) = {"model", name, DType::kF32, {memory.size()}, {{{0}, {memory.size()}}}};
+  target.data = memory.data();
+  target.optional = true;
+  return target;
+}
+
+TEST(PartialLoads, OptionalTargetsThatAreMissingAreReportedAndStay) {
+  const World world;
+  Saved saved(world);
+  std::vector<float> memory(3, 7.5F);
+  std::vector<Target> targets = saved.state.targets();
+  for (Target& target : targets) target.optional = world.rank == 0;
+  const bool is_last = world.rank == world.ranks - 1;
+  if (is_last) targets.insert(targets.begin() + 1, optional_target("new.head", memory));
+  saved.load(targets, {}, [&](const Report& report) {
+    EXPECT_EQ(report.missing, is_last ? (std::vector<TensorName>{{"model", "new.head"}}) : std::vector<TensorName>());
+    EXPECT_TRUE(report.not_loaded.empty());
+    EXPECT_EQ(saved.state.matching_bytes(1), saved.state.bytes());
+    EXPECT_EQ(memory, std::vector<float>(3, 7.5F));
+  });
+  if (is_last) targets[1].optional = false;
+  std::string message = message_of([&] { saved.checkpointer.load(1, targets); });
+  EXPECT_NE(message.find("'new.head'"), std::string::npos) << message;
+  expect_same_everywhere(message);
+  if (is_last) targets[1] = optional_target(targets[0].name, memory);  // it is there, with another shape
+  message = message_of([&] { saved.checkpointer.load(1, targets); });
+  EXPECT_NE(message.find("expected F32 [3]"), std::string::npos) << message;
+  expect_same_everywhere(message);
+}
+
+TEST(PartialLoads, WhatNoRankLoadedIsListed) {
+  const World world;
+  Saved saved(world);
+  const bool is_last = world.rank == world.ranks - 1;
+  std::vector<Target> some;
+  std::vector<TensorName> left;
+  const std::vector<Target> all = saved.state.targets();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (i % 3 == 0) left.push_back({all[i].section, all[i].name});
+    if (i % 3 == 2 || (i % 3 == 1 && is_last)) some.push_back(all[i]);
+  }
+  std::ranges::sort(left, {}, [](const TensorName& name) { return std::pair(name.section, name.name); });
+  ASSERT_GT(left.size(), 2U);
+  LoadOptions options;
+  options.list_not_loaded = true;
+  saved.load(some, options, [&](const Report& report) {
+    EXPECT_EQ(report.not_loaded, world.rank == 0 ? left : std::vector<TensorName>());  // blobs are not listed
+  });
+  options.select.sections = {left[0].section};
+  std::erase_if(left, [&](const TensorName& name) { return name.section != left[0].section; });
+  saved.load(some, options, [&](const Report& report) {
+    EXPECT_EQ(report.not_loaded, world.rank == 0 ? left : std::vector<TensorName>());
+  });
+  saved.load(all, {{}, true}, [](const Report& report) { EXPECT_TRUE(report.not_loaded.empty()); });
+  saved.load(some, {}, [](const Report& report) { EXPECT_TRUE(report.not_loaded.empty()); });
+}
+
+TEST(PartialLoads, MomentsAreListedAndTheirCodesAreNot) {
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  options.limits.memory_budget_bytes = 1 << 20;
+  options.quantisation.codecs["optimizer"] = "q8";
+  options.quantisation.remove_master_weight = true;
+  MomentRank state(Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  Checkpointer(MPI_COMM_WORLD, root.path(), options).save(1, state.sources());
+  const auto left_of = [&](const Options& how, const std::string& loaded) {
+    LoadOptions load_options;
+    load_options.list_not_loaded = true;
+    std::vector<Target> targets = targets_of(state);
+    std::erase_if(targets, [&](const Target& target) { return target.section != loaded; });
+    std::map<std::string, std::size_t> count;
+    for (const TensorName& name :
+         load_from(MPI_COMM_WORLD, root / "checkpoint-1", targets, how, load_options).not_loaded) {
+      EXPECT_EQ(name.name.find('@'), std::string::npos) << name.name;
+      ++count[name.section];
+    }
+    return count;
+  };
+  const std::size_t weights = moment_state().size() / 5;
+  using Count = std::map<std::string, std::size_t>;
+  const bool is_root = world.rank == 0;
+  EXPECT_EQ(left_of(options, "model"),
+            (is_root ? Count{{"master_weights", weights}, {"optimizer", 3 * weights}} : Count()));
+  EXPECT_EQ(left_of(options, "optimizer"),
+            (is_root ? Count{{"master_weights", weights}, {"model", weights}} : Count()));
+
+  // Master weights that a load may take from the model's were not saved.
+  options.quantisation.remove_master_weight = false;
+  options.quantisation.master_weight_compatible = true;
+  options.overwrite = true;
+  std::vector<Source> sources = state.sources();
+  std::erase_if(sources, [](const Source& source) { return source.section == "master_weights"; });
+  Checkpointer(MPI_COMM_WORLD, root.path(), options).save(1, sources);
+  EXPECT_EQ(left_of(options, "model"), (is_root ? Count{{"optimizer", 3 * weights}} : Count()));
+}
+
+TEST(PartialLoads, OnlyWhatIsSelectedIsLoaded) {
+  const World world;
+  Saved saved(world);
+  std::vector<Target> targets = saved.state.targets();
+  std::string prefix;
+  for (const Target& target : targets) {
+    if (target.name.find(".layers.0.") != std::string::npos) prefix = target.name.substr(0, target.name.find("0.") + 2);
+  }
+  ASSERT_FALSE(prefix.empty());
+  LoadOptions options;
+  options.select = {{"model"}, {prefix + "*"}};
+  const auto is_selected = [&](const Target& target) {
+    return target.section == "model" && target.name.starts_with(prefix);
+  };
+  RankState expected(small_state(), Cut::kRows, world.rank, world.ranks);
+  expected.fill(1);
+  const std::vector<Target> whole = expected.targets();
+  std::uint64_t selected = 0;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    std::uint64_t elements = 0;
+    for (const Box& box : whole[i].boxes) elements += shard::elements_of(box);
+    const std::uint64_t bytes = elements * bits_of(whole[i].dtype) / 8;
+    if (is_selected(whole[i])) {
+      ++selected;
+    } else if (bytes != 0) {
+      std::memset(whole[i].data, 0, bytes);
+    }
+  }
+  // What is not selected is not looked at.
+  std::vector<float> memory(3, 7.5F);
+  Target other = optional_target("no.such.tensor", memory);
+  other.optional = false;
+  other.data = nullptr;
+  targets.push_back(other);
+  saved.load(targets, options, [&](const Report& report) {
+    EXPECT_EQ(report.tensors, selected);
+    EXPECT_TRUE(report.missing.empty());
+    EXPECT_EQ(saved.state.equal_bytes(expected), saved.state.bytes());
+    EXPECT_LT(saved.state.matching_bytes(1), saved.state.bytes());
+  });
+  options.select.names = {"no such*"};
+  std::string message = message_of([&] { saved.checkpointer.load(1, targets, options); });
+  EXPECT_NE(message.find("selects no target"), std::string::npos) << message;
+  expect_same_everywhere(message);
+}
+
+TEST(PartialLoads, LoadOptionsThatDifferAreNamed) {
+  const World world;
+  if (world.ranks == 1) return;
+  Saved saved(world);
+  const bool is_last = world.rank == world.ranks - 1;
+  const auto refused = [&](const LoadOptions& last, const std::string& name) {
+    const std::string message =
+        message_of([&] { saved.checkpointer.load(1, saved.state.targets(), is_last ? last : LoadOptions{}); });
+    EXPECT_NE(message.find("load option '" + name + "' differs"), std::string::npos) << message;
+    expect_same_everywhere(message);
+  };
+  refused({{}, true}, "list_not_loaded");
+  refused({{{}, {"a*"}}, false}, "select.names");
+  refused({{{"model"}, {}}, false}, "select.sections");
 }
 
 }  // namespace

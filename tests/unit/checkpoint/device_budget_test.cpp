@@ -135,7 +135,7 @@ TEST_P(DeviceBudget, HoldsForSavesAndLoadsOfAStateThatIsLarger) {
       const auto view = checkpoint::decoded_view(opened, {});
       const auto targets = places[static_cast<std::size_t>(communicator.rank())]->entries<Target>();
       checkpoint::Loader(communicator, opened, &view, {GetParam(), kBudgetBytes, {}, 0})
-          .load(checkpoint::wanted_boxes(opened, view, targets));
+          .load(checkpoint::find_targets(opened, view, targets).boxes);
     });
     std::uint64_t wrong = 0;
     std::uint64_t compared = 0;
@@ -173,7 +173,7 @@ TEST_P(DeviceBudget, ADeviceThatRefusesACopyEndsTheCallOnAllRanksAndTheNextOneWo
     const auto view = checkpoint::decoded_view(opened, {});
     const auto load = [&] {
       checkpoint::Loader(communicator, opened, &view, {GetParam(), kBudgetBytes, {}, 0})
-          .load(checkpoint::wanted_boxes(opened, view, mine.entries<Target>()));
+          .load(checkpoint::find_targets(opened, view, mine.entries<Target>()).boxes);
     };
     fail(communicator, 100, load);
     load();

@@ -162,7 +162,7 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
     const auto view = checkpoint::decoded_view(opened, {});
     checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});  // it waits when it goes
     const auto targets = state.targets();
-    loader.load(checkpoint::wanted_boxes(opened, view, targets));
+    loader.load(checkpoint::find_targets(opened, view, targets).boxes);
     std::vector<std::vector<std::byte>> found;
     for (std::size_t i = 0; i < targets.size(); ++i) found.push_back(state.device_bytes(i));
     for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -170,7 +170,7 @@ TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {
       std::vector<std::byte> expected(found[i].size());
       target.data = expected.data();
       target.memory = Memory::kHost;
-      loader.load(checkpoint::wanted_boxes(opened, view, std::vector<Target>{target}));
+      loader.load(checkpoint::find_targets(opened, view, std::vector<Target>{target}).boxes);
       EXPECT_TRUE(found[i] == expected) << target.section << ' ' << target.name;
     }
   });
@@ -210,7 +210,7 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
       targets[i].data = buffers[i].span().data;
       targets[i].memory = Memory::kDevice;
     }
-    loader.load(checkpoint::wanted_boxes(opened, view, targets));
+    loader.load(checkpoint::find_targets(opened, view, targets).boxes);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       gpu::copy_to_host(pipeline, buffers[i].span(), memory[i].memory());
       Target target = targets[i];
@@ -218,7 +218,7 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
       target.data = expected.data();
       target.memory = Memory::kHost;
       target.placements.clear();
-      loader.load(checkpoint::wanted_boxes(opened, view, std::vector<Target>{target}));
+      loader.load(checkpoint::find_targets(opened, view, std::vector<Target>{target}).boxes);
       EXPECT_TRUE(memory[i].bytes() == expected) << target.section << ' ' << target.name;
       EXPECT_EQ(memory[i].untouched_gap_bytes(), memory[i].gap_bytes()) << target.section << ' ' << target.name;
     }
@@ -237,7 +237,7 @@ TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
     const checkpoint::ReadOptions small{"auto", 1 << 20, {}, 0};
     const auto reader = checkpoint::make_reader(communicator, from_device, view, small);  // it waits when it goes
     const auto targets = state.targets();
-    reader->load(checkpoint::wanted_boxes(from_device, view, targets));
+    reader->load(checkpoint::find_targets(from_device, view, targets).boxes);
     const auto host_reader = checkpoint::make_reader(communicator, from_host, view, small);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       Target target = targets[i];
@@ -245,7 +245,7 @@ TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
       std::vector<std::byte> expected(found.size());
       target.data = expected.data();
       target.memory = Memory::kHost;
-      host_reader->load(checkpoint::wanted_boxes(from_host, view, std::vector<Target>{target}));
+      host_reader->load(checkpoint::find_targets(from_host, view, std::vector<Target>{target}).boxes);
       EXPECT_TRUE(found == expected) << target.section << ' ' << target.name;
     }
   });
