@@ -59,7 +59,7 @@ struct Source : Shard {
 };
 
 /// A shard to load into. dtype and shape must be those of the checkpoint: of moments that it holds as codes, F32 and
-/// theirs.
+/// theirs. With LoadOptions::cast_floats the dtype may be another one.
 struct Target : Shard {
   void* data = nullptr;
   Memory memory = Memory::kHost;

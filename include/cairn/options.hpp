@@ -104,6 +104,10 @@ struct Options {
 struct LoadOptions {
   Selection select;              ///< of the targets: the others are not looked at, and stay as they are
   bool list_not_loaded = false;  ///< fill Report::not_loaded
+  /// Load F64, F32, F16 and BF16 into a target of another one of them, and F8_E4M3 and F8_E5M2 into all of them: each
+  /// value to the nearest one, ties to even, above the largest to infinity; NaN stays NaN. F64 is rounded once (torch
+  /// rounds it to F32 first). Off, a target of another dtype than the tensor's is kState.
+  bool cast_floats = false;
 };
 
 }  // namespace cairn

@@ -163,7 +163,7 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, c
 /// Collective.
 Report Checkpointer::State::load(const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
                                  const checkpoint::PhaseClock& whole) {
-  const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
+  checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   if (opened.manifest) {

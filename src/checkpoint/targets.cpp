@@ -15,6 +15,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "codes/cast.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "format/manifest.hpp"
@@ -113,6 +114,26 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
 
 }  // namespace
 
+namespace {
+
+Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const Target& target, bool can_convert) {
+  return {ErrorKind::kState, fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]{}",
+                                         base::printable(opened.directory.string()), base::printable(target.name),
+                                         base::printable(target.section), name_of(stored.dtype),
+                                         base::joined(stored.shape), name_of(target.dtype), base::joined(target.shape),
+                                         can_convert ? "; LoadOptions::cast_floats would convert it" : "")};
+}
+
+/// Whether values can go from what is stored to the target's dtype in one step. What a load makes of another tensor
+/// counts as that one where it was widened: the values are the same.
+bool can_convert_to(const OpenCheckpoint& opened, const ViewTensor& stored, DType dtype) {
+  if (stored.origin != Origin::kCast) return can_convert(stored.dtype, dtype);
+  const DType source = opened.stored.tensors[stored.source].dtype;
+  return bits_of(source) < bits_of(stored.dtype) && can_convert(source, dtype);
+}
+
+}  // namespace
+
 FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
                           const LoadOptions& options) {
   const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
@@ -135,16 +156,19 @@ FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::s
       continue;
     }
     const ViewTensor& stored = view.at(*number);
+    std::uint32_t loaded = *number;
     if (!is_of_type(stored, target)) {
-      throw Error(ErrorKind::kState,
-                  fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]",
-                              base::printable(opened.directory.string()), base::printable(target.name),
-                              base::printable(target.section), name_of(stored.dtype), base::joined(stored.shape),
-                              name_of(target.dtype), base::joined(target.shape)));
+      const bool can_convert =
+          std::ranges::equal(stored.shape, target.shape) && can_convert_to(opened, stored, target.dtype);
+      if (!can_convert || !options.cast_floats) throw not_of_type(opened, stored, target, can_convert);
+      loaded = static_cast<std::uint32_t>(view.tensors.size() + view.parts.size() + found.casts.size());
+      ViewTensor& cast = found.casts.emplace_back(stored);
+      cast.dtype = target.dtype;
+      if (cast.origin == Origin::kStored) cast.origin = Origin::kCast;
     }
     found.numbers.push_back(*number);
     found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
-    add_boxes(target, *number, found.boxes);
+    add_boxes(target, loaded, found.boxes);
   }
   return found;
 }
@@ -160,9 +184,13 @@ View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened
   comm::agree_on_values(communicator, "load option", [&](std::vector<comm::NamedValue>& values) {
     values = {{"select.sections", text_of(load_options.select.sections)},
               {"select.names", text_of(load_options.select.names)},
-              {"list_not_loaded", text_of(load_options.list_not_loaded)}};
+              {"list_not_loaded", text_of(load_options.list_not_loaded)},
+              {"cast_floats", text_of(load_options.cast_floats)}};
   });
-  comm::agree(communicator, "describe what to load", [&] { view = decoded_view(opened, view_options(options)); });
+  comm::agree(communicator, "describe what to load", [&] {
+    view = decoded_view(opened, view_options(options));
+    if (load_options.cast_floats) view.as_stored = false;  // some rank may want another dtype
+  });
   return view;
 }
 
@@ -203,10 +231,12 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const Vi
 }  // namespace
 
 Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
-                    const View& view, TensorReader& reader, const PhaseClock& whole) {
+                    View& view, TensorReader& reader, const PhaseClock& whole) {
   FoundTargets found;
-  comm::agree(communicator, "describe what to load",
-              [&] { found = find_targets(opened, view, request.targets, request.options); });
+  comm::agree(communicator, "describe what to load", [&] {
+    found = find_targets(opened, view, request.targets, request.options);
+    view.casts = std::move(found.casts);
+  });
   const Selection& select = request.options.select;
   const std::uint64_t most_targets = communicator.max(found.targets);
   comm::agree(communicator, "select what to load", [&] {

@@ -33,7 +33,8 @@ void agree_on_options(comm::Communicator& communicator, const Options& options, 
 /// What one rank wants of a view.
 struct FoundTargets {
   std::vector<plan::MemoryBox> boxes;
-  std::vector<std::uint32_t> numbers;  ///< of what is wanted
+  std::vector<ViewTensor> casts;       ///< belong in the view before they are loaded (View::casts)
+  std::vector<std::uint32_t> numbers;  ///< of what is wanted, without casts
   std::vector<TensorName> missing;     ///< optional targets that the view does not have
   std::uint64_t targets = 0;           ///< that are selected
   std::uint64_t bytes = 0;             ///< of all boxes
@@ -59,10 +60,10 @@ struct LoadRequest {
   const LoadOptions& options;
 };
 
-/// Collective: reads targets of an open checkpoint, by a reader of `view`. `whole` began with
+/// Collective: reads targets of an open checkpoint, by a reader of `view`, to which it adds casts. `whole` began with
 /// the call.
 Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
-                    const View& view, TensorReader& reader, const PhaseClock& whole);
+                    View& view, TensorReader& reader, const PhaseClock& whole);
 
 // What calls say of themselves when they are done.
 

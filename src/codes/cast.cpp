@@ -27,6 +27,46 @@ std::uint32_t widen_f16(std::uint16_t bits) {
   return sign | std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24F);
 }
 
+std::uint32_t widen_e5m2(std::uint8_t bits) { return widen_f16(static_cast<std::uint16_t>(bits << 8)); }
+
+/// Four bits of exponent, three of fraction, no infinity: all ones are NaN.
+std::uint32_t widen_e4m3(std::uint8_t bits) {
+  const std::uint32_t sign = std::uint32_t{bits} << 24 & kSign;
+  const std::uint32_t exponent = std::uint32_t{bits} >> 3 & 0xf;
+  const std::uint32_t fraction = bits & 7;
+  if ((bits & 0x7f) == 0x7f) return sign | kInfinity | 0x40'0000;
+  if (exponent != 0) return sign | (exponent + 120) << 23 | fraction << 20;
+  return sign | std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-9F);
+}
+
+constexpr std::uint64_t kSign64 = 1ULL << 63;
+constexpr std::uint64_t kInfinity64 = 0x7ffULL << 52;
+
+std::uint64_t widen_f32(std::uint32_t bits) {
+  if ((bits & ~kSign) > kInfinity) {  // quiet, as hardware makes it
+    return std::uint64_t{bits & kSign} << 32 | kInfinity64 | std::uint64_t{bits & 0x7f'ffff} << 29 | 1ULL << 51;
+  }
+  return std::bit_cast<std::uint64_t>(static_cast<double>(std::bit_cast<float>(bits)));
+}
+
+std::uint32_t round_f32(std::uint64_t bits) {
+  if ((bits & ~kSign64) > kInfinity64) {
+    return static_cast<std::uint32_t>(bits >> 32 & kSign) | kInfinity | 0x40'0000 |
+           static_cast<std::uint32_t>(bits >> 29 & 0x3f'ffff);
+  }
+  return std::bit_cast<std::uint32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+}
+
+/// A value of F32 that rounds to 16 bits as the one of F64 does: where F32 does not have it, of the two neighbours the
+/// odd one, which is never in the middle between two values of 16 bits.
+std::uint32_t round_to_odd(std::uint64_t bits) {
+  const std::uint32_t nearest = round_f32(bits);
+  const std::uint64_t back = widen_f32(nearest) & ~kSign64;
+  const std::uint64_t magnitude = bits & ~kSign64;
+  if (back == magnitude || magnitude > kInfinity64) return nearest;
+  return (back > magnitude ? nearest - 1 : nearest) | 1;
+}
+
 /// `magnitude` without its lowest `bits`, to nearest, ties to even.
 std::uint32_t round_off(std::uint32_t magnitude, std::uint32_t bits) {
   const std::uint32_t half = 1U << (bits - 1);
@@ -72,21 +112,58 @@ bool can_cast(DType from, DType to) {
   return from == DType::kF32 && is_half(to);
 }
 
+bool can_convert(DType from, DType to) {
+  const auto is_float = [](DType dtype) {
+    return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+  };
+  return from == to || (is_float(to) && (is_float(from) || from == DType::kF8E4M3 || from == DType::kF8E5M2));
+}
+
+namespace {
+
+/// From values that F32 has exactly.
+template <class From>
+void convert_small(std::span<const std::byte> values, DType to, std::span<std::byte> out,
+                   std::uint32_t (*widen)(From)) {
+  switch (to) {
+    case DType::kF64: return convert_all<From, std::uint64_t>(values, out, [&](From v) { return widen_f32(widen(v)); });
+    case DType::kF16: return convert_all<From, std::uint16_t>(values, out, [&](From v) { return round_f16(widen(v)); });
+    case DType::kBF16:
+      return convert_all<From, std::uint16_t>(values, out, [&](From v) { return round_bf16(widen(v)); });
+    default: return convert_all<From, std::uint32_t>(values, out, widen);
+  }
+}
+
+void convert_f64(std::span<const std::byte> values, DType to, std::span<std::byte> out) {
+  switch (to) {
+    case DType::kF16:
+      return convert_all<std::uint64_t, std::uint16_t>(values, out,
+                                                       [](std::uint64_t v) { return round_f16(round_to_odd(v)); });
+    case DType::kBF16:
+      return convert_all<std::uint64_t, std::uint16_t>(values, out,
+                                                       [](std::uint64_t v) { return round_bf16(round_to_odd(v)); });
+    default: return convert_all<std::uint64_t, std::uint32_t>(values, out, round_f32);
+  }
+}
+
+}  // namespace
+
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out) {
-  if (!can_cast(from, to) || values.size() / (bits_of(from) / 8) != out.size() / (bits_of(to) / 8)) {
+  if (!can_convert(from, to) || values.size() * bits_of(to) != out.size() * bits_of(from)) {
     throw Error(ErrorKind::kInternal, fmt::format("cast of {} bytes of {} to {} bytes of {}", values.size(),
                                                   name_of(from), out.size(), name_of(to)));
   }
   if (from == to) {
     std::copy(values.begin(), values.end(), out.begin());
-  } else if (from == DType::kBF16) {
-    convert_all<std::uint16_t, std::uint32_t>(values, out, widen_bf16);
-  } else if (from == DType::kF16) {
-    convert_all<std::uint16_t, std::uint32_t>(values, out, widen_f16);
-  } else if (to == DType::kBF16) {
-    convert_all<std::uint32_t, std::uint16_t>(values, out, round_bf16);
-  } else {
-    convert_all<std::uint32_t, std::uint16_t>(values, out, round_f16);
+    return;
+  }
+  switch (from) {
+    case DType::kF64: return convert_f64(values, to, out);
+    case DType::kBF16: return convert_small<std::uint16_t>(values, to, out, widen_bf16);
+    case DType::kF16: return convert_small<std::uint16_t>(values, to, out, widen_f16);
+    case DType::kF8E4M3: return convert_small<std::uint8_t>(values, to, out, widen_e4m3);
+    case DType::kF8E5M2: return convert_small<std::uint8_t>(values, to, out, widen_e5m2);
+    default: return convert_small<std::uint32_t>(values, to, out, [](std::uint32_t bits) { return bits; });
   }
 }
 

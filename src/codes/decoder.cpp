@@ -182,6 +182,25 @@ void Decoder::copy_out(std::span<const std::byte> made, std::span<const plan::Ru
   }
 }
 
+/// Moments, whose runs are those of F32.
+void Decoder::convert_out(std::span<const float> made, std::span<const plan::Run> runs, const plan::MemoryBox& place) {
+  const DType dtype = view_.at(place.tensor).dtype;
+  const auto values = std::as_bytes(made);
+  if (dtype == DType::kF32) return copy_out(values, runs, place);
+  for (const plan::Run& run : runs) {
+    const auto in_dtype = [&](std::uint64_t bytes) { return bytes / sizeof(float) * bits_of(dtype) / 8; };
+    const plan::Run there{0, in_dtype(run.memory_offset), in_dtype(run.length_bytes)};
+    const auto from = values.subspan(run.file_offset, run.length_bytes);
+    if (place.memory == Memory::kHost) {
+      cast_values(DType::kF32, from, dtype, place.bytes.subspan(there.memory_offset, there.length_bytes));
+      continue;
+    }
+    converted_.resize(there.length_bytes);
+    cast_values(DType::kF32, from, dtype, converted_);
+    copy_out(converted_, {&there, 1}, place);
+  }
+}
+
 std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
   const DecodeTask& task = tasks_[piece.task];
   const CodedPair& pair = view_.pairs[task.tensor->source];
@@ -199,8 +218,8 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
   std::vector<std::span<const std::byte>> parts;
   for (std::size_t i = 0; i < pair.parts.size(); ++i) parts.push_back(loaded[i].bytes);
   const auto values_of = [&](std::span<const plan::MemoryBox> wanted, std::vector<float>& scratch) {
-    return wanted.empty() ? scratch_for(scratch, elements)
-                          : place_for(wanted[0], runs_in(wanted[0]), scratch, elements);
+    if (wanted.empty() || view_.at(wanted[0].tensor).dtype != DType::kF32) return scratch_for(scratch, elements);
+    return place_for(wanted[0], runs_in(wanted[0]), scratch, elements);
   };
   const std::span<float> first = values_of(task.first, first_);
   const std::span<float> second = values_of(task.second, second_);
@@ -213,8 +232,8 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
     throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()),
                 {0, checkpoint_.directory.native()});
   }
-  for (const plan::MemoryBox& place : task.first) copy_out(std::as_bytes(first), runs_in(place), place);
-  for (const plan::MemoryBox& place : task.second) copy_out(std::as_bytes(second), runs_in(place), place);
+  for (const plan::MemoryBox& place : task.first) convert_out(first, runs_in(place), place);
+  for (const plan::MemoryBox& place : task.second) convert_out(second, runs_in(place), place);
   return 2 * elements * sizeof(float);
 }
 

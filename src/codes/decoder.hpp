@@ -64,6 +64,7 @@ class Decoder {
   std::uint64_t decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded);
   std::uint64_t cast(const DecodePiece& piece, std::span<const std::byte> stored);
   void copy_out(std::span<const std::byte> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
+  void convert_out(std::span<const float> made, std::span<const plan::Run> runs, const plan::MemoryBox& place);
 
   const OpenCheckpoint& checkpoint_;
   const View& view_;
@@ -82,6 +83,7 @@ class Decoder {
   std::vector<DecodePiece> batch_;        // what is to be made of them
   base::Bytes memory_;                    // of those that are not in their place
   std::vector<float> first_, second_;     // decoded, where they cannot be decoded in place
+  base::Bytes converted_;                 // for a device: a run of moments in another dtype
 };
 
 }  // namespace cairn::checkpoint

@@ -51,6 +51,7 @@ ViewOptions view_options(const Options& options);
 struct View {
   std::vector<ViewTensor> tensors;
   std::vector<ViewTensor> parts;
+  std::vector<ViewTensor> casts;  ///< of this rank's targets in another float dtype; numbered after `parts`
   std::vector<CodedPair> pairs;
   quant::DecodeOptions decode;
   bool masters_of_model = false;  ///< master weights are the model's: the checkpoint has none
@@ -58,7 +59,9 @@ struct View {
 
   /// By number. Throws std::out_of_range.
   [[nodiscard]] const ViewTensor& at(std::uint32_t number) const {
-    return number < tensors.size() ? tensors[number] : parts.at(number - tensors.size());
+    if (number < tensors.size()) return tensors[number];
+    const std::size_t rest = number - tensors.size();
+    return rest < parts.size() ? parts[rest] : casts.at(rest - parts.size());
   }
 };
 

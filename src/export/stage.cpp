@@ -174,7 +174,7 @@ Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<co
     checkpoint::agree_on_options(*communicator, options, path);
     report = checkpoint::with_open(
         *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
-          const checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
+          checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
           const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });

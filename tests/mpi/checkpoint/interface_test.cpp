@@ -1,5 +1,5 @@
-// What the public interface offers beside a plain save and load of everything: memory with gaps, loads of a part and
-// targets that the checkpoint need not have.
+// What the public interface offers beside a plain save and load of everything: memory with gaps, loads of a part, targets
+// that the checkpoint need not have, and targets in another float dtype.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -7,10 +7,13 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "cairn/staging.hpp"
+#include "codes/cast.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
 #include "random.hpp"
@@ -255,7 +258,7 @@ TEST(PartialLoads, WhatNoRankLoadedIsListed) {
   saved.load(some, options, [&](const Report& report) {
     EXPECT_EQ(report.not_loaded, world.rank == 0 ? left : std::vector<TensorName>());
   });
-  saved.load(all, {{}, true}, [](const Report& report) { EXPECT_TRUE(report.not_loaded.empty()); });
+  saved.load(all, {{}, true, false}, [](const Report& report) { EXPECT_TRUE(report.not_loaded.empty()); });
   saved.load(some, {}, [](const Report& report) { EXPECT_TRUE(report.not_loaded.empty()); });
 }
 
@@ -357,9 +360,131 @@ TEST(PartialLoads, LoadOptionsThatDifferAreNamed) {
     EXPECT_NE(message.find("load option '" + name + "' differs"), std::string::npos) << message;
     expect_same_everywhere(message);
   };
-  refused({{}, true}, "list_not_loaded");
-  refused({{{}, {"a*"}}, false}, "select.names");
-  refused({{{"model"}, {}}, false}, "select.sections");
+  refused({{}, true, false}, "list_not_loaded");
+  refused({{}, false, true}, "cast_floats");
+  refused({{{}, {"a*"}}, false, false}, "select.names");
+  refused({{{"model"}, {}}, false, false}, "select.sections");
+}
+
+std::vector<StateTensor> float_state(std::optional<DType> dtype = std::nullopt) {
+  std::vector<StateTensor> tensors;
+  for (const DType own : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16, DType::kF8E4M3, DType::kF8E5M2}) {
+    const std::string name(name_of(own));
+    tensors.push_back({"model", name, dtype.value_or(own), {61, 20}});
+    tensors.push_back({"model", name + ".cube", dtype.value_or(own), {5, 7, 9}});
+  }
+  return tensors;
+}
+
+std::span<const std::byte> bytes_of(const Shard& shard, const void* data) {
+  std::uint64_t elements = 0;
+  for (const Box& box : shard.boxes) elements += shard::elements_of(box);
+  return {static_cast<const std::byte*>(data), elements * bits_of(shard.dtype) / 8};
+}
+
+/// Expects in each of `found` the values of the same target of `plain`, converted. Returns the number of bytes compared.
+std::uint64_t expect_converted(const std::vector<Target>& plain, const std::vector<Target>& found) {
+  std::uint64_t compared = 0;
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const auto bytes = bytes_of(found[i], found[i].data);
+    std::vector<std::byte> expected(bytes.size());
+    checkpoint::cast_values(plain[i].dtype, bytes_of(plain[i], plain[i].data), found[i].dtype, expected);
+    EXPECT_TRUE(std::ranges::equal(bytes, expected)) << plain[i].name << " as " << name_of(found[i].dtype);
+    compared += bytes.size();
+  }
+  return compared;
+}
+
+TEST(CastLoads, EveryFloatLoadsIntoEveryOther) {
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  RankState state(float_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  RankState plain(float_state(), Cut::kColumns, world.rank, world.ranks);
+  plain.fill(1);
+  LoadOptions cast;
+  cast.cast_floats = true;
+  for (const DType to : {DType::kF64, DType::kF32, DType::kF16, DType::kBF16}) {
+    RankState converted(float_state(to), Cut::kColumns, world.rank, world.ranks);
+    const std::vector<Target> targets = converted.targets();
+    for (const bool from_path : {false, true}) {
+      converted.clear();
+      const Gapped<Target> gapped(targets, world.rank);
+      const Report report = from_path
+                                ? load_from(MPI_COMM_WORLD, root / "checkpoint-1", gapped.entries(), options, cast)
+                                : checkpointer.load(1, gapped.entries(), cast);
+      gapped.finish_load();
+      EXPECT_EQ(expect_converted(plain.targets(), targets), converted.bytes());
+      EXPECT_EQ(report.bytes, sum_over_ranks(converted.bytes()));
+    }
+  }
+  plain.clear();
+  checkpointer.load(1, plain.targets(), cast);  // nothing to convert
+  EXPECT_EQ(plain.matching_bytes(1), plain.bytes());
+
+  const auto refused = [&](std::size_t tensor, DType dtype, const LoadOptions& how, const char* text) {
+    std::vector<Target> targets = plain.targets();
+    if (world.rank == world.ranks - 1) targets[tensor].dtype = dtype;
+    const std::string message = message_of([&] { checkpointer.load(1, targets, how); });
+    EXPECT_NE(message.find(text), std::string::npos) << message;
+    expect_same_everywhere(message);
+    return message;
+  };
+  EXPECT_NE(refused(2, DType::kF16, {}, "is F32 [61, 20], expected F16").find("cast_floats would"), std::string::npos);
+  EXPECT_EQ(refused(2, DType::kU16, cast, "is F32 [61, 20], expected U16").find("cast_floats"), std::string::npos);
+  refused(2, DType::kF8E5M2, cast, "is F32 [61, 20], expected F8_E5M2");
+}
+
+TEST(CastLoads, MomentsAndRebuiltWeights) {
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  options.limits.memory_budget_bytes = 1 << 20;
+  options.quantisation.codecs["optimizer"] = "q8";
+  options.quantisation.remove_master_weight = true;
+  MomentRank state(Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  for (std::size_t i = 0; i < state.tensors().size(); i += 5) {  // weights are finite: what NaNs become is their own
+    for (std::size_t at = 1; at < state.memory(i).size(); at += 2) state.memory(i)[at] &= std::byte{0x3f};
+  }
+  {
+    Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+    checkpointer.save(1, state.sources());
+    MomentRank plain(Cut::kFlat, world.rank, world.ranks);
+    checkpointer.load(1, targets_of(plain));
+    LoadOptions cast;
+    cast.cast_floats = true;
+    for (const DType to : {DType::kBF16, DType::kF64}) {
+      MomentRank converted(Cut::kFlat, world.rank, world.ranks);
+      std::vector<Target> targets = targets_of(converted);
+      std::uint64_t bytes = 0;
+      for (std::size_t i = 0; i < targets.size(); ++i) {
+        targets[i].dtype = to;
+        converted.memory(i).assign(bytes_of(targets[i], nullptr).size(), std::byte{});
+        targets[i].data = converted.memory(i).data();
+        bytes += converted.memory(i).size();
+      }
+      const Gapped<Target> gapped(targets, world.rank);
+      checkpointer.load(1, gapped.entries(), cast);
+      gapped.finish_load();
+      EXPECT_EQ(expect_converted(targets_of(plain), targets), bytes);
+    }
+  }
+  // Model weights that a load rounds from the masters would be rounded twice.
+  options.quantisation.remove_master_weight = false;
+  options.quantisation.skip_save_model_weight = true;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  checkpointer.save(2, state.sources());
+  std::vector<Target> targets = targets_of(state);
+  targets.resize(1);
+  ASSERT_EQ(targets[0].section, "model");
+  targets[0].dtype = DType::kF16;
+  const std::string message = message_of([&] { checkpointer.load(2, targets, {{}, false, true}); });
+  EXPECT_NE(message.find("is BF16"), std::string::npos) << message;
+  expect_same_everywhere(message);
 }
 
 }  // namespace

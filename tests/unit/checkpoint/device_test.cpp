@@ -225,6 +225,37 @@ TEST_P(Device, TakesMemoryWithGapsAndTouchesNone) {
   });
 }
 
+TEST_P(Device, ConvertsToAnotherFloatAsInHostMemory) {
+  const BothMemories state(std::get<1>(GetParam()));
+  save(root / "saved", options(), state.on_host());
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    const auto opened = checkpoint::open_checkpoint(communicator, root / "saved");
+    auto view = checkpoint::decoded_view(opened, {});
+    view.as_stored = false;
+    checkpoint::Loader loader(communicator, opened, &view, {"posix", 1 << 20, {}, 0});
+    gpu::Pipeline pipeline({1 << 20, 2, true});
+    for (const Source& source : state.on_host()) {
+      Target target;
+      static_cast<Shard&>(target) = source;
+      target.dtype = source.dtype == DType::kF32 ? DType::kBF16 : DType::kF64;
+      std::vector<std::byte> expected(shard::elements_of(source.boxes) * bits_of(target.dtype) / 8);
+      std::vector<std::byte> found(expected.size());
+      const gpu::DeviceBuffer memory(expected.size());
+      for (const bool is_on_device : {false, true}) {
+        target.data = is_on_device ? memory.span().data : expected.data();
+        target.memory = is_on_device ? Memory::kDevice : Memory::kHost;
+        auto wanted = checkpoint::find_targets(opened, view, {&target, 1}, {{}, false, true});
+        ASSERT_EQ(wanted.casts.size(), 1U);
+        view.casts = std::move(wanted.casts);
+        loader.load(wanted.boxes);
+      }
+      gpu::copy_to_host(pipeline, memory.span(), found);
+      EXPECT_TRUE(found == expected) << target.section << ' ' << target.name;
+      EXPECT_TRUE(std::ranges::any_of(found, [](std::byte b) { return b != std::byte{}; })) << target.name;
+    }
+  });
+}
+
 TEST_P(Device, StagesAndReadsStagingFilesAsFromHostMemory) {
   if (!has_hdf5()) GTEST_SKIP() << "this build has no HDF5";
   BothMemories state(std::get<1>(GetParam()));
