@@ -56,14 +56,26 @@ void encode_index(benchmark::State& state) {
   }
   const std::string text = format::encode_hf_index(entries, files, {1, 2});
   const auto parsed = format::parse_hf_index(text, "benchmark");
-  require(parsed.weight_map.size() == entries.size(), "tensors were lost");
+  require(parsed.tensors.size() == entries.size(), "tensors were lost");
   for (const format::IndexEntry& entry : entries) {
-    require(parsed.weight_map.at(std::string(entry.name)) == files[entry.file], "a tensor came back in another file");
+    const format::IndexEntry* const found = parsed.find(entry.name);
+    require(found != nullptr && parsed.file_of(*found) == files[entry.file], "a tensor came back in another file");
   }
   for (auto _ : state) benchmark::DoNotOptimize(format::encode_hf_index(entries, files, {1, 2}));
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(entries.size()));
 }
 BENCHMARK(encode_index)->Unit(benchmark::kMillisecond);
+
+void parse_index(benchmark::State& state) {
+  const std::vector<std::string> files = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+  std::vector<format::IndexEntry> entries;
+  for (const Tensor& tensor : tensors()) entries.push_back({tensor.name, entries.size() % 2 != 0});
+  const std::string text = format::encode_hf_index(entries, files, {1, 2});
+  require(format::parse_hf_index(text, "benchmark").tensors.size() == entries.size(), "tensors were lost");
+  for (auto _ : state) benchmark::DoNotOptimize(format::parse_hf_index(text, "benchmark"));
+  state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(entries.size()));
+}
+BENCHMARK(parse_index)->Unit(benchmark::kMillisecond);
 
 }  // namespace
 }  // namespace cairn::micro

@@ -89,7 +89,7 @@ State read_state(const std::filesystem::path& path) {
   const std::string_view all(file);
   const auto length = format::header_length(base::as_bytes(all.substr(0, 64)), file.size(), path.string());
   const auto header = format::parse_header(all.substr(format::kPrefixBytes, length), file.size(), path.string());
-  const auto values_of = [&](const std::string& name) -> std::optional<std::vector<float>> {
+  const auto values_of = [&](std::string_view name) -> std::optional<std::vector<float>> {
     for (const auto& entry : header.tensors) {
       if (entry.name != name || entry.dtype != DType::kF32) continue;
       std::vector<float> values((entry.end - entry.begin) / sizeof(float));
@@ -102,11 +102,12 @@ State read_state(const std::filesystem::path& path) {
   State state = {path.stem().string(), {}};
   for (const auto& entry : header.tensors) {
     if (!entry.name.starts_with("optim.") || !entry.name.ends_with(kSecond)) continue;
-    if (!quant::own_q8().left_alone(entry.shape).empty()) continue;
-    const std::string parameter = entry.name.substr(0, entry.name.size() - kSecond.size());
+    const std::vector<std::uint64_t> shape(entry.shape.begin(), entry.shape.end());
+    if (!quant::own_q8().left_alone(shape).empty()) continue;
+    const std::string parameter(entry.name.substr(0, entry.name.size() - kSecond.size()));
     const auto v = values_of(entry.name);
     const auto m = values_of(parameter + ".exp_avg");
-    if (v && m && v->size() == m->size()) state.tensors.push_back({parameter, entry.shape, *m, *v});
+    if (v && m && v->size() == m->size()) state.tensors.push_back({parameter, shape, *m, *v});
   }
   if (state.tensors.empty()) {
     throw Error(ErrorKind::kFormat, fmt::format("'{}' holds no pair optim.<name>.exp_avg and .exp_avg_sq in F32 of 2 "

@@ -72,7 +72,7 @@ std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, con
   for (const auto& tensor : header.tensors) {
     const std::uint64_t begin = header.data_start + tensor.begin;
     const std::uint64_t end = header.data_start + tensor.end;
-    if (begin < bytes.end && end > bytes.begin && begin != end) names.push_back(tensor.name);
+    if (begin < bytes.end && end > bytes.begin && begin != end) names.emplace_back(tensor.name);
   }
   return names;
 }

@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
 #include "base/json.hpp"
 #include "base/json_reader.hpp"
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "format/plain_json.hpp"
 
 namespace cairn::format {
 
@@ -24,9 +25,78 @@ namespace {
 
 using base::Json;
 
-std::map<std::string, std::string> read_weight_map(const base::JsonReader& map, std::string_view path) {
+/// The map of an index in the order of its text.
+class WeightMap {
+ public:
+  void add(std::string_view name, std::string_view file) {
+    names_ += name;
+    if (tensors_.empty() || files_[tensors_.back().file] != file) {
+      const auto [at, is_new] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(files_.size()));
+      if (is_new) files_.emplace_back(file);
+      tensors_.push_back({name.size(), at->second});
+    } else {
+      tensors_.push_back({name.size(), tensors_.back().file});
+    }
+  }
+
+  void reserve(std::size_t name_bytes) { names_.reserve(name_bytes); }
+
+  [[nodiscard]] const std::vector<std::string>& files() const { return files_; }
+
+  /// Sets tensors and files of the index; false when a name is there twice.
+  bool give_to(HfIndex& index) && {
+    auto names = std::make_shared<const std::string>(std::move(names_));
+    const char* name = names->data();
+    std::vector<IndexEntry> entries;
+    entries.reserve(tensors_.size());
+    for (const Tensor& tensor : tensors_) {
+      entries.push_back({{name, tensor.name_bytes}, tensor.file});
+      name += tensor.name_bytes;
+    }
+    const auto not_before = [](const IndexEntry& a, const IndexEntry& b) { return !(a.name < b.name); };
+    if (std::ranges::adjacent_find(entries, not_before) != entries.end()) {
+      entries = sorted(entries);
+      if (std::ranges::adjacent_find(entries, {}, &IndexEntry::name) != entries.end()) return false;
+    }
+    std::vector<std::uint32_t> renumbered(files_.size(), static_cast<std::uint32_t>(-1));
+    for (IndexEntry& entry : entries) {
+      std::uint32_t& number = renumbered[entry.file];
+      if (number == static_cast<std::uint32_t>(-1)) {
+        number = static_cast<std::uint32_t>(index.files.size());
+        index.files.push_back(files_[entry.file]);
+      }
+      entry.file = number;
+    }
+    index.tensors = std::move(entries);
+    index.names = std::move(names);
+    return true;
+  }
+
+ private:
+  struct Tensor {
+    std::size_t name_bytes = 0;
+    std::uint32_t file = 0;
+  };
+
+  static std::vector<IndexEntry> sorted(const std::vector<IndexEntry>& entries) {
+    std::vector<std::string_view> names;
+    names.reserve(entries.size());
+    for (const IndexEntry& entry : entries) names.push_back(entry.name);
+    std::vector<IndexEntry> out;
+    out.reserve(entries.size());
+    for (const std::uint32_t number : base::order_of_texts(names)) out.push_back(entries[number]);
+    return out;
+  }
+
+  std::string names_;
+  std::vector<Tensor> tensors_;
+  std::vector<std::string> files_;
+  std::map<std::string, std::uint32_t> numbers_;  // of files
+};
+
+WeightMap read_weight_map(const base::JsonReader& map, std::string_view path) {
   map.check_object();
-  std::map<std::string, std::string> out;
+  WeightMap out;
   for (const auto& [name, file] : map.json().items()) {  // up to 200,000: no reader for each
     const std::string where = fmt::format("{}: tensor '{}'", path, base::printable(name));
     if (!file.is_string()) {
@@ -34,70 +104,108 @@ std::map<std::string, std::string> read_weight_map(const base::JsonReader& map, 
     }
     const std::string& file_name = file.text();
     check_relative_path(file_name, where);
-    out.emplace(name, file_name);
+    out.add(name, file_name);
   }
   return out;
 }
 
-}  // namespace
-
-HfIndex parse_hf_index(std::string_view text, std::string_view path) {
-  Json document = base::Json::parse(text, path);
-  const base::JsonReader reader(document, path);
-  if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
-  HfIndex index;
-  index.weight_map = read_weight_map(reader.at("weight_map"), path);
-  document.take("weight_map");
-  if (const auto metadata = reader.find("metadata")) {
+/// Whatever is in an index beside the map.
+void read_rest(Json& document, std::string_view path, HfIndex& index) {
+  if (const auto metadata = base::JsonReader(document, path).find("metadata")) {
     metadata->check_object();
     index.metadata = document.take("metadata");
   }
   index.extra = std::move(document);
+}
+
+/// Why a file name is refused, or null.
+const char* problem_of(std::string_view name);
+
+// An index as programs write it: the map by PlainJson, the rest, which is short, by the strict parser.
+
+bool read_plain_map(PlainJson& json, WeightMap& map) {
+  if (!json.take('{')) return false;
+  if (json.take('}')) return true;
+  do {
+    std::string_view name;
+    std::string_view file;
+    if (!json.string(name) || !json.take(':') || !json.string(file)) return false;
+    map.add(name, file);
+  } while (json.take(','));
+  return json.take('}');
+}
+
+/// The text with an empty map; nothing when it is not plain.
+std::optional<std::string> take_plain_map(std::string_view text, WeightMap& map) {
+  PlainJson json(text);
+  std::string rest;
+  if (!json.take('{')) return std::nullopt;
+  do {
+    std::string_view key;
+    if (!json.string(key) || !json.take(':')) return std::nullopt;
+    if (key != "weight_map") {
+      if (!json.skip_value()) return std::nullopt;
+      continue;
+    }
+    if (!rest.empty()) return std::nullopt;  // a second one
+    const char* const begin = json.place();
+    if (!read_plain_map(json, map)) return std::nullopt;
+    rest = std::string(text.data(), begin) + "{}" + std::string(json.place(), text.data() + text.size());
+  } while (json.take(','));
+  if (rest.empty()) return std::nullopt;
+  return rest;
+}
+
+std::optional<HfIndex> parse_plain_index(std::string_view text, std::string_view path) {
+  if (!base::is_utf8(text)) return std::nullopt;
+  WeightMap map;
+  map.reserve(text.size() / 2);
+  const auto rest = take_plain_map(text, map);
+  if (!rest || std::ranges::any_of(map.files(), [](const auto& file) { return problem_of(file) != nullptr; })) {
+    return std::nullopt;
+  }
+  HfIndex index;
+  try {
+    Json document = Json::parse(*rest, path);
+    if (!document.is_object()) return std::nullopt;
+    document.take("weight_map");
+    read_rest(document, path, index);
+  } catch (const Error&) {
+    return std::nullopt;  // judged again as a whole, for the places that messages name
+  }
+  if (!std::move(map).give_to(index)) return std::nullopt;
   return index;
+}
+
+}  // namespace
+
+const IndexEntry* HfIndex::find(std::string_view name, std::size_t hint) const {
+  if (hint < tensors.size() && tensors[hint].name == name) return &tensors[hint];
+  const auto at = std::ranges::lower_bound(tensors, name, {}, &IndexEntry::name);
+  return at != tensors.end() && at->name == name ? &*at : nullptr;
+}
+
+HfIndex parse_hf_index_strictly(std::string_view text, std::string_view path) {
+  Json document = base::Json::parse(text, path);
+  const base::JsonReader reader(document, path);
+  if (!reader.has("weight_map")) reader.fail("the key 'weight_map' is missing; this is not an index of tensors");
+  HfIndex index;
+  WeightMap map = read_weight_map(reader.at("weight_map"), path);
+  document.take("weight_map");
+  read_rest(document, path, index);
+  if (!std::move(map).give_to(index)) throw Error(ErrorKind::kInternal, "an index has a key twice");
+  return index;
+}
+
+HfIndex parse_hf_index(std::string_view text, std::string_view path) {
+  if (auto index = parse_plain_index(text, path)) return std::move(*index);
+  return parse_hf_index_strictly(text, path);
 }
 
 // The index as Python writes it, straight to text: rank 0 makes it of 200,000 names, for which a tree of JSON values
 // and a comparison sort of whole names take a third of a second.
 
 namespace {
-
-constexpr std::size_t kKeyBytes = 8;
-
-/// Eight bytes of a name as a number that compares as they do, and how many there are (kKeyBytes + 1: more follow).
-struct Item {
-  std::uint64_t key = 0;
-  std::uint32_t left = 0;
-  std::uint32_t entry = 0;
-
-  [[nodiscard]] auto place() const { return std::pair(key, left); }
-};
-
-void set_key(Item& item, std::string_view name, std::size_t depth) {
-  const std::string_view rest = name.substr(depth);
-  item.left = static_cast<std::uint32_t>(std::min(rest.size(), kKeyBytes + 1));
-  item.key = 0;
-  if (rest.size() >= kKeyBytes && std::endian::native == std::endian::little) {
-    std::memcpy(&item.key, rest.data(), kKeyBytes);
-    item.key = __builtin_bswap64(item.key);
-    return;
-  }
-  for (std::size_t i = 0; i < kKeyBytes; ++i) {
-    item.key = item.key << 8 | (i < rest.size() ? static_cast<unsigned char>(rest[i]) : 0U);
-  }
-}
-
-/// Sorts items whose names agree up to `depth`: by eight bytes, then each group of equal ones by the next eight.
-void sort_by_name(std::span<Item> items, std::span<const IndexEntry> entries, std::size_t depth) {
-  for (Item& item : items) set_key(item, entries[item.entry].name, depth);
-  const auto before = [](const Item& a, const Item& b) { return a.place() < b.place(); };
-  if (!std::is_sorted(items.begin(), items.end(), before)) std::sort(items.begin(), items.end(), before);
-  for (std::size_t first = 0, last = 0; first < items.size(); first = last) {
-    while (last < items.size() && items[last].place() == items[first].place()) ++last;
-    if (last - first > 1 && items[first].left > kKeyBytes) {
-      sort_by_name(items.subspan(first, last - first), entries, depth + kKeyBytes);
-    }
-  }
-}
 
 void check_utf8(std::string_view text, const char* what) {
   if (!base::is_utf8(text)) {
@@ -133,29 +241,29 @@ void append_string(std::string& out, std::string_view text) {
 
 std::string encode_hf_index(std::span<const IndexEntry> entries, std::span<const std::string> files,
                             const IndexTotals& totals) {
-  std::vector<Item> items(entries.size());
+  std::vector<std::string_view> names;
+  names.reserve(entries.size());
   std::size_t bytes = 0;
-  for (std::uint32_t i = 0; i < entries.size(); ++i) {
-    check_utf8(entries[i].name, "tensor name");
-    items[i].entry = i;
-    bytes += entries[i].name.size() + files[entries[i].file].size() + 12;
+  for (const IndexEntry& entry : entries) {
+    check_utf8(entry.name, "tensor name");
+    names.push_back(entry.name);
+    bytes += entry.name.size() + files[entry.file].size() + 12;
   }
   for (const std::string& file : files) check_utf8(file, "file name");
-  sort_by_name(items, entries, 0);
   std::string out = "{\n  \"metadata\": {\n";
   out.reserve(bytes + 200);
   if (totals.parameters != 0) out += fmt::format("    \"total_parameters\": {},\n", totals.parameters);
   out += fmt::format("    \"total_size\": {}\n  }},\n  \"weight_map\": {{", totals.size_bytes);
   const char* separator = "\n    ";
-  for (const Item& item : items) {
-    const IndexEntry& entry = entries[item.entry];
+  for (const std::uint32_t number : base::order_of_texts(names)) {
+    const IndexEntry& entry = entries[number];
     out += separator;
     append_string(out, entry.name);
     out += ": ";
     append_string(out, files[entry.file]);
     separator = ",\n    ";
   }
-  out += items.empty() ? "}\n}\n" : "\n  }\n}\n";
+  out += entries.empty() ? "}\n}\n" : "\n  }\n}\n";
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,26 +13,38 @@
 
 namespace cairn::format {
 
+/// A tensor of an index, and the number of its file.
+struct IndexEntry {
+  std::string_view name;
+  std::uint32_t file = 0;
+
+  friend bool operator==(const IndexEntry&, const IndexEntry&) = default;
+};
+
 struct HfIndex {
-  std::map<std::string, std::string> weight_map;  ///< tensor name -> file name
-  base::Json metadata = base::Json::object();     ///< "total_size" and whatever else; may be absent in the file
-  base::Json extra = base::Json::object();        ///< other top-level keys (Paddle's), kept
+  std::vector<IndexEntry> tensors;             ///< by name; the names lead into `names`
+  std::vector<std::string> files;              ///< each once, in the order in which `tensors` come to them
+  base::Json metadata = base::Json::object();  ///< "total_size" and whatever else; may be absent in the file
+  base::Json extra = base::Json::object();     ///< other top-level keys (Paddle's), kept
+  std::shared_ptr<const std::string> names;    ///< shared by copies of the index
+
+  /// The tensor of that name, or null. Looks at `hint` first: the number of the one that is likely to be it.
+  [[nodiscard]] const IndexEntry* find(std::string_view name, std::size_t hint = 0) const;
+  /// The name of a tensor's file.
+  [[nodiscard]] const std::string& file_of(const IndexEntry& tensor) const { return files[tensor.file]; }
 };
 
 /// Throws Error(kFormat) naming the index file, and the tensor where there is one: not JSON, nested too deeply, no
 /// weight_map, a value that is not a string, a duplicate key, an unsafe file name.
 HfIndex parse_hf_index(std::string_view json, std::string_view path);
+/// The same by the strict parser alone, which parse_hf_index asks where the text is not as programs write it.
+HfIndex parse_hf_index_strictly(std::string_view json, std::string_view path);
 
 /// As transformers writes it: keys sorted at every level, indent 2, non-ASCII as \uXXXX, a newline at the end.
 /// metadata gets "total_size"; `total_parameters` too when not 0.
 std::string encode_hf_index(const std::map<std::string, std::string>& weight_map, std::uint64_t total_size,
                             std::uint64_t total_parameters);
 
-/// A tensor of an index, and the number of its file.
-struct IndexEntry {
-  std::string_view name;
-  std::uint32_t file = 0;
-};
 struct IndexTotals {
   std::uint64_t size_bytes = 0;
   std::uint64_t parameters = 0;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -55,12 +56,19 @@ inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 inline constexpr std::size_t kMaxRank = 64;
 inline constexpr std::size_t kPrefixBytes = 8;
 
+/// Name and shape lead into the header's store.
 struct TensorEntry {
-  std::string name;
+  std::string_view name;
   DType dtype = DType::kF32;
-  std::vector<std::uint64_t> shape;
+  std::span<const std::uint64_t> shape;
   std::uint64_t begin = 0;  ///< bytes from the start of the data section
   std::uint64_t end = 0;
+};
+
+/// All names of a header in one text, and all sizes of its shapes in one list: headers have 100,000 tensors and more.
+struct HeaderStore {
+  std::string names;
+  std::vector<std::uint64_t> sizes;
 };
 
 struct SafetensorsHeader {
@@ -68,6 +76,7 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::uint64_t data_start = 0;  ///< 8 + header length: file offset of the data section
   std::uint64_t file_bytes = 0;
+  std::shared_ptr<const HeaderStore> store;  ///< shared by copies of the header
 };
 
 /// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
@@ -75,8 +84,10 @@ struct SafetensorsHeader {
 /// that).
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
-/// Parses and validates a header. `json`: exactly the header_length bytes after the prefix.
+/// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not needed any more then.
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path);
+/// The same by the strict parser alone, which parse_header asks where the text is not as programs write it.
+SafetensorsHeader parse_header_strictly(std::string_view json, std::uint64_t file_bytes, std::string_view path);
 
 struct EncodedHeader {
   std::string bytes;                       ///< prefix, JSON, padding with spaces up to the alignment

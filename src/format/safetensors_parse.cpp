@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/checked.hpp"
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
+#include "format/plain_header.hpp"
 #include "format/safetensors.hpp"
 #include "nlohmann/json.hpp"
 
@@ -27,8 +28,7 @@ class HeaderEvents {
  public:
   explicit HeaderEvents(std::string_view path) : path_(path) {}
 
-  std::vector<TensorEntry> tensors;  ///< as they stand in the header, duplicates included
-  std::map<std::string, std::string> metadata;
+  HeaderText text;
 
   // The interface that nlohmann::json::sax_parse calls.
   bool null();
@@ -68,6 +68,13 @@ class HeaderEvents {
     kMetadataValue,
     kNothing,  // after the header
   };
+  struct Tensor {
+    std::string name;
+    DType dtype = DType::kF32;
+    std::vector<std::uint64_t> shape;
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
   struct Seen {
     bool dtype = false;
     bool shape = false;
@@ -93,7 +100,7 @@ class HeaderEvents {
   bool metadata_seen_ = false;
   bool in_tensor_ = false;
   Seen seen_;
-  TensorEntry tensor_;
+  Tensor tensor_;
   int offsets_ = 0;
   std::string metadata_key_;
 };
@@ -150,7 +157,7 @@ bool HeaderEvents::string(std::string& value) {
     return true;
   }
   if (expect_ == Expect::kMetadataValue) {
-    if (!metadata.emplace(metadata_key_, std::move(value)).second) {
+    if (!text.metadata.emplace(metadata_key_, std::move(value)).second) {
       fail(Kind::kDuplicateKey, fmt::format("the key '{}' appears twice", base::printable(metadata_key_)));
     }
     expect_ = Expect::kMetadataKey;
@@ -241,7 +248,7 @@ void HeaderEvents::begin_tensor(std::string& name) {
     expect_ = Expect::kMetadata;
     return;
   }
-  tensor_ = TensorEntry();
+  tensor_ = Tensor();
   tensor_.name = std::move(name);
   seen_ = Seen();
   offsets_ = 0;
@@ -275,7 +282,7 @@ void HeaderEvents::finish_tensor() {
   if (missing != nullptr) {
     fail(Kind::kInvalidHeaderDeserialization, fmt::format("'{}' is missing", missing));
   }
-  tensors.push_back(std::move(tensor_));
+  text.add(tensor_.name, tensor_.dtype, tensor_.shape, {tensor_.begin, tensor_.end});
   in_tensor_ = false;
   expect_ = Expect::kTensorName;
 }
@@ -344,11 +351,14 @@ void check_text(std::string_view json, std::string_view path) {
 
 /// By sorting, since a hash table can be made quadratic by the names a file chooses.
 void check_unique(const std::vector<TensorEntry>& tensors, std::string_view path) {
-  std::vector<std::size_t> order(tensors.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::sort(order.begin(), order.end(), [&](auto a, auto b) { return tensors[a].name < tensors[b].name; });
-  const auto twice = std::adjacent_find(order.begin(), order.end(),
-                                        [&](auto a, auto b) { return tensors[a].name == tensors[b].name; });
+  const auto is_before = [](const TensorEntry& a, const TensorEntry& b) { return a.name < b.name; };
+  const auto not_before = [&](const TensorEntry& a, const TensorEntry& b) { return !is_before(a, b); };
+  if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const TensorEntry& tensor : tensors) names.push_back(tensor.name);
+  const std::vector<std::uint32_t> order = base::order_of_texts(names);
+  const auto twice = std::ranges::adjacent_find(order, [&](auto a, auto b) { return names[a] == names[b]; });
   if (twice != order.end()) fail_tensor(Kind::kDuplicateKey, path, tensors[*twice], "the name appears twice");
 }
 
@@ -384,9 +394,9 @@ void check_data(const SafetensorsHeader& header, std::string_view path) {
   }
 }
 
-}  // namespace
-
-SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path) {
+/// What both parsers have in common, before and after they read the text.
+template <class Read>
+SafetensorsHeader parse(std::string_view json, std::uint64_t file_bytes, std::string_view path, const Read& read) {
   if (json.size() > kMaxHeaderBytes) {
     fail(Kind::kHeaderTooLarge, path,
          fmt::format("safetensors header of {} bytes is above the limit of {}", json.size(), kMaxHeaderBytes));
@@ -400,16 +410,38 @@ SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, 
                      file_bytes));
   }
   check_text(json, path);
-  HeaderEvents events(path);
-  nlohmann::json::sax_parse(json.begin(), json.end(), &events);
-  check_unique(events.tensors, path);
-  header.tensors = std::move(events.tensors);
-  header.metadata = std::move(events.metadata);
-  std::stable_sort(header.tensors.begin(), header.tensors.end(), [](const TensorEntry& a, const TensorEntry& b) {
+  read(header);
+  check_unique(header.tensors, path);
+  const auto in_file_order = [](const TensorEntry& a, const TensorEntry& b) {
     return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-  });
+  };
+  if (!std::ranges::is_sorted(header.tensors, in_file_order)) {
+    std::stable_sort(header.tensors.begin(), header.tensors.end(), in_file_order);
+  }
   check_data(header, path);
   return header;
+}
+
+void read_strictly(std::string_view json, std::string_view path, SafetensorsHeader& header) {
+  HeaderEvents events(path);
+  nlohmann::json::sax_parse(json.begin(), json.end(), &events);
+  std::move(events.text).give_to(header);
+}
+
+}  // namespace
+
+SafetensorsHeader parse_header(std::string_view json, std::uint64_t file_bytes, std::string_view path) {
+  return parse(json, file_bytes, path, [&](SafetensorsHeader& header) {
+    if (auto text = read_plain_header(json)) {
+      std::move(*text).give_to(header);
+    } else {
+      read_strictly(json, path, header);
+    }
+  });
+}
+
+SafetensorsHeader parse_header_strictly(std::string_view json, std::uint64_t file_bytes, std::string_view path) {
+  return parse(json, file_bytes, path, [&](SafetensorsHeader& header) { read_strictly(json, path, header); });
 }
 
 }  // namespace cairn::format

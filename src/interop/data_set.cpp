@@ -56,18 +56,24 @@ bool is_paddle_optimizer(Strictness strictness) {
 
 // ---- with an index
 
+/// The files of the index, each checked: there, a data file, and of whole tensors.
 std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
   std::set<std::string> files;
-  for (const auto& [tensor, file] : set.index.weight_map) {
-    if (!files.insert(file).second) continue;
+  std::uint32_t next = 0;  // files are numbered in the order in which tensors come to them
+  for (const format::IndexEntry& tensor : set.index.tensors) {
+    if (tensor.file != next) continue;
+    ++next;
+    const std::string& file = set.index.file_of(tensor);
+    files.insert(file);
     if (!file.ends_with(kDataSuffix)) {
       throw reading.error(ErrorKind::kFormat, set.index_file,
                           fmt::format("says that tensor {} is in {}, which is not a .safetensors file",
-                                      in_quotes(tensor), in_quotes(file)));
+                                      in_quotes(tensor.name), in_quotes(file)));
     }
     if (!reading.directory().safetensors.contains(file)) {
-      throw Error(ErrorKind::kNotFound, fmt::format("{}: the file is missing; {} says that it holds tensor {}",
-                                                    reading.path_of(file), shown(set.index_file), in_quotes(tensor)));
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: the file is missing; {} says that it holds tensor {}", reading.path_of(file),
+                              shown(set.index_file), in_quotes(tensor.name)));
     }
     check_whole(file, reading);
   }
@@ -87,12 +93,12 @@ void refuse_leftovers(const DataSet& set, const std::set<std::string>& reference
 /// Paddle's sharding v2 leaves the scalar accumulators of a split parameter with both of its owners.
 bool is_repeated_accumulator(const Copy& extra, const Copy& listed) {
   return extra.entry->name.ends_with("_pow_acc_0") && base::try_product(extra.entry->shape) == 1 &&
-         extra.entry->shape == listed.entry->shape && extra.entry->dtype == listed.entry->dtype;
+         std::ranges::equal(extra.entry->shape, listed.entry->shape) && extra.entry->dtype == listed.entry->dtype;
 }
 
 /// What the referenced files hold, against what the index says.
 struct Matched {
-  std::unordered_map<std::string_view, Copy> listed;
+  std::vector<Copy> listed;     ///< by number in the index; empty where the file does not hold the tensor
   std::vector<Copy> elsewhere;  ///< listed, but in another file than this one
   std::vector<Copy> unlisted;
   std::uint64_t all_bytes = 0;
@@ -101,18 +107,24 @@ struct Matched {
 
 Matched match(const DataSet& set, const std::set<std::string>& files, const Reading& reading) {
   Matched out;
+  out.listed.resize(set.index.tensors.size());
   for (const std::string& file : files) {
+    std::size_t next = 0;  // files often hold tensors in the order of the index
     for (const auto& entry : reading.header(file).tensors) {
       const Copy copy{&entry, &file};
       const std::uint64_t bytes = entry.end - entry.begin;
       out.all_bytes += bytes;
-      const auto place = set.index.weight_map.find(entry.name);
-      if (place == set.index.weight_map.end()) {
+      const format::IndexEntry* const place = set.index.find(entry.name, next);
+      if (place == nullptr) {
         out.unlisted.push_back(copy);
-      } else if (place->second != file) {
+        continue;
+      }
+      const auto number = static_cast<std::size_t>(place - set.index.tensors.data());
+      next = number + 1;
+      if (set.index.file_of(*place) != file) {
         out.elsewhere.push_back(copy);
       } else {
-        out.listed.emplace(entry.name, copy);
+        out.listed[number] = copy;
         out.listed_bytes += bytes;
       }
     }
@@ -122,8 +134,8 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
 
 /// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share
 /// bytes with the second moment's.
-std::unordered_set<std::string> moments_in_shared_codes(const Matched& matched) {
-  std::unordered_set<std::string> moments;
+std::unordered_set<std::string_view> moments_in_shared_codes(const Matched& matched) {
+  std::unordered_set<std::string_view> moments;
   for (const Copy& copy : matched.unlisted) {
     const std::string_view name = copy.entry->name;
     if (!name.ends_with(kScales)) continue;
@@ -135,17 +147,18 @@ std::unordered_set<std::string> moments_in_shared_codes(const Matched& matched) 
 }
 
 void check_all_found(const DataSet& set, Strictness strictness, const Matched& matched, const Reading& reading) {
-  std::unordered_set<std::string> shared;
+  std::unordered_set<std::string_view> shared;
   if (strictness == Strictness::kPaddleQuantised) shared = moments_in_shared_codes(matched);
-  for (const auto& [tensor, file] : set.index.weight_map) {
-    if (matched.listed.contains(tensor) || shared.contains(tensor)) continue;
+  for (std::size_t i = 0; i < matched.listed.size(); ++i) {
+    const format::IndexEntry& tensor = set.index.tensors[i];
+    if (matched.listed[i].entry != nullptr || shared.contains(tensor.name)) continue;
     std::string hint = "it is in no file of the set";
     for (const Copy& copy : matched.elsewhere) {
-      if (copy.entry->name == tensor) hint = fmt::format("it is in {}", shown(*copy.file));
+      if (copy.entry->name == tensor.name) hint = fmt::format("it is in {}", shown(*copy.file));
     }
-    throw reading.error(
-        ErrorKind::kFormat, file,
-        fmt::format("tensor {} is not in this file, as {} says; {}", in_quotes(tensor), shown(set.index_file), hint));
+    throw reading.error(ErrorKind::kFormat, set.index.file_of(tensor),
+                        fmt::format("tensor {} is not in this file, as {} says; {}", in_quotes(tensor.name),
+                                    shown(set.index_file), hint));
   }
 }
 
@@ -163,8 +176,10 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
                            base::shown_json(*found, kShown), matched.listed_bytes));
 }
 
-/// Tensors that the index does not list: an error, except in Paddle's optimizer files.
-void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
+/// Tensors that the index does not list: an error, except in Paddle's optimizer files. Those that are taken.
+std::vector<Copy> take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
+  std::vector<Copy> taken = matched.unlisted;
+  std::unordered_map<std::string_view, Copy> known;
   for (const Copy& copy : matched.unlisted) {
     if (!is_paddle_optimizer(strictness)) {
       throw reading.error(
@@ -173,7 +188,7 @@ void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, 
                       "damaged",
                       in_quotes(copy.entry->name), shown(set.index_file)));
     }
-    const auto [place, added] = matched.listed.emplace(copy.entry->name, copy);
+    const auto [place, added] = known.emplace(copy.entry->name, copy);
     if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
   }
   if (strictness == Strictness::kPaddleQuantised) {
@@ -185,12 +200,14 @@ void take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, 
                     base::counted(matched.unlisted.size(), "tensor of the files is", "tensors of the files are"),
                     in_quotes(matched.unlisted.front().entry->name)));
   }
+  return taken;
 }
 
 /// A tensor in another file than the index says, besides the one that it says.
 void settle_repeated(const DataSet& set, Strictness strictness, const Matched& matched, Reading& reading) {
   for (const Copy& copy : matched.elsewhere) {
-    const Copy& listed = matched.listed.at(copy.entry->name);
+    const auto number = set.index.find(copy.entry->name) - set.index.tensors.data();
+    const Copy& listed = matched.listed[static_cast<std::size_t>(number)];
     if (is_paddle_optimizer(strictness) && is_repeated_accumulator(copy, listed)) continue;
     throw twice(listed, copy, reading, strictness == Strictness::kExact ? "" : kSplitParamHint);
   }
@@ -209,10 +226,13 @@ std::vector<format::StoredTensor> read_indexed(const DataSet& set, Strictness st
   check_all_found(set, strictness, matched, reading);
   settle_repeated(set, strictness, matched, reading);
   if (strictness != Strictness::kPaddleQuantised) check_total_size(set, matched, reading);
-  take_unlisted(set, strictness, matched, reading);
+  const std::vector<Copy> more = take_unlisted(set, strictness, matched, reading);
   std::vector<format::StoredTensor> tensors;
-  tensors.reserve(matched.listed.size());
-  for (const auto& [name, copy] : matched.listed) tensors.push_back(stored(set.section, copy, reading));
+  tensors.reserve(matched.listed.size() + more.size());
+  for (const Copy& copy : matched.listed) {
+    if (copy.entry != nullptr) tensors.push_back(stored(set.section, copy, reading));
+  }
+  for (const Copy& copy : more) tensors.push_back(stored(set.section, copy, reading));
   return tensors;
 }
 

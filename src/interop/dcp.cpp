@@ -174,9 +174,10 @@ void gather(const std::string& file, ByStoredName& all, const Reading& reading) 
   auto offsets = read_sharding_info(file, reading);
   const auto sections = read_sections(file, reading);
   for (const auto& entry : header.tensors) {
-    const auto sectioned = sections.find(entry.name);
-    const SectionedName target = sectioned == sections.end() ? SectionedName{"model", entry.name} : sectioned->second;
-    const auto [place, added] = all.try_emplace(entry.name);
+    const std::string name(entry.name);
+    const auto sectioned = sections.find(name);
+    const SectionedName target = sectioned == sections.end() ? SectionedName{"model", name} : sectioned->second;
+    const auto [place, added] = all.try_emplace(name);
     Gathered& gathered = place->second;
     if (added) {
       gathered.first_file = file;
@@ -190,8 +191,8 @@ void gather(const std::string& file, ByStoredName& all, const Reading& reading) 
     format::StoredBox stored;
     stored.file = reading.number(file);
     stored.offset_bytes = base::add(header.data_start, entry.begin, "offset of a tensor");
-    stored.box.offset = std::move(offsets.at(entry.name));
-    stored.box.shape = entry.shape;
+    stored.box.offset = std::move(offsets.at(name));
+    stored.box.shape.assign(entry.shape.begin(), entry.shape.end());
     add_box(gathered, std::move(stored), file, reading);
   }
 }

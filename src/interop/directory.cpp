@@ -58,8 +58,9 @@ format::StoredTensor whole_tensor(const std::string& section, const format::Tens
   stored.file = file;
   stored.offset_bytes = header.data_start + entry.begin;
   stored.box.offset.assign(entry.shape.size(), 0);
-  stored.box.shape = entry.shape;
-  return {section, entry.name, entry.dtype, entry.shape, {std::move(stored)}};
+  stored.box.shape.assign(entry.shape.begin(), entry.shape.end());
+  std::vector<std::uint64_t> shape = stored.box.shape;
+  return {section, std::string(entry.name), entry.dtype, std::move(shape), {std::move(stored)}};
 }
 
 std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
@@ -124,7 +125,7 @@ DataSets find_sets(const Reading& reading) {
     set.name = *name;
     set.index_file = file;
     set.index = format::parse_hf_index(text, reading.raw_path_of(file));
-    for (const auto& [tensor, data_file] : set.index.weight_map) referenced.insert(data_file);
+    referenced.insert(set.index.files.begin(), set.index.files.end());
   }
   for (const auto& [file, size] : directory.others) {
     if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
@@ -176,9 +177,7 @@ void name_sections(DataSets& sets, const Reading& reading) {
 /// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
 std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading) {
   std::set<std::string_view> listed;
-  for (const auto& [name, set] : sets) {
-    for (const auto& [tensor, file] : set.index.weight_map) listed.insert(file);
-  }
+  for (const auto& [name, set] : sets) listed.insert(set.index.files.begin(), set.index.files.end());
   std::vector<std::string> sharded;
   std::string whole;
   for (const auto& [file, header] : reading.directory().safetensors) {

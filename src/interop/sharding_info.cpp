@@ -43,9 +43,14 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
   const std::string place = place_of(kDcpShardingInfoKey, file, reading);
   const Json json = Json::parse(header.metadata.at(kDcpShardingInfoKey), place);
   const JsonReader object(json, place);
+  const std::vector<JsonReader::Member> members = object.members();
+  std::map<std::string_view, const JsonReader*> by_name;  // the object itself is looked through from its start
+  for (const auto& member : members) by_name.emplace(member.key, &member.value);
   std::map<std::string, std::vector<std::uint64_t>> out;
   for (const auto& entry : header.tensors) {
-    auto offsets = object.at(entry.name).at("saved_offsets").numbers();
+    const auto found = by_name.find(entry.name);
+    const JsonReader info = found == by_name.end() ? object.at(entry.name) : *found->second;
+    auto offsets = info.at("saved_offsets").numbers();
     if (offsets.size() != entry.shape.size()) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("tensor {} has {} dimensions, its saved_offsets {}", in_quotes(entry.name),
@@ -55,7 +60,7 @@ std::map<std::string, std::vector<std::uint64_t>> read_sharding_info(const std::
   }
   if (out.size() != json.size()) {
     const auto held = names_in(header);
-    for (const auto& member : object.members()) check_held(member, held);
+    for (const auto& member : members) check_held(member, held);
   }
   return out;
 }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -27,7 +28,9 @@ bool accepted(const std::function<void()>& parse) {
 
 void check_header(const SafetensorsHeader& header) {
   std::vector<Tensor> tensors;
-  for (const TensorEntry& entry : header.tensors) tensors.push_back({entry.name, entry.dtype, entry.shape});
+  for (const TensorEntry& entry : header.tensors) {
+    tensors.push_back({std::string(entry.name), entry.dtype, {entry.shape.begin(), entry.shape.end()}});
+  }
   const EncodedHeader encoded = encode_header(tensors, header.metadata, 8);
   require(encoded.data_bytes == header.file_bytes - header.data_start, "the data of an accepted file must be covered");
   const auto again = parse_header(std::string_view(encoded.bytes).substr(kPrefixBytes),
@@ -36,29 +39,57 @@ void check_header(const SafetensorsHeader& header) {
   require(again.tensors.size() == header.tensors.size(), "tensors must survive encoding");
 }
 
-void feed_file(std::string_view input) {
+bool is_same(const SafetensorsHeader& a, const SafetensorsHeader& b) {
+  const auto alike = [](const TensorEntry& x, const TensorEntry& y) {
+    return x.name == y.name && x.dtype == y.dtype && std::ranges::equal(x.shape, y.shape) && x.begin == y.begin &&
+           x.end == y.end;
+  };
+  return a.metadata == b.metadata && a.data_start == b.data_start && a.file_bytes == b.file_bytes &&
+         std::ranges::equal(a.tensors, b.tensors, alike);
+}
+
+/// Both parsers must give the same header, or the same refusal.
+void feed_header(std::string_view json, std::uint64_t file_bytes) {
   SafetensorsHeader header;
-  const bool ok = accepted([&] {
-    const auto length = header_length(base::as_bytes(input.substr(0, 64)), input.size(), "path");
-    header = parse_header(input.substr(kPrefixBytes, length), input.size(), "path");
-  });
-  if (ok) check_header(header);
+  SafetensorsHeader strict;
+  const auto refusal = refusal_of([&] { header = parse_header(json, file_bytes, "path"); }, {ErrorKind::kFormat});
+  const auto judged =
+      refusal_of([&] { strict = parse_header_strictly(json, file_bytes, "path"); }, {ErrorKind::kFormat});
+  require(refusal == judged, "both parsers must give the same verdict");
+  require(!refusal || refusal->starts_with("path: "), "a message must begin with the path");
+  if (refusal) return;
+  require(is_same(header, strict), "both parsers must give the same header");
+  check_header(header);
+}
+
+void feed_file(std::string_view input) {
+  std::uint64_t length = 0;
+  if (!accepted([&] { length = header_length(base::as_bytes(input.substr(0, 64)), input.size(), "path"); })) return;
+  feed_header(input.substr(kPrefixBytes, length), input.size());
 }
 
 /// The input as a header of its own, before a few sizes of data.
-void feed_header(std::string_view input) {
+void feed_headers(std::string_view input) {
   for (const std::uint64_t data_bytes : {std::uint64_t{0}, std::uint64_t{16}, std::uint64_t{24}}) {
-    SafetensorsHeader header;
-    if (accepted([&] { header = parse_header(input, kPrefixBytes + input.size() + data_bytes, "path"); }))
-      check_header(header);
+    feed_header(input, kPrefixBytes + input.size() + data_bytes);
   }
+}
+
+bool is_same(const HfIndex& a, const HfIndex& b) {
+  return a.tensors == b.tensors && a.files == b.files && a.metadata == b.metadata && a.extra == b.extra;
 }
 
 void feed_index(std::string_view input) {
   HfIndex index;
-  if (!accepted([&] { index = parse_hf_index(input, "path"); })) return;
-  const std::string text = encode_hf_index(index.weight_map, 1, 2);
-  require(parse_hf_index(text, "path").weight_map == index.weight_map, "the index must survive encoding");
+  HfIndex strict;
+  const auto refusal = refusal_of([&] { index = parse_hf_index(input, "path"); }, {ErrorKind::kFormat});
+  const auto judged = refusal_of([&] { strict = parse_hf_index_strictly(input, "path"); }, {ErrorKind::kFormat});
+  require(refusal == judged, "both parsers must give the same verdict");
+  require(!refusal || refusal->starts_with("path: "), "a message must begin with the path");
+  if (refusal) return;
+  require(is_same(index, strict), "both parsers must give the same index");
+  const HfIndex again = parse_hf_index(encode_hf_index(index.tensors, index.files, {1, 2}), "path");
+  require(again.tensors == index.tensors && again.files == index.files, "the index must survive encoding");
 }
 
 void feed_manifest(std::string_view input) {
@@ -108,7 +139,7 @@ void feed_sealed_blocks(std::span<const std::byte> input) {
 void feed_all_parsers(std::span<const std::byte> input) {
   const std::string_view text(reinterpret_cast<const char*>(input.data()), input.size());
   feed_file(text);
-  feed_header(text);
+  feed_headers(text);
   feed_index(text);
   feed_manifest(text);
   feed_sealed_manifest(text);

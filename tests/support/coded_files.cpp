@@ -39,7 +39,8 @@ FileTensors read_safetensors(const std::filesystem::path& path) {
   FileTensors tensors;
   for (const auto& entry : header.tensors) {
     const auto bytes = base::as_bytes(all.substr(header.data_start + entry.begin, entry.end - entry.begin));
-    tensors.emplace(entry.name, FileTensor{entry.dtype, entry.shape, {bytes.begin(), bytes.end()}});
+    tensors.emplace(entry.name,
+                    FileTensor{entry.dtype, {entry.shape.begin(), entry.shape.end()}, {bytes.begin(), bytes.end()}});
   }
   return tensors;
 }

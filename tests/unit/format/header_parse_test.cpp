@@ -4,7 +4,10 @@
 #include <ctime>
 #include <functional>
 #include <iostream>
+#include <random>
 
+#include "base/text.hpp"
+#include "format/plain_header.hpp"
 #include "helpers.hpp"
 
 namespace cairn::format::testing {
@@ -42,7 +45,7 @@ TEST(ParseHeader, ReadsTensorsMetadataAndOffsets) {
   ASSERT_EQ(header.tensors.size(), 2u);
   EXPECT_EQ(header.tensors[0].name, "a");
   EXPECT_EQ(header.tensors[0].dtype, DType::kBF16);
-  EXPECT_EQ(header.tensors[0].shape, (std::vector<std::uint64_t>{3, 1}));
+  EXPECT_THAT(header.tensors[0].shape, ::testing::ElementsAre(3, 1));
   EXPECT_EQ(header.tensors[0].end, 6u);
   EXPECT_EQ(header.tensors[1].name, "b");
   EXPECT_EQ(header.tensors[1].begin, 6u);
@@ -217,6 +220,101 @@ TEST(ParseHeader, IsNotQuadraticInTensorsOnOneRange) {
   }
   json += "}";
   EXPECT_LT(cpu_seconds_of([&] { expect_refused(Kind::kTensorInvalidInfo, json, 16, "tensor 't1'"); }), 3.0);
+}
+
+// What programs write is read by the plain parser; everything it takes means the same to the strict one.
+
+std::string shown(const SafetensorsHeader& header) {
+  std::string out;
+  for (const TensorEntry& entry : header.tensors) {
+    out += fmt::format("{}|{}|{}|{}-{}\n", entry.name, name_of(entry.dtype), shape_text(entry.shape), entry.begin,
+                       entry.end);
+  }
+  for (const auto& [key, value] : header.metadata) out += fmt::format("{}={}\n", key, value);
+  return out;
+}
+
+template <class Parse>
+std::string verdict_of(const Parse& parse, std::string_view json) {
+  try {
+    return shown(parse(json, kPrefixBytes + json.size() + 14, "p"));
+  } catch (const SafetensorsError& error) {
+    return error.what();
+  }
+}
+
+constexpr std::string_view kPlain =
+    R"({"__metadata__":{"format":"pt","coding":"{\"a\": [1, \"\\n\"]}\t\/"},"b":{"dtype":"F32","shape":[2],)"
+    R"("data_offsets":[6,14]},"a.ü":{"shape":[3,1],"data_offsets":[0,6],"dtype":"BF16"}}  )";
+
+TEST(PlainHeader, TakesWhatProgramsWrite) {
+  std::string spaced;
+  for (const char c : kPlain.substr(kPlain.find("},")))
+    spaced += c == ':' || c == ',' ? std::string{' ', c, '\n'} : std::string{c};
+  spaced = "{ \"__metadata__\":\t{" + spaced;
+  for (const std::string_view json : {std::string_view("{}"), std::string_view("{\"__metadata__\":{}} "), kPlain}) {
+    EXPECT_TRUE(read_plain_header(json)) << json;
+  }
+  EXPECT_TRUE(read_plain_header(spaced)) << spaced;
+  EXPECT_EQ(verdict_of(parse_header, kPlain),
+            "a.ü|BF16|[3, 1]|0-6\nb|F32|[2]|6-14\ncoding={\"a\": [1, \"\\n\"]}\t/\nformat=pt\n");
+}
+
+TEST(PlainHeader, LeavesTheRestToTheStrictParser) {
+  const auto one = [](std::string_view info) { return fmt::format(R"({{"t":{{{}}}}})", info); };
+  for (const std::string& json : std::vector<std::string>{
+           "",
+           "{",
+           "[]",
+           "{} x",
+           "{}{}",
+           R"({"__metadata__":null})",
+           R"({"__metadata__":{"a":"\u0041"}})",
+           R"({"__metadata__":{"a":"","a":""}})",
+           R"({"__metadata__":{},"__metadata__":{}})",
+           R"({"t\u0041":{}})",
+           one(R"("dtype":"","shape":[14],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[14],"data_offsets":[0,14],"x":1)"),
+           one(R"("dtype":"U8","shape":[014],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[14.0],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[14e0],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[-1],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[18446744073709551616],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[14,],"data_offsets":[0,14])"),
+           one(R"("dtype":"U8","shape":[14],"data_offsets":[0,14,14])"),
+           one(R"("dtype":"U8","shape":[14],"data_offsets":[0])"),
+           one(R"("dtype":"U8","shape":[14])"),
+           one(R"("dtype":"U8","dtype":"U8","shape":[14],"data_offsets":[0,14])"),
+           one("\"dtype\":\"U8\",\"shape\":[14],\"data_offsets\":[0,14],\"\n\":1"),
+           fmt::format(R"({{"t":{{"dtype":"U8","shape":[{}14],"data_offsets":[0,14]}}}})", repeated("1,", 64))}) {
+    EXPECT_FALSE(read_plain_header(json)) << json;
+    EXPECT_EQ(verdict_of(parse_header, json), verdict_of(parse_header_strictly, json)) << json;
+  }
+}
+
+TEST(PlainHeader, AgreesWithTheStrictParserOnDamagedText) {
+  constexpr std::string_view kPieces = R"({}[]:,"\0123456789-.eE tau)";
+  std::mt19937 random(20261123);
+  std::size_t taken = 0;
+  std::size_t compared = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string json(kPlain);
+    for (auto changes = 1 + random() % 3; changes > 0; --changes) {
+      const std::size_t at = random() % json.size();
+      const std::size_t from = random() % json.size();
+      switch (random() % 4) {
+        case 0: json[at] = kPieces[random() % kPieces.size()]; break;
+        case 1: json.erase(at, 1 + random() % 3); break;
+        case 2: json.insert(at, 1, kPieces[random() % kPieces.size()]); break;
+        default: json.insert(at, json.substr(from, random() % 40)); break;
+      }
+    }
+    taken += read_plain_header(json).has_value() && base::is_utf8(json) ? 1 : 0;
+    ASSERT_EQ(verdict_of(parse_header, json), verdict_of(parse_header_strictly, json)) << json;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 20'000u);
+  EXPECT_GT(taken, 1'000u);  // names, numbers and blanks that changed
 }
 
 TEST(HeaderLength, ReadsLittleEndianWithinItsLimits) {

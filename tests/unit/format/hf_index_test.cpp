@@ -16,15 +16,20 @@ void expect_refused(const std::string& text, std::string_view part) {
                {"c/model.safetensors.index.json: ", part});
 }
 
+std::string file_of(const HfIndex& index, std::string_view name) {
+  const IndexEntry* const tensor = index.find(name);
+  return tensor == nullptr ? "" : index.file_of(*tensor);
+}
+
 TEST(HfIndex, IsByteEqualToPython) {
   const std::string text = read_file(test_data("golden/model.safetensors.index.json"));
   const HfIndex index = parse_hf_index(text, "p");
-  EXPECT_EQ(index.weight_map.size(), 16u);
-  EXPECT_EQ(index.weight_map.at("\u4e2d\u6587.\u6743\u91cd"), "model-00003-of-00003.safetensors");
-  EXPECT_EQ(index.weight_map.count(std::string("tab\tnew\nline\0\x1b\x7f", 15)), 1u);
+  EXPECT_EQ(index.tensors.size(), 16u);
+  EXPECT_EQ(file_of(index, "\u4e2d\u6587.\u6743\u91cd"), "model-00003-of-00003.safetensors");
+  EXPECT_NE(index.find(std::string("tab\tnew\nline\0\x1b\x7f", 15)), nullptr);
   EXPECT_EQ(index.metadata.at("total_size").whole_number(), 18446744073709551615ULL);
   EXPECT_TRUE(index.extra.empty());
-  EXPECT_EQ(encode_hf_index(index.weight_map, 18446744073709551615ULL, 8030261248), text);
+  EXPECT_EQ(encode_hf_index(index.tensors, index.files, {18446744073709551615ULL, 8030261248}), text);
 }
 
 TEST(HfIndex, SortsNamesByBytesWhateverTheirOrder) {
@@ -56,7 +61,7 @@ TEST(HfIndex, AcceptsAbsentMetadataAndKeepsOtherKeys) {
       parse_hf_index(R"({"weight_map":{"t":"sub/m-1.safetensors"},"master_weights":true,"z":{"y":[]}})", "p");
   EXPECT_TRUE(index.metadata.is_object());
   EXPECT_TRUE(index.metadata.empty());
-  EXPECT_EQ(index.weight_map.at("t"), "sub/m-1.safetensors");
+  EXPECT_EQ(file_of(index, "t"), "sub/m-1.safetensors");
   EXPECT_EQ(index.extra.dump(), R"({"master_weights":true,"z":{"y":[]}})");
 }
 
@@ -89,7 +94,11 @@ TEST(HfIndex, LimitsNesting) {
 TEST(HfIndex, ReadsNinetyTwoThousandTensors) {
   std::map<std::string, std::string> map;
   for (int i = 0; i < 92'000; ++i) map.emplace(fmt::format("model.layers.{}.w", i), "model-00001-of-00163.safetensors");
-  EXPECT_EQ(parse_hf_index(encode_hf_index(map, 1, 1), "p").weight_map, map);
+  const HfIndex index = parse_hf_index(encode_hf_index(map, 1, 1), "p");
+  ASSERT_EQ(index.tensors.size(), map.size());
+  EXPECT_TRUE(
+      std::ranges::equal(index.tensors, map, {}, &IndexEntry::name, [](const auto& item) { return item.first; }));
+  EXPECT_THAT(index.files, ::testing::ElementsAre("model-00001-of-00163.safetensors"));
 }
 
 TEST(CheckRelativePath, AcceptsPlainNames) {

@@ -108,8 +108,9 @@ TEST(Paddle, UnlistedTensorInTwoFiles) {
   for (const std::string number : {"1", "2"}) {
     const std::string file = "optimizer-0000" + number + "-of-00002.safetensors";
     std::vector<Tensor> tensors = {{"extra", DType::kF32, {1}}};
-    for (const auto& entry : d.directory.safetensors[file].tensors)
-      tensors.push_back({entry.name, entry.dtype, entry.shape});
+    for (const auto& entry : d.directory.safetensors[file].tensors) {
+      tensors.push_back({std::string(entry.name), entry.dtype, {entry.shape.begin(), entry.shape.end()}});
+    }
     d.file(file, tensors, kNumpy);
   }
   EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("'extra'"), HasSubstr("as well")));

@@ -19,7 +19,8 @@ GoldenTensors read_tensors(const std::filesystem::path& path) {
   GoldenTensors tensors;
   for (const auto& entry : header.tensors) {
     const auto bytes = base::as_bytes(all.substr(header.data_start + entry.begin, entry.end - entry.begin));
-    tensors.emplace(entry.name, GoldenTensor{entry.dtype, entry.shape, {bytes.begin(), bytes.end()}});
+    tensors.emplace(entry.name,
+                    GoldenTensor{entry.dtype, {entry.shape.begin(), entry.shape.end()}, {bytes.begin(), bytes.end()}});
   }
   return tensors;
 }
