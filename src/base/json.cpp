@@ -297,6 +297,10 @@ Json& Json::operator[](std::string_view key) {
   return object.emplace_back(Member{std::string(key), Json()}).value;
 }
 
+void Json::append(const std::string& key, Json value) {
+  std::get<Object>(value_).push_back(Member{key, std::move(value)});
+}
+
 void Json::update(const Json& other) {
   for (const Member& member : other.items()) (*this)[member.key] = member.value;
 }

@@ -57,7 +57,7 @@ class Json {
   }
   template <class Value, class Less>
   Json(const std::map<std::string, Value, Less>& values) : Json(object()) {
-    for (const auto& [key, value] : values) (*this)[key] = value;
+    for (const auto& [key, value] : values) append(key, value);
   }
   /// {{"key", value}, ...} is an object: a list of pairs whose first is a string. Every other list is an array.
   Json(std::initializer_list<Json> values);
@@ -120,6 +120,8 @@ class Json {
 
   explicit Json(Whole value);
   explicit Json(Negative value);
+  /// Adds a member that is not there.
+  void append(const std::string& key, Json value);
   [[noreturn]] void mistaken_for(const char* type) const;
 
   std::variant<std::monostate, bool, std::uint64_t, std::int64_t, double, std::string, Array, Object> value_;

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -81,6 +82,10 @@ std::string format_size(std::uint64_t bytes) {
 }
 
 std::string printable(std::string_view text, std::size_t limit) {
+  const auto is_escaped = [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\'' || c == '\\';
+  };
+  if (text.size() <= limit && std::none_of(text.begin(), text.end(), is_escaped)) return std::string(text);
   std::string out;
   for (const char c : text.substr(0, limit)) {
     const auto u = static_cast<unsigned char>(c);

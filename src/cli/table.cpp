@@ -21,14 +21,15 @@ constexpr std::string_view kCut = "...";
 bool begins(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 // Characters as a terminal counts them, near enough.
-std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), begins));
+std::size_t width_of(std::string_view text) {
+  std::size_t width = 0;
+  for (const char c : text) width += begins(c) ? 1 : 0;
+  return width;
 }
 
 /// Without the middle of what is too long: names differ at their ends.
-std::string cut(const std::string& text, std::size_t width) {
+std::string cut(std::string_view text, std::size_t width) {
   const std::size_t has = width_of(text);
-  if (has <= width || width <= kCut.size()) return text;
   const std::size_t keep = width - kCut.size();
   std::string head;
   std::string tail;
@@ -41,34 +42,57 @@ std::string cut(const std::string& text, std::size_t width) {
   return head + std::string(kCut) + tail;
 }
 
-std::string padded(const std::string& text, std::size_t width, Align align) {
-  const std::string spaces(width - std::min(width, width_of(text)), ' ');
-  return align == Align::kLeft ? text + spaces : spaces + text;
+void append_cell(std::string& out, std::string_view text, std::size_t width, Align align) {
+  std::size_t has = width_of(text);
+  std::string shorter;
+  if (has > width && width > kCut.size()) {
+    text = shorter = cut(text, width);
+    has = width_of(text);
+  }
+  const std::size_t spaces = width - std::min(width, has);
+  if (align == Align::kRight) out.append(spaces, ' ');
+  out += text;
+  if (align == Align::kLeft) out.append(spaces, ' ');
 }
 
 }  // namespace
 
-void Table::add(std::vector<std::string> cells) {
+void Table::reserve(std::size_t rows) {
+  constexpr std::size_t kCellBytes = 20;
+  ends_.reserve(rows * columns_.size());
+  text_.reserve(rows * columns_.size() * kCellBytes);
+}
+
+void Table::add(std::span<const std::string> cells) {
   if (cells.size() != columns_.size()) {
     throw Error(ErrorKind::kInternal,
                 fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
   }
-  rows_.push_back(std::move(cells));
+  for (const std::string& cell : cells) {
+    text_ += cell;
+    ends_.push_back(text_.size());
+  }
 }
 
 std::string Table::part(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths,
                         std::size_t shown) const {
-  const auto line = [&](const auto& cell_of) {
-    std::string out;
+  std::string out;
+  std::size_t line_bytes = 1;
+  for (const std::size_t c : columns) line_bytes += widths[c] + kGap.size();
+  out.reserve(line_bytes * (shown + 1));
+  const auto add_line = [&](const auto& cell_of) {
+    const std::size_t begin = out.size();
     for (const std::size_t c : columns) {
       if (c != columns.front()) out += kGap;
-      out += padded(cut(cell_of(c), widths[c]), widths[c], columns_[c].align);
+      append_cell(out, cell_of(c), widths[c], columns_[c].align);
     }
-    out.erase(out.find_last_not_of(' ') + 1);
-    return out;
+    while (out.size() > begin && out.back() == ' ') out.pop_back();
   };
-  std::string out = line([&](std::size_t c) { return columns_[c].title; });
-  for (std::size_t r = 0; r < shown; ++r) out += '\n' + line([&](std::size_t c) { return rows_[r][c]; });
+  add_line([&](std::size_t c) -> std::string_view { return columns_[c].title; });
+  for (std::size_t r = 0; r < shown; ++r) {
+    out += '\n';
+    add_line([&](std::size_t c) { return cell(r, c); });
+  }
   return out;
 }
 
@@ -100,11 +124,11 @@ void Table::fit(std::vector<std::size_t>& widths, std::size_t width) const {
 }
 
 std::string Table::text(std::size_t limit, std::size_t width) const {
-  const std::size_t shown = std::min(limit, rows_.size());
+  const std::size_t shown = std::min(limit, rows());
   std::vector<std::size_t> widths;
   for (std::size_t c = 0; c < columns_.size(); ++c) {
     std::size_t widest = width_of(columns_[c].title);
-    for (std::size_t r = 0; r < shown; ++r) widest = std::max(widest, width_of(rows_[r][c]));
+    for (std::size_t r = 0; r < shown; ++r) widest = std::max(widest, width_of(cell(r, c)));
     widths.push_back(widest);
   }
   fit(widths, width);
@@ -117,10 +141,14 @@ std::string Table::text(std::size_t limit, std::size_t width) const {
       used += kGap.size() + widths[next];
       columns.push_back(next++);
     }
-    out += (out.empty() ? "" : "\n\n") + part(columns, widths, shown);
+    if (out.empty()) {
+      out = part(columns, widths, shown);
+    } else {
+      out += "\n\n" + part(columns, widths, shown);
+    }
     if (next >= columns_.size()) break;
   }
-  if (shown < rows_.size()) out += fmt::format("\n... {} more (--all)", group_digits(rows_.size() - shown));
+  if (shown < rows()) out += fmt::format("\n... {} more (--all)", group_digits(rows() - shown));
   return out;
 }
 

@@ -5,7 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,8 +34,11 @@ class Table {
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   /// Requires: one cell per column. Cells are UTF-8 and hold no control characters (base::printable).
-  void add(std::vector<std::string> cells);
-  [[nodiscard]] std::size_t rows() const { return rows_.size(); }
+  void add(std::span<const std::string> cells);
+  void add(std::initializer_list<std::string> cells) { add(std::span(cells.begin(), cells.size())); }
+  /// Makes room for about so many rows.
+  void reserve(std::size_t rows);
+  [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : ends_.size() / columns_.size(); }
 
   /// Lines without a newline at the end. Above `limit` rows the rest is told in a last line "... N more (--all)".
   /// `width`: of a line, in characters.
@@ -44,8 +49,15 @@ class Table {
   [[nodiscard]] std::string part(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths,
                                  std::size_t shown) const;
 
+  [[nodiscard]] std::string_view cell(std::size_t row, std::size_t column) const {
+    const std::size_t number = row * columns_.size() + column;
+    const std::size_t begin = number == 0 ? 0 : ends_[number - 1];
+    return std::string_view(text_).substr(begin, ends_[number] - begin);
+  }
+
   std::vector<Column> columns_;
-  std::vector<std::vector<std::string>> rows_;
+  std::string text_;               ///< of all cells, one behind the other: tables have 100,000 rows and more
+  std::vector<std::size_t> ends_;  ///< of each cell in it
 };
 
 using base::counted;
