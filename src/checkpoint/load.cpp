@@ -168,10 +168,12 @@ std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
+        stored(checkpoint.stored.files_alone()),
         written(checkpoint),
-        files(communicator, {checkpoint.directory, checkpoint.stored, plan::ExtentMaps(plan.extents),
+        files(communicator, {checkpoint.directory, stored, plan::ExtentMaps(plan.extents),
                              plan.rounds.windows, plan.rounds.count(), *plan.buffers, bypass_bytes_of(plan)}) {}
   ReadPlan plan;
+  format::StoredCheckpoint stored;  ///< files alone
   WrittenBlocks written;
   FileReader files;
   std::optional<io::Exchange> exchange;
@@ -241,7 +243,7 @@ void Loader::begin_reading(Call& call) {
 
 /// Collective.
 void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wanted, Call& call) {
-  auto& [plan, written, files, exchange, early, arriving] = *reading_;
+  auto& [plan, stored, written, files, exchange, early, arriving] = *reading_;
   const std::size_t number = batch - plan.first;
   std::vector<plan::MemoryBox> memory;
   comm::agree(communicator_, "make room for the next batch", [&] {

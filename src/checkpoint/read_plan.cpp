@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -40,6 +41,23 @@ constexpr std::size_t kMostFiles = 256;
 
 using Ranges = std::vector<plan::FileRange>;
 
+/// What the boxes are of, as objects: all files, and each tensor once.
+struct PickedTensors {
+  format::StoredCheckpoint stored;
+  std::vector<plan::MemoryBox> boxes;  ///< numbered by `stored`
+};
+
+PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes) {
+  std::unordered_map<std::uint32_t, std::uint32_t> known;
+  std::vector<std::uint32_t> numbers;
+  for (plan::MemoryBox& box : boxes) {
+    const auto [at, is_new] = known.try_emplace(box.tensor, static_cast<std::uint32_t>(numbers.size()));
+    if (is_new) numbers.push_back(box.tensor);
+    box.tensor = at->second;
+  }
+  return {checkpoint.stored.picked(numbers), std::move(boxes)};
+}
+
 /// What this rank wants of some batches, as whole blocks.
 class WantedBlocks {
  public:
@@ -47,13 +65,14 @@ class WantedBlocks {
       : stored_(checkpoint.stored),
         block_bytes_(block_bytes),
         ranks_(ranks),
-        sizes_(file_sizes(stored_)),
+        sizes_(file_sizes(stored_.files_alone())),
         is_wanted_(sizes_.size()) {}
 
   void add(std::span<const plan::MemoryBox> boxes) {
     Ranges ranges;
+    plan::Seeker seeker(stored_.tensors);
     for (const plan::MemoryBox& want : boxes) {
-      const format::StoredTensor& tensor = stored_.tensors.at(want.tensor);
+      const format::StoredTensor tensor = seeker.at(want.tensor).stored();
       check_planned(want, tensor.name, tensor.dtype, tensor.shape);
       has_device_memory_ = has_device_memory_ || plan::is_on_device(want);
       for (const auto& stored : tensor.boxes) {
@@ -83,7 +102,7 @@ class WantedBlocks {
   [[nodiscard]] bool has_device_memory() const { return has_device_memory_; }
 
  private:
-  const format::StoredCheckpoint& stored_;
+  const plan::PackedCheckpoint& stored_;
   std::uint64_t block_bytes_;
   std::uint64_t ranks_;
   std::vector<std::uint64_t> sizes_;
@@ -158,8 +177,9 @@ BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& c
                        std::span<const plan::MemoryBox> boxes, Ranges& ranges) {
   BypassRead bypass;
   comm::agree(communicator, "plan the load", [&] {
-    const auto pieces = plan::whole_pieces(communicator.rank(), boxes);
-    bypass.runs = io::BypassRuns(plan::regions_of_memory(pieces, boxes, checkpoint.stored));
+    const PickedTensors picked = pick(checkpoint, {boxes.begin(), boxes.end()});
+    const auto pieces = plan::whole_pieces(communicator.rank(), picked.boxes);
+    bypass.runs = io::BypassRuns(plan::regions_of_memory(pieces, picked.boxes, picked.stored));
   });
   const plan::BlockSet tiled = io::keep_tiled_blocks(communicator, grid, bypass.runs);
   comm::agree(communicator, "plan the load", [&] {
@@ -246,7 +266,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     os::fault_memory("memory.load");
     if (first >= wanted.batches) throw Error(ErrorKind::kInternal, "a batch is loaded that nobody announced");
     plan.budget = split_budget(how.memory_budget_bytes, block_bytes, how.choice);
-    grid.emplace(file_sizes(checkpoint.stored), block_bytes);
+    grid.emplace(file_sizes(checkpoint.stored.files_alone()), block_bytes);
     blocks.emplace(checkpoint, block_bytes, static_cast<std::uint64_t>(communicator.size()));
     const std::uint64_t most_bytes = std::max(how.memory_budget_bytes / kPlanParts, kLeastPlanBytes);
     for (plan.end = first; plan.end < wanted.batches; ++plan.end) {
@@ -297,18 +317,19 @@ ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpo
     transfers.early.resize(plan.extents.size());
     std::uint64_t before = 0;  // boxes of the batch before
     for (std::size_t number = 0; number < plan.extents.size(); ++number) {
-      const std::vector<plan::MemoryBox> boxes = wanted.boxes(plan.first + number);
+      const PickedTensors picked = pick(checkpoint, wanted.boxes(plan.first + number));
+      const std::vector<plan::MemoryBox>& boxes = picked.boxes;
       const auto pieces = plan::whole_pieces(communicator.rank(), boxes);
       const bool is_all = !plan.bypass[number] && !plan.comes_early;
       const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
       const auto transfers_in = [&](const plan::ExtentMap& extents) {
-        return plan::transfers_of_memory(pieces, boxes, checkpoint.stored, extents, outside);
+        return plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside);
       };
       transfers.of_windows.push_back(transfers_in(plan.extents[number]));
       if (plan.comes_early) {
         std::vector<plan::Runs>& early = transfers.early[number];
         if (number != 0) early = transfers_in(plan.extents[number - 1]);
-        require_all(boxes, checkpoint.stored, transfers.of_windows.back(), plan.extents[number], early,
+        require_all(boxes, picked.stored, transfers.of_windows.back(), plan.extents[number], early,
                     number == 0 ? plan.extents[0] : plan.extents[number - 1]);
         for (plan::Runs runs : early) {
           runs.local = base::narrow<std::uint32_t>(before + runs.local, "number of memory boxes");

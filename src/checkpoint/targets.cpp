@@ -112,10 +112,6 @@ std::optional<std::uint32_t> number_of(const View& view, const plan::NumbersByNa
   return at->second;
 }
 
-}  // namespace
-
-namespace {
-
 Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const Target& target, bool can_convert) {
   return {ErrorKind::kState, fmt::format("'{}': tensor '{}' (section {}) is {} [{}], expected {} [{}]{}",
                                          base::printable(opened.directory.string()), base::printable(target.name),
@@ -126,49 +122,93 @@ Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const 
 
 /// Whether values can go from what is stored to the target's dtype in one step. What a load makes of another tensor
 /// counts as that one where it was widened: the values are the same.
-bool can_convert_to(const OpenCheckpoint& opened, const ViewTensor& stored, DType dtype) {
-  if (stored.origin != Origin::kCast) return can_convert(stored.dtype, dtype);
-  const DType source = opened.stored.tensors[stored.source].dtype;
-  return bits_of(source) < bits_of(stored.dtype) && can_convert(source, dtype);
+bool can_convert_to(const View& view, const ViewTensor& stored, const Target& target) {
+  if (!std::ranges::equal(stored.shape, target.shape)) return false;
+  if (stored.origin != Origin::kCast) return can_convert(stored.dtype, target.dtype);
+  const DType source = view.stored->tensors[stored.source].dtype;
+  return bits_of(source) < bits_of(stored.dtype) && can_convert(source, target.dtype);
+}
+
+void add_missing(const OpenCheckpoint& opened, const Target& target, FoundTargets& found) {
+  if (!target.optional) {
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("'{}' has no tensor '{}' in section {}", base::printable(opened.directory.string()),
+                            base::printable(target.name), base::printable(target.section)));
+  }
+  found.missing.push_back({target.section, target.name});
+}
+
+/// `loaded`: the number by which it is loaded, which of a cast is another one.
+void add_found(const Target& target, std::uint32_t number, std::uint32_t loaded, FoundTargets& found) {
+  found.numbers.push_back(number);
+  found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
+  add_boxes(target, loaded, found.boxes);
+}
+
+/// Of a checkpoint that is loaded as it is stored: nothing is made of tensors that are not wanted.
+void find_as_stored(const OpenCheckpoint& opened, const View& view, std::span<const Target* const> targets,
+                    FoundTargets& found) {
+  std::vector<plan::CatalogKey> keys;
+  keys.reserve(targets.size());
+  for (const Target* target : targets) keys.push_back({target->section, target->name});
+  const auto numbers = opened.stored.tensors.catalog().find_all(keys);
+  plan::Seeker seeker(opened.stored.tensors);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const Target& target = *targets[i];
+    if (!numbers[i]) {
+      add_missing(opened, target, found);
+      continue;
+    }
+    const format::PlacedTensor placed = seeker.at(*numbers[i]).placed();
+    const ViewTensor stored{placed.section, placed.name, placed.dtype, placed.shape};
+    if (!is_of_type(stored, target)) throw not_of_type(opened, stored, target, can_convert_to(view, stored, target));
+    add_found(target, *numbers[i], *numbers[i], found);
+  }
+}
+
+void find_in_view(const OpenCheckpoint& opened, const View& view, std::span<const Target* const> targets,
+                  bool cast_floats, FoundTargets& found) {
+  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
+  plan::NumbersByName parts = plan::numbers_by_name(view.parts);
+  for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
+  for (const Target* const wanted : targets) {
+    const Target& target = *wanted;
+    const std::optional<std::uint32_t> number = number_of(view, numbers, parts, target);
+    if (!number) {
+      add_missing(opened, target, found);
+      continue;
+    }
+    const ViewTensor& stored = view.at(*number);
+    std::uint32_t loaded = *number;
+    if (!is_of_type(stored, target)) {
+      const bool can_convert = can_convert_to(view, stored, target);
+      if (!can_convert || !cast_floats) throw not_of_type(opened, stored, target, can_convert);
+      loaded = static_cast<std::uint32_t>(view.tensors.size() + view.parts.size() + found.casts.size());
+      ViewTensor& cast = found.casts.emplace_back(stored);
+      cast.dtype = target.dtype;
+      if (cast.origin == Origin::kStored) cast.origin = Origin::kCast;
+    }
+    add_found(target, *number, loaded, found);
+  }
 }
 
 }  // namespace
 
 FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::span<const Target> targets,
                           const LoadOptions& options) {
-  const plan::NumbersByName numbers = plan::numbers_by_name(view.tensors);
-  plan::NumbersByName parts = plan::numbers_by_name(view.parts);
-  for (auto& [key, number] : parts) number += static_cast<std::uint32_t>(view.tensors.size());
   const shard::Selector selector(options.select);
   FoundTargets found;
+  std::vector<const Target*> selected;
   for (const Target& target : targets) {
     if (!selector.selects(target.section, target.name)) continue;
     check_shards({&target, 1});
-    ++found.targets;
-    const std::optional<std::uint32_t> number = number_of(view, numbers, parts, target);
-    if (!number) {
-      if (!target.optional) {
-        throw Error(ErrorKind::kNotFound,
-                    fmt::format("'{}' has no tensor '{}' in section {}", base::printable(opened.directory.string()),
-                                base::printable(target.name), base::printable(target.section)));
-      }
-      found.missing.push_back({target.section, target.name});
-      continue;
-    }
-    const ViewTensor& stored = view.at(*number);
-    std::uint32_t loaded = *number;
-    if (!is_of_type(stored, target)) {
-      const bool can_convert =
-          std::ranges::equal(stored.shape, target.shape) && can_convert_to(opened, stored, target.dtype);
-      if (!can_convert || !options.cast_floats) throw not_of_type(opened, stored, target, can_convert);
-      loaded = static_cast<std::uint32_t>(view.tensors.size() + view.parts.size() + found.casts.size());
-      ViewTensor& cast = found.casts.emplace_back(stored);
-      cast.dtype = target.dtype;
-      if (cast.origin == Origin::kStored) cast.origin = Origin::kCast;
-    }
-    found.numbers.push_back(*number);
-    found.bytes += shard::elements_of(target.boxes) * bits_of(target.dtype) / 8;
-    add_boxes(target, loaded, found.boxes);
+    selected.push_back(&target);
+  }
+  found.targets = selected.size();
+  if (view.stored) {
+    find_in_view(opened, view, selected, options.cast_floats, found);
+  } else {
+    find_as_stored(opened, view, selected, found);
   }
   return found;
 }
@@ -188,7 +228,8 @@ View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened
               {"cast_floats", text_of(load_options.cast_floats)}};
   });
   comm::agree(communicator, "describe what to load", [&] {
-    view = decoded_view(opened, view_options(options));
+    const bool needs_all = load_options.cast_floats || load_options.list_not_loaded;
+    view = needs_all ? decoded_view(opened, view_options(options)) : loading_view(opened, view_options(options));
     if (load_options.cast_floats) view.as_stored = false;  // some rank may want another dtype
   });
   return view;

@@ -24,39 +24,36 @@ namespace {
 
 std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
   std::vector<InspectFile> out;
-  for (const format::StoredFile& stored : opened.stored.files) {
-    InspectFile file{stored.name, stored.size_bytes, 0, {}};
-    if (opened.dialect != interop::Dialect::kHdf5) {
-      file.metadata = checkpoint::read_header(opened.directory / stored.name).metadata;
-    }
-    out.push_back(std::move(file));
+  for (std::size_t i = 0; i < opened.stored.files.size(); ++i) {
+    const format::StoredFile& stored = opened.stored.files[i];
+    out.push_back({stored.name, stored.size_bytes, 0, {}});
+    if (i < opened.metadata_of_files.size()) out.back().metadata = opened.metadata_of_files[i];
   }
   return out;
 }
 
-// Catalog order, whatever the order of the files.
-void sort_tensors(std::vector<format::StoredTensor>& tensors) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const format::StoredTensor& a, const format::StoredTensor& b) {
-    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
-  });
-}
-
 void sum_up(Inspection& inspection) {
-  std::set<std::uint32_t> files_of_section;
-  for (const format::StoredTensor& tensor : inspection.checkpoint.stored.tensors) {
+  std::vector<bool> is_file_of_section;
+  const auto add_file = [&](std::uint32_t file) {
+    ++inspection.files.at(file).tensors;
+    if (is_file_of_section[file]) return;
+    is_file_of_section[file] = true;
+    ++inspection.sections.back().files;
+  };
+  for (auto cursor = inspection.checkpoint.stored.tensors.cursor(); cursor.next();) {
+    const format::PlacedTensor tensor = cursor.placed();
     if (inspection.sections.empty() || inspection.sections.back().section != tensor.section) {
-      inspection.sections.push_back({tensor.section, 0, 0, 0, 0, {}});
-      files_of_section.clear();
+      inspection.sections.push_back({std::string(tensor.section), 0, 0, 0, 0, {}});
+      is_file_of_section.assign(inspection.files.size(), false);
     }
+    if (!tensor.in_parts) add_file(tensor.file);
     std::set<std::uint32_t> files_of_tensor;
     for (const format::StoredBox& box : tensor.boxes) files_of_tensor.insert(box.file);
-    for (const std::uint32_t file : files_of_tensor) ++inspection.files.at(file).tensors;
-    files_of_section.insert(files_of_tensor.begin(), files_of_tensor.end());
+    std::ranges::for_each(files_of_tensor, add_file);
     InspectTotals& section = inspection.sections.back();
     section.tensors += 1;
     section.elements += shard::elements_of(tensor.shape);
     section.size_bytes += size_of(tensor);
-    section.files = files_of_section.size();
   }
   for (const InspectTotals& section : inspection.sections) {
     inspection.total.tensors += section.tensors;
@@ -71,10 +68,11 @@ void find_codes(Inspection& inspection) {
   for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
     for (const std::string& part : moments.parts) inspection.coded[{moments.section, part}] = &moments;
   }
+  if (inspection.coded.empty()) return;
   std::map<const interop::QuantisedMoments*, std::uint64_t> bytes_of_pair;
-  for (const format::StoredTensor& tensor : inspection.checkpoint.stored.tensors) {
-    const auto at = inspection.coded.find({tensor.section, tensor.name});
-    if (at != inspection.coded.end()) bytes_of_pair[at->second] += size_of(tensor);
+  for (auto cursor = inspection.checkpoint.stored.tensors.cursor(); cursor.next();) {
+    const auto at = inspection.coded.find({std::string(cursor.section()), std::string(cursor.name())});
+    if (at != inspection.coded.end()) bytes_of_pair[at->second] += size_of(cursor.placed());
   }
   std::map<std::string, std::map<std::string, InspectCoding>> by_section;
   for (const interop::QuantisedMoments& moments : inspection.checkpoint.quantised) {
@@ -97,7 +95,7 @@ std::string saving_text(const InspectCoding& coding) {
                      static_cast<double>(coding.decoded_size_bytes) / static_cast<double>(coding.size_bytes));
 }
 
-std::uint64_t size_of(const format::StoredTensor& tensor) {
+std::uint64_t size_of(const format::PlacedTensor& tensor) {
   return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
 }
 
@@ -108,7 +106,6 @@ Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links lin
   out.path = resolved.path;
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
-  sort_tensors(out.checkpoint.stored.tensors);
   out.files = files_of(out.checkpoint);
   sum_up(out);
   find_codes(out);
@@ -173,8 +170,8 @@ void print_heading(Output& output, const Inspection& inspection) {
 }
 
 /// "q8: w.exp_avg, w.exp_avg_sq", or nothing for a tensor that is what it seems.
-std::string codes_cell(const Inspection& inspection, const format::StoredTensor& tensor) {
-  const auto at = inspection.coded.find({tensor.section, tensor.name});
+std::string codes_cell(const Inspection& inspection, const format::PlacedTensor& tensor) {
+  const auto at = inspection.coded.find({std::string(tensor.section), std::string(tensor.name)});
   if (at == inspection.coded.end()) return "";
   const interop::QuantisedMoments& moments = *at->second;
   return fmt::format("{}: {}, {}", base::printable(moments.codec), base::printable(moments.first),
@@ -207,9 +204,14 @@ Table tensor_table(const Inspection& inspection) {
   const bool has_codes = !inspection.coded.empty();
   if (has_codes) columns.push_back({"codes of"});
   Table table(std::move(columns));
-  const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
-  for (const format::StoredTensor& tensor : stored.tensors) {
-    std::string where = tensor.boxes.empty() ? "-" : base::printable(stored.files.at(tensor.boxes.front().file).name);
+  table.reserve(inspection.total.tensors);
+  std::vector<std::string> files;
+  for (const InspectFile& file : inspection.files) files.push_back(base::printable(file.name));
+  for (auto cursor = inspection.checkpoint.stored.tensors.cursor(); cursor.next();) {
+    const format::PlacedTensor tensor = cursor.placed();
+    std::string where = "-";
+    if (!tensor.in_parts) where = files.at(tensor.file);
+    if (!tensor.boxes.empty()) where = files.at(tensor.boxes.front().file);
     if (tensor.boxes.size() > 1) where += " and " + counted(tensor.boxes.size() - 1, "more box", "more boxes");
     std::vector<std::string> cells = {base::printable(tensor.section),    base::printable(tensor.name),
                                       std::string(name_of(tensor.dtype)), shard::shape_text(tensor.shape),
@@ -242,7 +244,9 @@ void print_inspection(Output& output, const Inspection& inspection, const Inspec
   const bool everything = !options.sections && !options.files && !options.tensors && !options.metadata;
   const std::size_t limit = options.all || !output.is_terminal() ? kNoLimit : kTerminalRows;
   const auto print = [&](const Table& table) {
-    if (table.rows() != 0) output.line("\n" + table.text(limit));
+    if (table.rows() == 0) return;
+    output.line("");
+    output.line(table.text(limit));
   };
   print_heading(output, inspection);
   if (everything || options.sections) print(section_table(inspection));
@@ -315,9 +319,10 @@ Json files_json(const Inspection& inspection) {
 }
 
 Json tensors_json(const Inspection& inspection) {
-  const format::StoredCheckpoint& stored = inspection.checkpoint.stored;
+  const plan::PackedCheckpoint& stored = inspection.checkpoint.stored;
   Json out = Json::array();
-  for (const format::StoredTensor& tensor : stored.tensors) {
+  for (auto cursor = stored.tensors.cursor(); cursor.next();) {
+    const format::StoredTensor tensor = cursor.stored();
     Json boxes = Json::array();
     for (const format::StoredBox& box : tensor.boxes) {
       boxes.push_back({{"file", stored.files.at(box.file).name},
@@ -330,7 +335,7 @@ Json tensors_json(const Inspection& inspection) {
                    {"dtype", std::string(name_of(tensor.dtype))},
                    {"shape", tensor.shape},
                    {"elements", shard::elements_of(tensor.shape)},
-                   {"size_bytes", size_of(tensor)},
+                   {"size_bytes", cursor.size_bytes()},
                    {"boxes", std::move(boxes)},
                    {"coding", coding_json(inspection, tensor)}});
   }

@@ -67,7 +67,7 @@ struct Inspection {
 Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links links);
 
 /// Rank-local: bytes of a stored tensor.
-std::uint64_t size_of(const format::StoredTensor& tensor);
+std::uint64_t size_of(const format::PlacedTensor& tensor);
 
 /// "8.6 MiB for 32.0 MiB, 3.8x".
 std::string saving_text(const InspectCoding& coding);

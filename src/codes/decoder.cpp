@@ -61,7 +61,7 @@ void Decoder::add(const plan::MemoryBox& want) {
   const auto& check = purpose_ == Purpose::kPlanning ? check_planned : check_wanted;
   check(want, tensor.name, tensor.dtype, tensor.shape);
   const bool is_copy =
-      tensor.origin == Origin::kCast && checkpoint_.stored.tensors[tensor.source].dtype == tensor.dtype;
+      tensor.origin == Origin::kCast && view_.stored->tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
     direct_.push_back(want);
     direct_.back().tensor = tensor.source;
@@ -105,7 +105,7 @@ std::vector<plan::MemoryBox> Decoder::stored_boxes(const DecodePiece& piece) con
 }
 
 std::uint64_t Decoder::bytes_of(const plan::MemoryBox& stored) const {
-  return shard::elements_of(stored.box) * (bits_of(checkpoint_.stored.tensors[stored.tensor].dtype) / 8);
+  return shard::elements_of(stored.box) * (bits_of(view_.stored->tensors[stored.tensor].dtype) / 8);
 }
 
 std::span<const plan::MemoryBox> Decoder::next_batch() {
@@ -152,7 +152,7 @@ std::uint64_t Decoder::make(const DecodePiece& piece, std::span<const plan::Memo
 
 std::uint64_t Decoder::cast(const DecodePiece& piece, std::span<const std::byte> stored) {
   const DecodeTask& task = tasks_[piece.task];
-  const DType from = checkpoint_.stored.tensors[task.tensor->source].dtype;
+  const DType from = view_.stored->tensors[task.tensor->source].dtype;
   const DType to = task.tensor->dtype;
   const plan::MemoryBox& place = task.first.at(0);
   const plan::Runs runs = plan::runs_of(to, {0, 0, piece.box}, place, piece.box);

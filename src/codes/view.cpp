@@ -12,22 +12,27 @@
 namespace cairn::checkpoint {
 namespace {
 
-ViewTensor as_it_is(const OpenCheckpoint& checkpoint, std::uint32_t number) {
-  const format::StoredTensor& tensor = checkpoint.stored.tensors[number];
+ViewTensor as_it_is(const format::StoredCheckpoint& stored, std::uint32_t number) {
+  const format::StoredTensor& tensor = stored.tensors[number];
   return {tensor.section, tensor.name, tensor.dtype, tensor.shape, Origin::kStored, number};
 }
 
 std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
   if (checkpoint.quantised.empty()) return {};
-  const auto numbers = plan::numbers_by_name(checkpoint.stored.tensors);
+  const plan::PackedCatalog& catalog = checkpoint.stored.tensors.catalog();
   std::vector<CodedPair> pairs;
   for (const interop::QuantisedMoments& moments : checkpoint.quantised) {
     const quant::Codec& codec = quant::find_codec(moments.codec);
     CodedPair pair{&moments, &codec, codec.parts(moments.shape), {}};
-    for (const std::string& part : moments.parts) pair.stored.push_back(numbers.at({moments.section, part}));
+    for (const std::string& part : moments.parts) pair.stored.push_back(catalog.find(moments.section, part).value());
     pairs.push_back(std::move(pair));
   }
   return pairs;
+}
+
+std::vector<format::Rebuilt> rules_of(const OpenCheckpoint& checkpoint) {
+  if (!checkpoint.manifest) return {};
+  return format::parse_rebuilt(checkpoint.manifest->extra, (checkpoint.directory / kManifestFile).string());
 }
 
 void add_moments(View& view) {
@@ -81,21 +86,23 @@ ViewOptions view_options(const Options& options) {
 
 View stored_view(const OpenCheckpoint& checkpoint) {
   View view;
-  view.tensors.reserve(checkpoint.stored.tensors.size());
-  for (std::uint32_t i = 0; i < checkpoint.stored.tensors.size(); ++i) {
-    view.tensors.push_back(as_it_is(checkpoint, i));
-  }
+  view.stored = std::make_shared<const format::StoredCheckpoint>(checkpoint.stored.unpacked());
+  view.tensors.reserve(view.stored->tensors.size());
+  for (std::uint32_t i = 0; i < view.stored->tensors.size(); ++i) view.tensors.push_back(as_it_is(*view.stored, i));
   view.pairs = pairs_of(checkpoint);
   return view;
+}
+
+View loading_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) {
+  const bool as_stored =
+      checkpoint.quantised.empty() && !options.master_weight_compatible && rules_of(checkpoint).empty();
+  return as_stored ? View() : decoded_view(checkpoint, options);
 }
 
 View decoded_view(const OpenCheckpoint& checkpoint, const ViewOptions& options) {
   View view = stored_view(checkpoint);
   if (options.paddle_reciprocals) view.decode.paddle_division = quant::PaddleDivision::kReciprocal;
-  std::vector<format::Rebuilt> rules;
-  if (checkpoint.manifest) {
-    rules = format::parse_rebuilt(checkpoint.manifest->extra, (checkpoint.directory / kManifestFile).string());
-  }
+  const std::vector<format::Rebuilt> rules = rules_of(checkpoint);
   if (!view.pairs.empty()) {
     view.as_stored = false;
     std::vector<bool> is_part(view.tensors.size(), false);

@@ -3,10 +3,11 @@
 //
 // Tensors of a view are numbered: first `tensors`, in catalog order, then `parts`, the codes and scales, which are
 // had by their stored names. In a view of a checkpoint as it is stored the numbers are those of OpenCheckpoint::stored.
-// Names and shapes are the checkpoint's, which must outlive the view and stay unchanged.
+// Names and shapes lead into the view's own copy of what is stored, and into the checkpoint, which must outlive it.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -49,6 +50,8 @@ struct ViewOptions {
 ViewOptions view_options(const Options& options);
 
 struct View {
+  /// All stored tensors as objects; null in loading_view() where nobody needs them, and `tensors` is empty, too.
+  std::shared_ptr<const format::StoredCheckpoint> stored;
   std::vector<ViewTensor> tensors;
   std::vector<ViewTensor> parts;
   std::vector<ViewTensor> casts;  ///< of this rank's targets in another float dtype; numbered after `parts`
@@ -64,6 +67,10 @@ struct View {
     return rest < parts.size() ? parts[rest] : casts.at(rest - parts.size());
   }
 };
+
+/// What decoded_view() gives, but without tensors where they are those that are stored: whoever loads some looks them up
+/// in the checkpoint's catalog.
+View loading_view(const OpenCheckpoint& checkpoint, const ViewOptions& options);
 
 /// The tensors that the files have, codes and scales among them.
 View stored_view(const OpenCheckpoint& checkpoint);

@@ -62,7 +62,7 @@ OpenCheckpoint open_stage(const fs::path& path) {
   OpenCheckpoint checkpoint;
   checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
   checkpoint.dialect = interop::Dialect::kHdf5;
-  checkpoint.stored = std::move(description.stored);
+  checkpoint.stored = plan::packed(description.stored);
   checkpoint.manifest = format::parse_manifest(description.manifest, path.string() + ":/cairn/manifest");
   checkpoint.metadata = take_metadata(*checkpoint.manifest, shown + ":/cairn/manifest");
   for (const auto& [name, bytes] : description.carried) {

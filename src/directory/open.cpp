@@ -3,8 +3,10 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
 #include <new>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
 
@@ -19,7 +21,7 @@
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
 #include "os/pages.hpp"
-#include "plan/catalog.hpp"
+#include "plan/stored_tensors.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -199,36 +201,33 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
     return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
   };
   const auto& listed = checkpoint.manifest->data_files;
-  const auto& table = checkpoint.blocks->files;
+  std::map<std::string_view, const format::StoredFile*> stored;
+  for (const auto& file : checkpoint.stored.files) stored.emplace(file.name, &file);
+  std::map<std::string_view, const format::FileBlocks*> rows;
+  for (const auto& row : checkpoint.blocks->files) rows.emplace(row.name, &row);
+  std::set<std::string_view> known;
   for (const auto& file : listed) {
-    const auto& stored = checkpoint.stored.files;
-    const auto at = std::find_if(stored.begin(), stored.end(), [&](const auto& f) { return f.name == file.name; });
+    known.insert(file.name);
+    const auto at = stored.find(file.name);
     if (at == stored.end()) throw fail(fmt::format("{} is missing, {} names it", file.name, kManifestFile));
-    if (at->size_bytes != file.size_bytes) {
-      throw fail(
-          fmt::format("{} has {} bytes, {} names {}", file.name, at->size_bytes, kManifestFile, file.size_bytes));
+    if (at->second->size_bytes != file.size_bytes) {
+      throw fail(fmt::format("{} has {} bytes, {} names {}", file.name, at->second->size_bytes, kManifestFile,
+                             file.size_bytes));
     }
-    const auto row = std::find_if(table.begin(), table.end(), [&](const auto& f) { return f.name == file.name; });
-    if (row == table.end() || row->size_bytes != file.size_bytes) {
+    const auto row = rows.find(file.name);
+    if (row == rows.end() || row->second->size_bytes != file.size_bytes) {
       throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
     }
-    const std::uint32_t digest = format::file_digest(*row, checkpoint.blocks->block_bytes);
+    const std::uint32_t digest = format::file_digest(*row->second, checkpoint.blocks->block_bytes);
     if (digest != file.crc32c) {
       throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
                              file.crc32c, kBlocksFile, digest));
     }
   }
   for (const auto& file : checkpoint.stored.files) {
-    const bool known = std::any_of(listed.begin(), listed.end(), [&](const auto& f) { return f.name == file.name; });
-    if (!known) throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, kManifestFile));
+    if (known.contains(file.name)) continue;
+    throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, kManifestFile));
   }
-}
-
-/// Catalog order, whatever order the dialect gave.
-void sort_tensors(format::StoredCheckpoint& stored) {
-  std::stable_sort(stored.tensors.begin(), stored.tensors.end(), [](const auto& a, const auto& b) {
-    return plan::in_catalog_order(a.section, a.name, b.section, b.name);
-  });
 }
 
 /// A single file is a directory with one data file.
@@ -283,11 +282,11 @@ Opened open_once(const fs::path& path, Links links) {
     opened.texts = read_texts(path);
   }
   attach_texts(checkpoint, opened.texts);
-  auto recognised =
-      interop::recognise(is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
+  interop::Directory read = is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path);
+  interop::Recognised recognised = interop::recognise(read);
   checkpoint.dialect = recognised.dialect;
-  checkpoint.stored = std::move(recognised.stored);
-  sort_tensors(checkpoint.stored);
+  checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
+  for (auto& [name, header] : read.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
   checkpoint.quantised = std::move(recognised.quantised);
   checkpoint.metadata = std::move(recognised.metadata);
   checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);

@@ -14,9 +14,9 @@
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "interop/directory.hpp"
 #include "os/file.hpp"
+#include "plan/stored_tensors.hpp"
 
 namespace cairn::checkpoint {
 
@@ -41,11 +41,13 @@ void check_links(const std::filesystem::path& directory, const std::vector<os::D
 struct OpenCheckpoint {
   std::filesystem::path directory;
   interop::Dialect dialect = interop::Dialect::kHuggingFace;
-  format::StoredCheckpoint stored;
+  plan::PackedCheckpoint stored;                     ///< tensors in catalog order
   std::vector<interop::QuantisedMoments> quantised;  ///< moments of which `stored` has the codes and scales
   std::map<std::string, std::string> metadata;       ///< of its data files, as in interop::Recognised
   std::vector<std::string> disputed_metadata;        ///< of which the files disagree
-  std::vector<std::string> carried;                  ///< small files that belong to it
+  /// `__metadata__` of each file of `stored`, from open_here alone; none for a staging file.
+  std::vector<std::map<std::string, std::string>> metadata_of_files;
+  std::vector<std::string> carried;  ///< small files that belong to it
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
   std::uint32_t manifest_crc32c = 0;         ///< of the manifest's text, when there is one

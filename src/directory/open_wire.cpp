@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include "base/checked.hpp"
 #include "directory/root.hpp"
 #include "format/crc32c.hpp"
 #include "os/file.hpp"
@@ -21,50 +20,23 @@ std::vector<std::string> get_strings(base::ByteReader& in) {
   return values;
 }
 
-void put_stored(base::ByteWriter& out, const format::StoredCheckpoint& stored) {
+void put_stored(base::ByteWriter& out, const plan::PackedCheckpoint& stored) {
   out.u64(stored.files.size());
   for (const auto& file : stored.files) {
     out.text(file.name);
     out.u64(file.size_bytes);
   }
-  out.u64(stored.tensors.size());
-  for (const auto& tensor : stored.tensors) {
-    out.text(tensor.section);
-    out.text(tensor.name);
-    out.u64(static_cast<std::uint64_t>(tensor.dtype));
-    out.u64s(tensor.shape);
-    out.u64(tensor.boxes.size());
-    for (const auto& box : tensor.boxes) {
-      out.u64(box.file);
-      out.u64(box.offset_bytes);
-      out.u64s(box.box.offset);
-      out.u64s(box.box.shape);
-    }
-  }
+  out.blob(stored.tensors.catalog().run());
 }
 
-format::StoredCheckpoint get_stored(base::ByteReader& in) {
-  format::StoredCheckpoint stored;
+plan::PackedCheckpoint get_stored(base::ByteReader& in) {
+  plan::PackedCheckpoint stored;
   for (std::uint64_t left = in.u64(); left > 0; --left) {
     std::string name = in.text();
     stored.files.push_back({std::move(name), in.u64()});
   }
-  for (std::uint64_t left = in.u64(); left > 0; --left) {
-    format::StoredTensor tensor;
-    tensor.section = in.text();
-    tensor.name = in.text();
-    tensor.dtype = static_cast<DType>(in.u64());
-    tensor.shape = in.u64s();
-    for (std::uint64_t boxes = in.u64(); boxes > 0; --boxes) {
-      format::StoredBox box;
-      box.file = base::narrow<std::uint32_t>(in.u64(), "file number");
-      box.offset_bytes = in.u64();
-      box.box.offset = in.u64s();
-      box.box.shape = in.u64s();
-      tensor.boxes.push_back(std::move(box));
-    }
-    stored.tensors.push_back(std::move(tensor));
-  }
+  const base::Bytes run = in.blob();
+  stored.tensors = plan::StoredTensors(plan::PackedCatalog({&run, 1}));
   return stored;
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <map>
+#include <string_view>
 
 #include "base/aligned_buffer.hpp"
 #include "base/text.hpp"
@@ -15,10 +17,11 @@ namespace cairn::checkpoint {
 WrittenBlocks::WrittenBlocks(const OpenCheckpoint& checkpoint)
     : checkpoint_(checkpoint), rows_(checkpoint.stored.files.size(), nullptr) {
   if (!checkpoint.blocks) return;
+  std::map<std::string_view, const format::FileBlocks*> rows;
+  for (const auto& row : checkpoint.blocks->files) rows.emplace(row.name, &row);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
-    for (const auto& row : checkpoint.blocks->files) {
-      if (row.name == checkpoint.stored.files[i].name) rows_[i] = &row;
-    }
+    const auto at = rows.find(checkpoint.stored.files[i].name);
+    if (at != rows.end()) rows_[i] = at->second;
   }
 }
 
@@ -52,13 +55,17 @@ std::uint64_t WrittenBlocks::check(const plan::Window& window, std::span<const s
   return window.bytes;
 }
 
-std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, const plan::FileRange& bytes) {
+std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes) {
   std::vector<std::pair<std::uint64_t, std::string>> found;
-  for (const auto& tensor : stored.tensors) {
+  const auto add = [&](std::string_view name, std::uint64_t begin, std::uint64_t size) {
+    if (begin < bytes.end && size != 0 && begin + size > bytes.begin) found.emplace_back(begin, name);
+  };
+  for (auto cursor = stored.tensors.cursor(); cursor.next();) {
+    const format::PlacedTensor tensor = cursor.placed();
+    if (!tensor.in_parts && tensor.file == bytes.file) add(tensor.name, tensor.offset_bytes, cursor.size_bytes());
     for (const auto& box : tensor.boxes) {
-      if (box.file != bytes.file || box.offset_bytes >= bytes.end) continue;
-      const std::uint64_t size = format::tensor_bytes(tensor.dtype, box.box.shape, tensor.name);
-      if (size != 0 && box.offset_bytes + size > bytes.begin) found.emplace_back(box.offset_bytes, tensor.name);
+      if (box.file != bytes.file) continue;
+      add(tensor.name, box.offset_bytes, format::tensor_bytes(tensor.dtype, box.box.shape, tensor.name));
     }
   }
   std::sort(found.begin(), found.end());

@@ -39,7 +39,7 @@ class WrittenBlocks {
 };
 
 /// Names of the tensors of a file that have bytes in the range, in file order.
-std::vector<std::string> tensors_in(const format::StoredCheckpoint& stored, const plan::FileRange& bytes);
+std::vector<std::string> tensors_in(const plan::PackedCheckpoint& stored, const plan::FileRange& bytes);
 /// The same of the file with this header.
 std::vector<std::string> tensors_in(const format::SafetensorsHeader& header, const plan::FileRange& bytes);
 

@@ -77,13 +77,13 @@ void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent
     content.tensors = tensors_of(catalog);
     content.align_bytes = options_.files.align_bytes;
     OpenCheckpoint placed;
-    placed.stored = hdf5::write_skeleton(skeleton_path(), content);
+    placed.stored = plan::packed(hdf5::write_skeleton(skeleton_path(), content));
     placed.stored.files.at(0).name = file_.filename().string();
     bytes = encode_open(placed, {});
   });
   communicator_.share(bytes, 0);
   comm::agree(communicator_, "plan the staging file", [&] {
-    layout_.stored = decode_open(bytes).stored;
+    layout_.stored = decode_open(bytes).stored.unpacked();
     layout_.files = {{layout_.stored.files.at(0).name, "", "", layout_.stored.files.at(0).size_bytes}};
   });
 }

@@ -4,6 +4,20 @@
 #include "base/json_reader.hpp"
 
 namespace cairn::format {
+
+StoredTensor stored_tensor(const PlacedTensor& tensor) {
+  StoredTensor out{std::string(tensor.section),
+                   std::string(tensor.name),
+                   tensor.dtype,
+                   {tensor.shape.begin(), tensor.shape.end()},
+                   {tensor.boxes.begin(), tensor.boxes.end()}};
+  if (!tensor.in_parts) {
+    const Box whole{std::vector<std::uint64_t>(out.shape.size(), 0), out.shape};
+    out.boxes = {{tensor.file, tensor.offset_bytes, whole}};
+  }
+  return out;
+}
+
 namespace {
 
 constexpr const char* kCodec = "codec";

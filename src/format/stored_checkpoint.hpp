@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,6 +33,22 @@ struct StoredTensor {
   std::vector<std::uint64_t> shape;  ///< global, in elements
   std::vector<StoredBox> boxes;      ///< disjoint; together they cover the tensor
 };
+
+/// The same as views, for who goes through all tensors of a checkpoint: it may have 100,000 and more. What they lead to is
+/// another's.
+struct PlacedTensor {
+  std::string_view section;
+  std::string_view name;
+  DType dtype = DType::kF32;
+  std::span<const std::uint64_t> shape;
+  std::uint32_t file = 0;
+  std::uint64_t offset_bytes = 0;         ///< of the whole tensor in the file, as in StoredBox
+  bool in_parts = false;                  ///< it is not whole in one file:
+  std::span<const StoredBox> boxes = {};  ///< these are its boxes instead
+};
+
+/// The tensor as an object of its own.
+StoredTensor stored_tensor(const PlacedTensor& tensor);
 
 struct StoredCheckpoint {
   std::vector<StoredFile> files;

@@ -18,11 +18,11 @@ namespace cairn::interop {
 namespace {
 
 /// The tensors by section and name, found by bisection: they are sorted.
-const format::StoredTensor* find_tensor(const Recognised& recognised, std::string_view section, std::string_view name) {
-  const auto& tensors = recognised.stored.tensors;
+const format::PlacedTensor* find_tensor(const Recognised& recognised, std::string_view section, std::string_view name) {
+  const auto& tensors = recognised.tensors;
   const auto key = std::pair(section, name);
   const auto at = std::lower_bound(tensors.begin(), tensors.end(), key, [](const auto& tensor, const auto& wanted) {
-    return std::pair<std::string_view, std::string_view>(tensor.section, tensor.name) < wanted;
+    return std::pair(tensor.section, tensor.name) < wanted;
   });
   return at != tensors.end() && at->section == section && at->name == name ? &*at : nullptr;
 }
@@ -32,7 +32,8 @@ using Sections = std::map<std::pair<std::uint32_t, std::string_view>, std::strin
 
 Sections sections_of(const Recognised& recognised) {
   Sections sections;
-  for (const auto& tensor : recognised.stored.tensors) {
+  for (const auto& tensor : recognised.tensors) {
+    if (!tensor.in_parts) sections.insert({{tensor.file, tensor.name}, tensor.section});
     for (const auto& box : tensor.boxes) sections.insert({{box.file, tensor.name}, tensor.section});
   }
   return sections;
@@ -57,11 +58,11 @@ QuantisedMoments check_coding(const Recognised& recognised, std::string_view sec
   }
   for (const quant::Part& part : codec.parts(coding.shape)) {
     const std::string name = quant::stored_name(part, {coding.first, coding.second});
-    const format::StoredTensor* stored = find_tensor(recognised, section, name);
+    const format::PlacedTensor* stored = find_tensor(recognised, section, name);
     if (stored == nullptr) {
       throw wrong(fmt::format("tensor {} is missing, which {} stores for them", in_quotes(name), coding.codec));
     }
-    quant::check_stored(codec, name, part, stored->dtype, stored->shape);
+    quant::check_stored(codec, name, part, stored->dtype, {stored->shape.begin(), stored->shape.end()});
     out.parts.push_back(name);
   }
   for (const std::string& moment : {out.first, out.second}) {
@@ -120,18 +121,18 @@ void add_codings(Recognised& recognised, const Reading& reading) {
 namespace {
 
 /// The stored tensors of one parameter's moments, by what follows the parameter's name: "/moment1_0@scales".
-using Family = std::map<std::string, const format::StoredTensor*, std::less<>>;
+using Family = std::map<std::string, const format::PlacedTensor*, std::less<>>;
 
-std::map<std::string, Family> families_of(const std::vector<format::StoredTensor>& tensors,
+std::map<std::string, Family> families_of(const std::vector<format::PlacedTensor>& tensors,
                                           const std::string& section) {
   std::map<std::string, Family> families;
   for (const auto& tensor : tensors) {
     if (tensor.section != section) continue;
     const std::size_t slash = tensor.name.rfind('/');
     if (slash == std::string::npos) continue;
-    const std::string rest = tensor.name.substr(slash);
+    const std::string rest(tensor.name.substr(slash));
     if (rest.starts_with(kFirstMoment) || rest.starts_with(kSecondMoment)) {
-      families[tensor.name.substr(0, slash)].emplace(rest, &tensor);
+      families[std::string(tensor.name.substr(0, slash))].emplace(rest, &tensor);
     }
   }
   return families;
@@ -153,8 +154,8 @@ bool is_coded(const Family& family) {
   });
 }
 
-const std::string& file_of(const format::StoredTensor& tensor, const Reading& reading) {
-  return std::next(reading.directory().safetensors.begin(), tensor.boxes.front().file)->first;
+const std::string& file_of(const format::PlacedTensor& tensor, const Reading& reading) {
+  return std::next(reading.directory().safetensors.begin(), tensor.file)->first;
 }
 
 Error missing(const quant::Codec& codec, const std::string& name, const Family& family, const Reading& reading) {
@@ -173,7 +174,7 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
   // Both codecs keep codes of the parameter's shape under the second moment's name.
   const auto codes = family.find(kSecondMoment);
   if (codes == family.end()) throw missing(codec, out.second, family, reading);
-  out.shape = codes->second->shape;
+  out.shape.assign(codes->second->shape.begin(), codes->second->shape.end());
   if (const std::string reason = codec.left_alone(out.shape); !reason.empty()) {
     throw reading.error(ErrorKind::kFormat, file_of(*codes->second, reading),
                         fmt::format("tensor {} cannot be codes of {}: {}", in_quotes(out.second), out.codec, reason));
@@ -184,7 +185,8 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
     const auto stored = family.find(name.substr(parameter.size()));
     if (stored == family.end()) throw missing(codec, name, all, reading);
     try {
-      quant::check_stored(codec, name, part, stored->second->dtype, stored->second->shape);
+      quant::check_stored(codec, name, part, stored->second->dtype,
+                          {stored->second->shape.begin(), stored->second->shape.end()});
     } catch (const Error& error) {
       throw reading.error(error.kind(), file_of(*stored->second, reading), error.what());
     }
@@ -192,7 +194,7 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
     family.erase(stored);
   }
   if (family.empty()) return out;
-  const format::StoredTensor& extra = *family.begin()->second;
+  const format::PlacedTensor& extra = *family.begin()->second;
   throw reading.error(ErrorKind::kFormat, file_of(extra, reading),
                       fmt::format("holds tensor {} as well, which {} does not store beside {}", in_quotes(extra.name),
                                   out.codec, in_quotes(out.second)));
@@ -200,7 +202,7 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
 
 }  // namespace
 
-std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::StoredTensor>& tensors,
+std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading) {
   std::vector<QuantisedMoments> found;
   for (const auto& [name, set] : sets) {

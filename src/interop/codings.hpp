@@ -26,7 +26,7 @@ void add_codings(Recognised& recognised, const Reading& reading);
 
 /// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part that
 /// is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is not a part.
-std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::StoredTensor>& tensors,
+std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading);
 
 }  // namespace cairn::interop

@@ -18,13 +18,15 @@
 namespace cairn::interop {
 namespace {
 
+using Tensors = std::vector<format::PlacedTensor>;
+
 /// One tensor as one file holds it.
 struct Copy {
   const format::TensorEntry* entry = nullptr;
   const std::string* file = nullptr;
 };
 
-format::StoredTensor stored(const std::string& section, const Copy& copy, const Reading& reading) {
+format::PlacedTensor stored(std::string_view section, const Copy& copy, const Reading& reading) {
   return whole_tensor(section, *copy.entry, reading.header(*copy.file), reading.number(*copy.file));
 }
 
@@ -219,7 +221,7 @@ void settle_repeated(const DataSet& set, Strictness strictness, const Matched& m
   }
 }
 
-std::vector<format::StoredTensor> read_indexed(const DataSet& set, Strictness strictness, Reading& reading) {
+void read_indexed(const DataSet& set, Strictness strictness, Reading& reading, Tensors& tensors) {
   const auto files = referenced_files(set, reading);
   refuse_leftovers(set, files, reading);
   Matched matched = match(set, files, reading);
@@ -227,13 +229,10 @@ std::vector<format::StoredTensor> read_indexed(const DataSet& set, Strictness st
   settle_repeated(set, strictness, matched, reading);
   if (strictness != Strictness::kPaddleQuantised) check_total_size(set, matched, reading);
   const std::vector<Copy> more = take_unlisted(set, strictness, matched, reading);
-  std::vector<format::StoredTensor> tensors;
-  tensors.reserve(matched.listed.size() + more.size());
   for (const Copy& copy : matched.listed) {
     if (copy.entry != nullptr) tensors.push_back(stored(set.section, copy, reading));
   }
   for (const Copy& copy : more) tensors.push_back(stored(set.section, copy, reading));
-  return tensors;
 }
 
 // ---- without an index
@@ -277,9 +276,8 @@ void check_numbers(const DataSet& set, Reading& reading) {
   }
 }
 
-std::vector<format::StoredTensor> read_unindexed(const DataSet& set, Reading& reading) {
+void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   check_numbers(set, reading);
-  std::vector<format::StoredTensor> tensors;
   std::unordered_map<std::string_view, Copy> known;
   for (const std::string& file : set.files) {
     for (const auto& entry : reading.header(file).tensors) {
@@ -289,14 +287,13 @@ std::vector<format::StoredTensor> read_unindexed(const DataSet& set, Reading& re
       tensors.push_back(stored(set.section, copy, reading));
     }
   }
-  return tensors;
 }
 
 }  // namespace
 
-std::vector<format::StoredTensor> read_set(const DataSet& set, Strictness strictness, Reading& reading) {
-  if (!set.index_file.empty()) return read_indexed(set, strictness, reading);
-  return read_unindexed(set, reading);
+void read_set(const DataSet& set, Strictness strictness, Reading& reading, Tensors& tensors) {
+  if (!set.index_file.empty()) return read_indexed(set, strictness, reading, tensors);
+  read_unindexed(set, reading, tensors);
 }
 
 }  // namespace cairn::interop

@@ -30,8 +30,8 @@ enum class Strictness {
                      ///< it lists first moments whose codes stand with the second's, and total_size is another one's
 };
 
-/// The tensors of the set. Throws Error(kFormat or kNotFound), naming file and tensor, for what contradicts the index;
+/// Adds the tensors of the set, whose `section` is the set's own. Throws Error(kFormat or kNotFound), naming file and tensor, for what contradicts the index;
 /// warns when total_size differs.
-std::vector<format::StoredTensor> read_set(const DataSet& set, Strictness strictness, Reading& reading);
+void read_set(const DataSet& set, Strictness strictness, Reading& reading, std::vector<format::PlacedTensor>& tensors);
 
 }  // namespace cairn::interop

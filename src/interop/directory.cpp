@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "format/manifest.hpp"
 #include "interop/codings.hpp"
@@ -52,15 +53,9 @@ Error Reading::error(ErrorKind kind, std::string_view file, const std::string& t
   return {kind, path_of(file) + ": " + text};
 }
 
-format::StoredTensor whole_tensor(const std::string& section, const format::TensorEntry& entry,
+format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file) {
-  format::StoredBox stored;
-  stored.file = file;
-  stored.offset_bytes = header.data_start + entry.begin;
-  stored.box.offset.assign(entry.shape.size(), 0);
-  stored.box.shape.assign(entry.shape.begin(), entry.shape.end());
-  std::vector<std::uint64_t> shape = stored.box.shape;
-  return {section, std::string(entry.name), entry.dtype, std::move(shape), {std::move(stored)}};
+  return {section, entry.name, entry.dtype, entry.shape, file, header.data_start + entry.begin};
 }
 
 std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
@@ -207,19 +202,28 @@ Strictness strictness_of(const DataSet& set, bool paddle) {
   return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
 }
 
-std::vector<format::StoredTensor> read_sets(const DataSets& sets, bool paddle, Reading& reading) {
-  std::vector<format::StoredTensor> tensors;
+void read_sets(const DataSets& sets, bool paddle, Reading& reading, Recognised& out) {
   for (const auto& [name, set] : sets) {
-    const Strictness strictness = strictness_of(set, paddle);
-    auto more = read_set(set, strictness, reading);
-    std::move(more.begin(), more.end(), std::back_inserter(tensors));
+    const std::string& section = *out.sections.insert(set.section).first;
+    const std::size_t first = out.tensors.size();
+    read_set(set, strictness_of(set, paddle), reading, out.tensors);
+    for (auto& tensor : std::span(out.tensors).subspan(first)) tensor.section = section;
   }
-  return tensors;
 }
 
-void sort_and_check(std::vector<format::StoredTensor>& tensors, const Reading& reading) {
-  const auto key = [](const format::StoredTensor& t) { return std::tie(t.section, t.name); };
-  std::sort(tensors.begin(), tensors.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+void sort_and_check(std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
+  const auto key = [](const format::PlacedTensor& t) { return std::tie(t.section, t.name); };
+  // Sets come in the order of their sections, most of them sorted.
+  const auto not_before = [&](const auto& a, const auto& b) { return !(key(a) < key(b)); };
+  if (std::ranges::adjacent_find(tensors, not_before) == tensors.end()) return;
+  std::vector<std::string_view> names;
+  names.reserve(tensors.size());
+  for (const format::PlacedTensor& tensor : tensors) names.push_back(tensor.name);
+  std::vector<format::PlacedTensor> sorted;
+  sorted.reserve(tensors.size());
+  for (const std::uint32_t number : base::order_of_texts(names)) sorted.push_back(tensors[number]);
+  std::ranges::stable_sort(sorted, {}, &format::PlacedTensor::section);
+  tensors = std::move(sorted);
   const auto same = std::adjacent_find(tensors.begin(), tensors.end(),
                                        [&](const auto& a, const auto& b) { return key(a) == key(b); });
   if (same == tensors.end()) return;
@@ -277,22 +281,27 @@ Recognised recognise(const Directory& directory) {
   name_sections(sets, reading);
 
   Recognised out;
-  auto& tensors = out.stored.tensors;
   if (const auto sharded = sharded_files(sets, reading); !sharded.empty()) {
     out.dialect = Dialect::kDcpSafetensors;
-    tensors = read_dcp_files(sharded, reading);
+    out.sharded = read_dcp_files(sharded, reading);
+    for (const format::StoredTensor& tensor : out.sharded) {
+      out.tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, 0, 0, true, tensor.boxes});
+    }
   } else if (is_paddle(sets, reading)) {
     out.dialect = Dialect::kPaddle;
     refuse_scales_without_codec(sets, reading);
-    tensors = read_sets(sets, /*paddle=*/true, reading);
-    finish_paddle(tensors, sets, reading);
-    out.quantised = find_quantised_moments(tensors, sets, reading);
+    read_sets(sets, /*paddle=*/true, reading, out);
+    finish_paddle(out.tensors, sets, reading);
+    out.quantised = find_quantised_moments(out.tensors, sets, reading);
   } else {
-    tensors = read_sets(sets, /*paddle=*/false, reading);
+    read_sets(sets, /*paddle=*/false, reading, out);
   }
-  sort_and_check(tensors, reading);
+  sort_and_check(out.tensors, reading);
   add_codings(out, reading);
-  for (const auto& [file, header] : directory.safetensors) out.stored.files.push_back({file, header.file_bytes});
+  for (const auto& [file, header] : directory.safetensors) {
+    out.files.push_back({file, header.file_bytes});
+    out.stores.push_back(header.store);
+  }
   join_metadata(directory, out);
   out.carried = carried_files(directory);
   if (!directory.folders.empty()) {

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,8 +45,13 @@ struct QuantisedMoments : format::Coding {
 
 struct Recognised {
   Dialect dialect = Dialect::kHuggingFace;
-  format::StoredCheckpoint stored;  ///< files by name, tensors by (section, name); each tensor has at least one box
-  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are tensors of `stored`, of right dtype and shape
+  std::vector<format::StoredFile> files;  ///< by name
+  /// By (section, name), each with at least one box. They lead into what follows here.
+  std::vector<format::PlacedTensor> tensors;
+  std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
+  std::set<std::string> sections;
+  std::vector<format::StoredTensor> sharded;  ///< of torch DCP: those in parts
+  std::vector<QuantisedMoments> quantised;    ///< by name; their parts are among `tensors`, of right dtype and shape
   /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes,
   /// dialect). Where they disagree about a key, the first file by name that has it decides, and the key is in
   /// `disputed_metadata`.
@@ -94,7 +101,7 @@ class Reading {
 };
 
 /// The tensor of a file as it stands there: one box that is the whole.
-format::StoredTensor whole_tensor(const std::string& section, const format::TensorEntry& entry,
+format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
                                   const format::SafetensorsHeader& header, std::uint32_t file);
 
 /// A name from a file, escaped, with quotes for tensors and without for files.

@@ -50,7 +50,7 @@ Error unmerged(const std::string& file, const std::string& stage, const Reading&
 }
 
 /// The parameter that a master weight or moment belongs to; empty for other tensors (scalars).
-std::string parameter_of(const format::StoredTensor& tensor) {
+std::string_view parameter_of(const format::PlacedTensor& tensor) {
   if (tensor.section == kMasterWeights) return tensor.name;
   if (tensor.section != "optimizer") return {};
   for (const auto suffix : kMomentSuffixes) {
@@ -60,16 +60,18 @@ std::string parameter_of(const format::StoredTensor& tensor) {
 }
 
 /// Sharding v2 of PaddleFormers writes 1-d pieces of a padded flat buffer under the names of whole parameters.
-void refuse_flat_slices(const std::vector<format::StoredTensor>& tensors, const Reading& reading) {
-  std::unordered_map<std::string_view, const format::StoredTensor*> parameters;
+void refuse_flat_slices(const std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
+  std::unordered_map<std::string_view, const format::PlacedTensor*> parameters;
   for (const auto& tensor : tensors) {
     if (tensor.section == "model" || tensor.section == "adapter") parameters.emplace(tensor.name, &tensor);
   }
   for (const auto& tensor : tensors) {
     if (tensor.shape.size() != 1) continue;
     const auto found = parameters.find(parameter_of(tensor));
-    if (found == parameters.end() || found->second->shape.empty() || found->second->shape == tensor.shape) continue;
-    const auto file = std::next(reading.directory().safetensors.begin(), tensor.boxes.front().file);
+    if (found == parameters.end() || found->second->shape.empty() ||
+        std::ranges::equal(found->second->shape, tensor.shape))
+      continue;
+    const auto file = std::next(reading.directory().safetensors.begin(), tensor.file);
     throw reading.error(
         ErrorKind::kFormat, file->first,
         fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
@@ -79,7 +81,7 @@ void refuse_flat_slices(const std::vector<format::StoredTensor>& tensors, const 
   }
 }
 
-void take_u16_as_bf16(std::vector<format::StoredTensor>& tensors, Reading& reading) {
+void take_u16_as_bf16(std::vector<format::PlacedTensor>& tensors, Reading& reading) {
   std::size_t count = 0;
   for (auto& tensor : tensors) {
     if (tensor.dtype != DType::kU16) continue;
@@ -151,7 +153,7 @@ void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
   }
 }
 
-void finish_paddle(std::vector<format::StoredTensor>& tensors, const DataSets& sets, Reading& reading) {
+void finish_paddle(std::vector<format::PlacedTensor>& tensors, const DataSets& sets, Reading& reading) {
   refuse_flat_slices(tensors, reading);
   take_u16_as_bf16(tensors, reading);
   warn_of_absent_masters(sets, reading);

@@ -35,7 +35,7 @@ bool is_quantised_paddle(const DataSet& set);
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
 
 /// Turns U16 into BF16, refuses flat slices, warns of master weights that the index promises and no file holds.
-void finish_paddle(std::vector<format::StoredTensor>& tensors, const DataSets& sets, Reading& reading);
+void finish_paddle(std::vector<format::PlacedTensor>& tensors, const DataSets& sets, Reading& reading);
 
 // How Paddle calls the tensors of an optimizer: "<parameter>/moment1_0", and with quantised moments their scales.
 

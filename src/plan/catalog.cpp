@@ -7,8 +7,10 @@
 #include <cstddef>
 
 #include "base/checked.hpp"
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "format/safetensors.hpp"
 
 namespace cairn::plan {
 namespace {
@@ -61,6 +63,78 @@ bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::
   return natural_order(name_a, name_b) < 0;
 }
 
+namespace {
+
+constexpr std::size_t kFewDigits = 9;
+
+/// Appends bytes that compare as names do in natural order, but for leading zeros: before each number stands how many
+/// digits it has. A digit where another name has none compares as before.
+void append_natural(std::string& out, std::string_view name) {
+  for (std::size_t at = 0; at < name.size();) {
+    if (!is_digit(name[at])) {
+      out += name[at++];
+      continue;
+    }
+    const std::string_view digits = take_number(name, at);
+    if (digits.size() < kFewDigits) {
+      out += static_cast<char>('0' + digits.size());
+    } else {
+      out += '9';
+      for (int shift = 56; shift >= 0; shift -= 8) out += static_cast<char>(digits.size() >> shift & 0xff);
+    }
+    out += digits;
+  }
+}
+
+/// Positions of sections among all that there are.
+std::map<std::string_view, std::uint32_t> places_of_sections(std::span<const CatalogKey> keys) {
+  std::map<std::string_view, std::uint32_t> places;
+  std::string_view last;
+  for (const CatalogKey& key : keys) {
+    if (key.section != last || places.empty()) places.emplace(last = key.section, 0);
+  }
+  std::vector<std::string_view> sections;
+  for (const auto& [section, place] : places) sections.push_back(section);
+  std::ranges::sort(sections, [](std::string_view a, std::string_view b) { return section_order(a, b) < 0; });
+  for (std::uint32_t i = 0; i < sections.size(); ++i) places[sections[i]] = i;
+  return places;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys) {
+  const auto places = places_of_sections(keys);
+  std::size_t bytes = 0;
+  for (const CatalogKey& key : keys) bytes += key.name.size() + key.name.size() / 4 + sizeof(std::uint32_t);
+  std::string texts;
+  texts.reserve(bytes);  // about
+  std::vector<std::size_t> ends;
+  ends.reserve(keys.size());
+  auto place = places.end();
+  for (const CatalogKey& key : keys) {
+    if (place == places.end() || place->first != key.section) place = places.find(key.section);
+    for (int shift = 24; shift >= 0; shift -= 8) texts += static_cast<char>(place->second >> shift & 0xff);
+    append_natural(texts, key.name);
+    ends.push_back(texts.size());
+  }
+  std::vector<std::string_view> views;
+  views.reserve(keys.size());
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    views.push_back(std::string_view(texts).substr(begin, end - begin));
+    begin = end;
+  }
+  std::vector<std::uint32_t> order = base::order_of_texts(views);
+  // Names that differ in leading zeros alone: by their bytes.
+  for (std::size_t first = 0, last = 0; first < order.size(); first = last) {
+    while (last < order.size() && views[order[last]] == views[order[first]]) ++last;
+    std::stable_sort(order.begin() + static_cast<std::ptrdiff_t>(first),
+                     order.begin() + static_cast<std::ptrdiff_t>(last),
+                     [&](std::uint32_t a, std::uint32_t b) { return keys[a].name < keys[b].name; });
+  }
+  return order;
+}
+
 Catalog make_catalog(std::vector<CatalogTensor> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const CatalogTensor& a, const CatalogTensor& b) {
     return in_catalog_order(a.section, a.name, b.section, b.name);
@@ -82,6 +156,9 @@ constexpr std::uint64_t kRestart = 64;
 constexpr std::uint64_t kIsRestart = 1;
 constexpr std::uint64_t kSameType = 2;
 constexpr std::uint64_t kHasCoding = 4;
+constexpr std::uint64_t kHasPlace = 8;
+constexpr std::uint64_t kIsBehind = 16;
+constexpr std::uint64_t kHasBoxes = 32;
 
 Error broken() { return {ErrorKind::kInternal, "a packed catalog is broken"}; }
 
@@ -118,33 +195,67 @@ std::string_view get_text(std::span<const std::byte> text, std::size_t& at) {
 }  // namespace
 
 void CatalogPacker::add(const CatalogTensor& tensor) {
-  const bool restart = entries_ % kRestart == 0 || tensor.section != before_.section;
-  const bool same = !restart && tensor.dtype == before_.dtype && tensor.shape == before_.shape;
+  add({tensor.section, tensor.name, tensor.dtype, tensor.shape}, tensor.coding, /*has_place=*/false);
+}
+
+void CatalogPacker::add(const format::PlacedTensor& tensor) { add(tensor, {}, /*has_place=*/true); }
+
+void CatalogPacker::add(const format::PlacedTensor& tensor, std::string_view coding, bool has_place) {
+  const bool restart = entries_ % kRestart == 0 || tensor.section != section_;
+  const bool same = !restart && tensor.dtype == dtype_ && std::ranges::equal(tensor.shape, shape_);
   if (restart) {
     put_number(offsets_, text_.size() - last_restart_);
     put_number(offsets_, entries_);
     last_restart_ = text_.size();
     ++restarts_;
   }
-  put_number(text_, (restart ? kIsRestart : 0) | (same ? kSameType : 0) | (tensor.coding.empty() ? 0 : kHasCoding));
+  std::uint64_t flags = (restart ? kIsRestart : 0) | (same ? kSameType : 0) | (coding.empty() ? 0 : kHasCoding);
+  if (has_place) {
+    const bool behind = !restart && end_ != 0 && tensor.file == file_ && tensor.offset_bytes == end_;
+    flags |= tensor.in_parts ? kHasBoxes : behind ? kIsBehind : kHasPlace;
+  }
+  put_number(text_, flags);
   if (restart) {
     put_text(text_, tensor.section);
     put_text(text_, tensor.name);
+    section_ = tensor.section;
   } else {
-    const auto differs =
-        std::mismatch(tensor.name.begin(), tensor.name.end(), before_.name.begin(), before_.name.end());
+    const auto differs = std::mismatch(tensor.name.begin(), tensor.name.end(), name_.begin(), name_.end());
     const auto stays = static_cast<std::size_t>(differs.first - tensor.name.begin());
     put_number(text_, stays);
-    put_text(text_, std::string_view(tensor.name).substr(stays));
+    put_text(text_, tensor.name.substr(stays));
   }
   if (!same) {
     put_number(text_, static_cast<std::uint64_t>(tensor.dtype));
     put_number(text_, tensor.shape.size());
     for (const std::uint64_t size : tensor.shape) put_number(text_, size);
+    if (has_place) size_bytes_ = format::try_tensor_bytes(tensor.dtype, tensor.shape).bytes;
+    dtype_ = tensor.dtype;
+    shape_.assign(tensor.shape.begin(), tensor.shape.end());
   }
-  if (!tensor.coding.empty()) put_text(text_, tensor.coding);
-  before_ = tensor;
+  if (!coding.empty()) put_text(text_, coding);
+  if (has_place) put_place(tensor, flags);
+  name_ = tensor.name;
   ++entries_;
+}
+
+void CatalogPacker::put_place(const format::PlacedTensor& tensor, std::uint64_t flags) {
+  if ((flags & kHasPlace) != 0) {
+    put_number(text_, tensor.file);
+    put_number(text_, tensor.offset_bytes);
+  } else if ((flags & kHasBoxes) != 0) {
+    put_number(text_, tensor.boxes.size());
+    for (const format::StoredBox& stored : tensor.boxes) {
+      put_number(text_, stored.file);
+      put_number(text_, stored.offset_bytes);
+      for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+        put_number(text_, stored.box.offset.at(d));
+        put_number(text_, stored.box.shape.at(d));
+      }
+    }
+  }
+  file_ = tensor.file;
+  end_ = tensor.in_parts ? 0 : tensor.offset_bytes + size_bytes_;
 }
 
 base::Bytes CatalogPacker::take() {
@@ -164,8 +275,8 @@ PackedCatalog::PackedCatalog(std::span<const base::Bytes> runs) {
   text_.reserve(bytes);
   for (const base::Bytes& run : runs) append(run);
   for (std::size_t i = 1; i < restarts_.size(); ++i) {
-    const Key a = key_at(restarts_[i - 1]);
-    const Key b = key_at(restarts_[i]);
+    const CatalogKey a = key_at(restarts_[i - 1]);
+    const CatalogKey b = key_at(restarts_[i]);
     if (!in_catalog_order(a.section, a.name, b.section, b.name)) throw broken();
   }
 }
@@ -193,10 +304,25 @@ void PackedCatalog::append(std::span<const std::byte> run) {
   size_ = base::narrow<std::uint32_t>(size_ + entries, "number of tensors");
 }
 
-PackedCatalog::Key PackedCatalog::key_at(const Restart& restart) const {
+base::Bytes PackedCatalog::run() const {
+  base::Bytes out;
+  if (size_ == 0) return out;
+  put_number(out, size_);
+  put_number(out, restarts_.size());
+  std::size_t last = 0;
+  for (const Restart& restart : restarts_) {
+    put_number(out, restart.at - last);
+    put_number(out, restart.number);
+    last = restart.at;
+  }
+  out.insert(out.end(), text_.begin(), text_.end());
+  return out;
+}
+
+CatalogKey PackedCatalog::key_at(const Restart& restart) const {
   std::size_t at = restart.at;
   if ((get_number(text_, at) & kIsRestart) == 0) throw broken();
-  Key key;
+  CatalogKey key;
   key.section = get_text(text_, at);
   key.name = get_text(text_, at);
   return key;
@@ -211,7 +337,7 @@ const PackedCatalog::Restart& PackedCatalog::restart_before(std::uint32_t number
 
 std::optional<std::uint32_t> PackedCatalog::find(std::string_view section, std::string_view name) const {
   const auto after = std::partition_point(restarts_.begin(), restarts_.end(), [&](const Restart& restart) {
-    const Key key = key_at(restart);
+    const CatalogKey key = key_at(restart);
     return !in_catalog_order(section, name, key.section, key.name);
   });
   if (after == restarts_.begin()) return std::nullopt;
@@ -227,6 +353,29 @@ CatalogTensor PackedCatalog::at(std::uint32_t number) const {
   Cursor cursor(*this, number);
   if (!cursor.next()) throw broken();
   return cursor.tensor();
+}
+
+format::StoredTensor PackedCatalog::stored_at(std::uint32_t number) const {
+  Cursor cursor(*this, number);
+  if (!cursor.next()) throw broken();
+  return cursor.stored();
+}
+
+std::vector<std::optional<std::uint32_t>> PackedCatalog::find_all(std::span<const CatalogKey> keys) const {
+  std::vector<std::optional<std::uint32_t>> found(keys.size());
+  if (keys.size() < size_ / kRestart) {
+    for (std::size_t i = 0; i < keys.size(); ++i) found[i] = find(keys[i].section, keys[i].name);
+    return found;
+  }
+  const std::vector<std::uint32_t> order = catalog_order(keys);
+  Cursor cursor(*this, 0);
+  bool is_here = cursor.next();
+  for (const std::uint32_t i : order) {
+    const CatalogKey& key = keys[i];
+    while (is_here && in_catalog_order(cursor.section(), cursor.name(), key.section, key.name)) is_here = cursor.next();
+    if (is_here && cursor.name() == key.name && cursor.section() == key.section) found[i] = cursor.number();
+  }
+  return found;
 }
 
 Catalog PackedCatalog::unpacked() const {
@@ -250,10 +399,12 @@ PackedCatalog::Cursor::Cursor(const PackedCatalog& catalog, std::uint32_t number
 bool PackedCatalog::Cursor::next() {
   if (next_ == catalog_.size_) return false;
   const std::uint64_t flags = get_number(catalog_.text_, at_);
+  const std::uint64_t size_before = size_bytes_;
   read_name((flags & kIsRestart) != 0);
   same_type_ = (flags & kSameType) != 0;
   if (!same_type_) read_type();
   coding_ = (flags & kHasCoding) != 0 ? get_text(catalog_.text_, at_) : std::string_view();
+  if (flags >= kHasPlace) read_place(flags, size_before);
   ++next_;
   return true;
 }
@@ -278,6 +429,34 @@ void PackedCatalog::Cursor::read_type() {
   dtype_ = static_cast<DType>(dtype);
   shape_.resize(dimensions);
   for (std::uint64_t& size : shape_) size = get_number(catalog_.text_, at_);
+  size_bytes_ = format::try_tensor_bytes(dtype_, shape_).bytes;
+}
+
+void PackedCatalog::Cursor::read_place(std::uint64_t flags, std::uint64_t size_before) {
+  in_parts_ = (flags & kHasBoxes) != 0;
+  boxes_.clear();
+  if (in_parts_) {
+    read_boxes();
+  } else if ((flags & kIsBehind) != 0) {
+    offset_bytes_ += size_before;
+  } else {
+    file_ = base::narrow<std::uint32_t>(get_number(catalog_.text_, at_), "file number");
+    offset_bytes_ = get_number(catalog_.text_, at_);
+  }
+}
+
+void PackedCatalog::Cursor::read_boxes() {
+  const std::uint64_t boxes = get_number(catalog_.text_, at_);
+  if (boxes > catalog_.text_.size() - at_) throw broken();
+  boxes_.resize(boxes);
+  for (format::StoredBox& stored : boxes_) {
+    stored.file = base::narrow<std::uint32_t>(get_number(catalog_.text_, at_), "file number");
+    stored.offset_bytes = get_number(catalog_.text_, at_);
+    for (std::size_t d = 0; d < shape_.size(); ++d) {
+      stored.box.offset.push_back(get_number(catalog_.text_, at_));
+      stored.box.shape.push_back(get_number(catalog_.text_, at_));
+    }
+  }
 }
 
 CatalogTensor PackedCatalog::Cursor::tensor() const {

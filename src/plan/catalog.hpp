@@ -13,11 +13,13 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "cairn/dtype.hpp"
+#include "format/stored_checkpoint.hpp"
 
 namespace cairn::plan {
 
@@ -44,11 +46,23 @@ std::strong_ordering section_order(std::string_view a, std::string_view b);
 bool in_catalog_order(std::string_view section_a, std::string_view name_a, std::string_view section_b,
                       std::string_view name_b);
 
+struct CatalogKey {
+  std::string_view section;
+  std::string_view name;
+
+  friend bool operator==(const CatalogKey&, const CatalogKey&) = default;
+};
+
+/// Numbers of the keys in catalog order; equal ones, and only those, in the order in which they are given. Many times as
+/// fast as sorting by in_catalog_order(), for names that are alike.
+std::vector<std::uint32_t> catalog_order(std::span<const CatalogKey> keys);
+
 using NumbersByName = std::map<std::pair<std::string_view, std::string_view>, std::uint32_t>;
 
 /// Sections and names of anything that has both, which must outlive the map, with their numbers.
 template <class Tensors>
 NumbersByName numbers_by_name(const Tensors& tensors) {
+  static_assert(std::is_lvalue_reference_v<decltype(*tensors.begin())>, "the names must outlive the map");
   NumbersByName numbers;
   std::uint32_t number = 0;
   for (const auto& tensor : tensors) numbers[{tensor.section, tensor.name}] = number++;
@@ -66,26 +80,37 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 // start. Runs of the text are made by different ranks and laid end to end. Format (numbers are LEB128):
 //
 //   run:    entries, restarts; of each restart the bytes from the one before, and its entry; the entries
-//   entry:  flags (1 restart, 2 dtype and shape as before, 4 a coding); section and name, each with its length, of a
-// restart,
-//           else how many bytes of the name before stay, length and bytes of the rest; dtype, dimensions, each size;
-// the
-//           coding with its length
+//   entry:  flags; section and name, each with its length, of a restart, else how many bytes of the name before stay,
+//           length and bytes of the rest; dtype, dimensions, each size; the coding with its length; the place
+//   flags:  1 restart, 2 dtype and shape as before, 4 a coding, 8 a place, 16 a place behind the tensor before, 32 boxes
+//   place:  file, offset; or nothing; or how many boxes, and of each file, offset, and of each dimension offset and size
 
 /// Makes a run. Tensors are added in catalog order.
 class CatalogPacker {
  public:
   void add(const CatalogTensor& tensor);
+  /// With its place.
+  void add(const format::PlacedTensor& tensor);
   /// No bytes when nothing was added.
   base::Bytes take();
 
  private:
+  void add(const format::PlacedTensor& tensor, std::string_view coding, bool has_place);
+  void put_place(const format::PlacedTensor& tensor, std::uint64_t flags);
+
   std::uint64_t entries_ = 0;
   std::uint64_t last_restart_ = 0;
   base::Bytes offsets_;
   std::uint64_t restarts_ = 0;
   base::Bytes text_;
-  CatalogTensor before_;
+  // Of the tensor before:
+  std::string section_;
+  std::string name_;
+  DType dtype_ = DType::kF32;
+  std::vector<std::uint64_t> shape_;
+  std::uint64_t size_bytes_ = 0;
+  std::uint32_t file_ = 0;
+  std::uint64_t end_ = 0;  ///< in its file; 0: nothing can be behind it
 };
 
 class PackedCatalog {
@@ -99,10 +124,17 @@ class PackedCatalog {
   [[nodiscard]] std::uint32_t size() const { return size_; }
   [[nodiscard]] std::size_t packed_bytes() const { return text_.size(); }
 
+  /// All of it as one run.
+  [[nodiscard]] base::Bytes run() const;
+
   /// Number of the tensor, or nothing. Costs a binary search and at most kRestart entries.
   [[nodiscard]] std::optional<std::uint32_t> find(std::string_view section, std::string_view name) const;
   /// Tensor by number. Requires: number < size().
   [[nodiscard]] CatalogTensor at(std::uint32_t number) const;
+  /// The same of a catalog with places.
+  [[nodiscard]] format::StoredTensor stored_at(std::uint32_t number) const;
+  /// Number of each key, or nothing: as find(), but of many keys in one walk.
+  [[nodiscard]] std::vector<std::optional<std::uint32_t>> find_all(std::span<const CatalogKey> keys) const;
   /// All tensors, for who needs all of them as they are.
   [[nodiscard]] Catalog unpacked() const;
 
@@ -122,10 +154,19 @@ class PackedCatalog {
     /// True when dtype and shape are those of the tensor before, so that its size is, too.
     [[nodiscard]] bool same_type() const { return same_type_; }
     [[nodiscard]] CatalogTensor tensor() const;
+    /// Requires: the catalog has places.
+    [[nodiscard]] format::PlacedTensor placed() const {
+      return {section_, name_, dtype_, shape_, file_, offset_bytes_, in_parts_, boxes_};
+    }
+    [[nodiscard]] format::StoredTensor stored() const { return format::stored_tensor(placed()); }
+    /// Bytes of the tensor.
+    [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
 
    private:
     void read_name(bool is_restart);
     void read_type();
+    void read_place(std::uint64_t flags, std::uint64_t size_before);
+    void read_boxes();
 
     const PackedCatalog& catalog_;
     std::size_t at_ = 0;
@@ -136,6 +177,11 @@ class PackedCatalog {
     std::vector<std::uint64_t> shape_;
     std::string_view coding_;
     bool same_type_ = false;
+    std::uint64_t size_bytes_ = 0;
+    std::uint32_t file_ = 0;
+    std::uint64_t offset_bytes_ = 0;
+    bool in_parts_ = false;
+    std::vector<format::StoredBox> boxes_;
   };
 
  private:
@@ -144,12 +190,8 @@ class PackedCatalog {
     std::uint32_t number = 0;
     std::size_t at = 0;  ///< in text_
   };
-  struct Key {
-    std::string_view section;
-    std::string_view name;
-  };
   void append(std::span<const std::byte> run);
-  [[nodiscard]] Key key_at(const Restart& restart) const;
+  [[nodiscard]] CatalogKey key_at(const Restart& restart) const;
   /// The last restart at or before tensor `number`.
   [[nodiscard]] const Restart& restart_before(std::uint32_t number) const;
 

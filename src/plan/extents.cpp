@@ -255,20 +255,39 @@ std::uint64_t ExtentMaps::total_bytes() const {
   return bytes;
 }
 
-std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored) {
-  std::vector<const std::string*> section_of_file(stored.files.size(), nullptr);
-  for (const auto& tensor : stored.tensors) {
-    for (const auto& box : tensor.boxes) section_of_file.at(box.file) = &tensor.section;
-  }
+namespace {
+
+/// `sections`: of each file; empty where no tensor is in it.
+std::vector<std::uint32_t> groups_of(std::span<const std::string_view> sections) {
   std::vector<std::uint32_t> groups;
-  const std::string* section = nullptr;
+  std::string_view section;
   std::uint32_t group = 0;
-  for (const std::string* of_file : section_of_file) {
-    if (section != nullptr && of_file != nullptr && *of_file != *section) ++group;
-    if (of_file != nullptr) section = of_file;
+  for (const std::string_view of_file : sections) {
+    if (!section.empty() && !of_file.empty() && of_file != section) ++group;
+    if (!of_file.empty()) section = of_file;
     groups.push_back(group);
   }
   return groups;
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored) {
+  std::vector<std::string_view> sections(stored.files.size());
+  for (const auto& tensor : stored.tensors) {
+    for (const auto& box : tensor.boxes) sections.at(box.file) = tensor.section;
+  }
+  return groups_of(sections);
+}
+
+std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored) {
+  std::vector<std::string_view> sections(stored.files.size());
+  for (auto cursor = stored.tensors.cursor(); cursor.next();) {
+    const format::PlacedTensor tensor = cursor.placed();
+    if (!tensor.in_parts) sections.at(tensor.file) = tensor.section;
+    for (const auto& box : tensor.boxes) sections.at(box.file) = tensor.section;
+  }
+  return groups_of(sections);
 }
 
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
+#include "plan/stored_tensors.hpp"
 
 namespace cairn::plan {
 
@@ -122,6 +123,7 @@ class ExtentMaps {
 
 /// A group per run of files of one section, for Assignment.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
+std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored);
 
 /// Whole files as ranges.
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes);

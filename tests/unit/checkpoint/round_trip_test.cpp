@@ -258,10 +258,10 @@ TEST(RoundTrip, APlanIsNotUsedForAnotherState) {
     SCOPED_TRACE(others[i].what);
     const auto opened = checkpoint::open_here(checkpoint::checkpoint_directory(root.path(), 3 + 2 * i));
     const StateTensor& wanted = others[i].tensor;
-    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
-    ASSERT_EQ(numbers.size(), 2U);
-    ASSERT_TRUE(numbers.contains({wanted.section, wanted.name}));
-    const auto& found = opened.stored.tensors[numbers.at({wanted.section, wanted.name})];
+    ASSERT_EQ(opened.stored.tensors.size(), 2U);
+    const auto number = opened.stored.tensors.catalog().find(wanted.section, wanted.name);
+    ASSERT_TRUE(number);
+    const format::StoredTensor found = opened.stored.tensors[*number];
     EXPECT_EQ(found.dtype, wanted.dtype);
     EXPECT_EQ(found.shape, wanted.shape);
   }

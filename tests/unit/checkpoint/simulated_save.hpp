@@ -67,14 +67,14 @@ inline void expect_loads(const std::filesystem::path& directory, int version, Cu
   const auto load = [&](comm::Communicator& communicator) {
     RankState state(small_state(), cut, communicator.rank(), ranks);
     const auto opened = checkpoint::open_checkpoint(communicator, directory);
-    const auto numbers = plan::numbers_by_name(opened.stored.tensors);
     std::vector<plan::MemoryBox> wanted;
     for (const Target& target : state.targets()) {
+      const std::uint32_t number = opened.stored.tensors.catalog().find(target.section, target.name).value();
       auto* at = static_cast<std::byte*>(target.data);
       for (const Box& box : target.boxes) {
         std::uint64_t bits = bits_of(target.dtype);
         for (const std::uint64_t n : box.shape) bits *= n;
-        wanted.push_back({numbers.at({target.section, target.name}), box, {at, bits / 8}});
+        wanted.push_back({number, box, {at, bits / 8}});
         at += bits / 8;
       }
     }

@@ -34,7 +34,7 @@ TEST(Codings, AreFound) {
   EXPECT_EQ(moments.second, "w.exp_avg_sq");
   EXPECT_EQ(moments.shape, (std::vector<std::uint64_t>{16, 256}));
   EXPECT_THAT(moments.parts, ElementsAre("w.exp_avg@q8"));
-  EXPECT_EQ(out.stored.tensors.size(), 2u);
+  EXPECT_EQ(out.tensors.size(), 2u);
 }
 
 TEST(Codings, PaddlesCodecInCairnsFile) {

@@ -43,7 +43,7 @@ TEST(Dcp, BoxesAndGlobalShape) {
   ASSERT_EQ(w.boxes.size(), 2u);
   EXPECT_EQ(w.boxes[0].box, (Box{{0, 0}, {2, 6}}));
   EXPECT_EQ(w.boxes[1].box, (Box{{2, 0}, {2, 6}}));
-  EXPECT_EQ(out.stored.files.at(w.boxes[1].file).name, kSecond);
+  EXPECT_EQ(out.files.at(w.boxes[1].file).name, kSecond);
   EXPECT_EQ(tensor_of(out, "model", "step").boxes.at(0).box, (Box{{}, {}}));
 }
 
@@ -73,7 +73,7 @@ TEST(Dcp, ReplicasAreTakenOnce) {
   const auto out = recognise(d.directory);
   const auto& w = tensor_of(out, "model", "w");
   ASSERT_EQ(w.boxes.size(), 2u);
-  EXPECT_EQ(out.stored.files.at(w.boxes[1].file).name, kSecond);
+  EXPECT_EQ(out.files.at(w.boxes[1].file).name, kSecond);
   EXPECT_EQ(tensor_of(out, "model", "step").boxes.size(), 1u);
   EXPECT_TRUE(warns_of(out, {"2 boxes", "more than once"}));
 }
@@ -168,15 +168,15 @@ TEST(Dcp, RandomSplitsComeBack) {
       }
     }
     const auto out = recognise(d.directory);
-    ASSERT_EQ(out.stored.tensors.size(), truth.size());
-    for (const auto& tensor : out.stored.tensors) {
+    ASSERT_EQ(out.tensors.size(), truth.size());
+    for (const format::StoredTensor& tensor : out.sharded) {
       const auto& [shape, boxes] = truth.at(tensor.name);
       ASSERT_EQ(tensor.shape, shape);
       ASSERT_EQ(tensor.boxes.size(), boxes.size());
       for (std::size_t i = 0; i < boxes.size(); ++i) {
         const auto& stored = tensor.boxes[i];
         ASSERT_EQ(stored.box, boxes[i]);
-        const auto& header = d.directory.safetensors.at(out.stored.files.at(stored.file).name);
+        const auto& header = d.directory.safetensors.at(out.files.at(stored.file).name);
         const auto entry = std::find_if(header.tensors.begin(), header.tensors.end(),
                                         [&](const auto& e) { return e.name == tensor.name; });
         ASSERT_NE(entry, header.tensors.end());

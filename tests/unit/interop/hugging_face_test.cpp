@@ -31,15 +31,15 @@ TestDirectory good() {
 TEST(HuggingFace, OneFile) {
   const auto out = recognise(TestDirectory().file("model.safetensors", {{"w", DType::kBF16, {2, 5}}}).directory);
   EXPECT_EQ(out.dialect, Dialect::kHuggingFace);
-  ASSERT_EQ(out.stored.files.size(), 1u);
-  ASSERT_EQ(out.stored.tensors.size(), 1u);
-  const auto& tensor = out.stored.tensors[0];
+  ASSERT_EQ(out.files.size(), 1u);
+  ASSERT_EQ(out.tensors.size(), 1u);
+  const auto tensor = format::stored_tensor(out.tensors[0]);
   EXPECT_EQ(tensor.section, "model");
   EXPECT_EQ(tensor.dtype, DType::kBF16);
   EXPECT_EQ(tensor.shape, (Shape{2, 5}));
   ASSERT_EQ(tensor.boxes.size(), 1u);
   EXPECT_EQ(tensor.boxes[0].box, (Box{{0, 0}, {2, 5}}));
-  EXPECT_EQ(tensor.boxes[0].offset_bytes + 20, out.stored.files[0].size_bytes);
+  EXPECT_EQ(tensor.boxes[0].offset_bytes + 20, out.files[0].size_bytes);
   EXPECT_THAT(out.warnings, IsEmpty());
 }
 
@@ -53,8 +53,7 @@ TEST(HuggingFace, ScalarsAndEmptyTensorsHaveOneBox) {
 TEST(HuggingFace, IndexedFiles) {
   const auto out = recognise(good().directory);
   EXPECT_EQ(sections_of(out), (Sections{{"model", 3}}));
-  EXPECT_EQ(out.stored.files.at(tensor_of(out, "model", "c").boxes.at(0).file).name,
-            "model-00002-of-00002.safetensors");
+  EXPECT_EQ(out.files.at(tensor_of(out, "model", "c").boxes.at(0).file).name, "model-00002-of-00002.safetensors");
   EXPECT_THAT(out.warnings, IsEmpty());
   EXPECT_THAT(out.carried, IsEmpty());
 }

@@ -38,7 +38,7 @@ TEST(Paddle, U16IsBF16) {
   EXPECT_EQ(tensor_of(out, "model", "w").dtype, DType::kBF16);
   EXPECT_EQ(tensor_of(out, "model", "norm").dtype, DType::kBF16);
   EXPECT_EQ(tensor_of(out, "master_weights", "w").dtype, DType::kF32);
-  EXPECT_EQ(out.stored.tensors.size(), 8u);
+  EXPECT_EQ(out.tensors.size(), 8u);
   EXPECT_TRUE(warns_of(out, {"2 tensors", "U16", "BF16"}));
 }
 
@@ -73,7 +73,7 @@ TEST(Paddle, RepeatedScalarsAreTakenFromTheFileThatTheIndexNames) {
   const auto out = recognise(d.directory);
   const auto& scalar = tensor_of(out, "optimizer", "w/beta1_pow_acc_0");
   ASSERT_EQ(scalar.boxes.size(), 1u);
-  EXPECT_EQ(out.stored.files.at(scalar.boxes[0].file).name, "optimizer-00001-of-00002.safetensors");
+  EXPECT_EQ(out.files.at(scalar.boxes[0].file).name, "optimizer-00001-of-00002.safetensors");
   EXPECT_TRUE(warns_of(out, {"1 scalars", "w/beta1_pow_acc_0", "optimizer-00002-of-00002.safetensors"}));
   EXPECT_FALSE(warns_of(out, {"total_size"}));
 }

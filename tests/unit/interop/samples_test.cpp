@@ -16,10 +16,10 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 /// A tensor in the form of expected.json. Boxes there come file by file, as they do here after sorting by file.
-json as_json(const format::StoredTensor& tensor, const format::StoredCheckpoint& stored) {
+json as_json(const format::StoredTensor& tensor, const Recognised& recognised) {
   std::vector<json> boxes;
   for (const auto& box : tensor.boxes) {
-    boxes.push_back({stored.files.at(box.file).name, box.offset_bytes, box.box.offset, box.box.shape});
+    boxes.push_back({recognised.files.at(box.file).name, box.offset_bytes, box.box.offset, box.box.shape});
   }
   std::sort(boxes.begin(), boxes.end());
   return {std::string(name_of(tensor.dtype)), tensor.shape, boxes};
@@ -34,17 +34,18 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   const json expected = json::parse(cairn::test::read_file(path));
 
   EXPECT_EQ(name_of(recognised.dialect), expected.at("dialect").get<std::string>());
-  ASSERT_EQ(recognised.stored.files.size(), directory.safetensors.size());
-  for (const auto& file : recognised.stored.files) {
+  ASSERT_EQ(recognised.files.size(), directory.safetensors.size());
+  for (const auto& file : recognised.files) {
     EXPECT_EQ(file.size_bytes, directory.safetensors.at(file.name).file_bytes);
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  ASSERT_EQ(recognised.stored.tensors.size(), tensors.size());
-  for (const auto& tensor : recognised.stored.tensors) {
+  ASSERT_EQ(recognised.tensors.size(), tensors.size());
+  for (const auto& placed : recognised.tensors) {
+    const format::StoredTensor tensor = format::stored_tensor(placed);
     const std::string key = tensor.section + ":" + tensor.name;
     ASSERT_TRUE(tensors.contains(key)) << key;
-    EXPECT_EQ(as_json(tensor, recognised.stored), tensors.at(key)) << key;
+    EXPECT_EQ(as_json(tensor, recognised), tensors.at(key)) << key;
   }
 }
 

@@ -116,17 +116,16 @@ std::string failure_of(const Directory& directory, ErrorKind kind) {
   return {};
 }
 
-const format::StoredTensor& tensor_of(const Recognised& recognised, const std::string& section,
-                                      const std::string& name) {
-  for (const auto& tensor : recognised.stored.tensors) {
-    if (tensor.section == section && tensor.name == name) return tensor;
+format::StoredTensor tensor_of(const Recognised& recognised, const std::string& section, const std::string& name) {
+  for (const auto& tensor : recognised.tensors) {
+    if (tensor.section == section && tensor.name == name) return format::stored_tensor(tensor);
   }
   throw std::runtime_error("no tensor " + section + ":" + name);
 }
 
 std::map<std::string, std::size_t> sections_of(const Recognised& recognised) {
   std::map<std::string, std::size_t> sections;
-  for (const auto& tensor : recognised.stored.tensors) ++sections[tensor.section];
+  for (const auto& tensor : recognised.tensors) ++sections[std::string(tensor.section)];
   return sections;
 }
 

@@ -53,8 +53,7 @@ Directory load_case(const std::string& name);
 std::string failure_of(const Directory& directory, ErrorKind kind = ErrorKind::kFormat);
 
 /// Fails the test when there is no such tensor.
-const format::StoredTensor& tensor_of(const Recognised& recognised, const std::string& section,
-                                      const std::string& name);
+format::StoredTensor tensor_of(const Recognised& recognised, const std::string& section, const std::string& name);
 
 /// Section -> number of tensors.
 std::map<std::string, std::size_t> sections_of(const Recognised& recognised);
