@@ -15,10 +15,12 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "directory/carried.hpp"
+#include "directory/open_parts.hpp"
 #include "directory/root.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "hdf5/stage_file.hpp"
+#include "interop/file_names.hpp"
 #include "os/file.hpp"
 #include "os/pages.hpp"
 #include "plan/stored_tensors.hpp"
@@ -138,22 +140,8 @@ Headers read_checked_headers(const fs::path& directory, const std::vector<std::s
 
 interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
                                   const std::optional<format::BlockTable>& blocks) {
-  interop::Directory directory;
-  directory.path = path.string();
   std::vector<std::string> safetensors;
-  for (const auto& entry : entries) {
-    if (entry.is_directory) {
-      directory.folders.push_back(entry.name);
-    } else if (!entry.is_regular) {
-      continue;
-    } else if (entry.name.ends_with(".safetensors")) {
-      safetensors.push_back(entry.name);
-    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
-      directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
-    } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
-      directory.others[entry.name] = entry.size_bytes;
-    }
-  }
+  interop::Directory directory = list_directory(path, entries, safetensors, nullptr);
   if (blocks) {
     directory.safetensors = read_checked_headers(path, safetensors, *blocks);
   } else {
@@ -178,21 +166,6 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
     throw Error(ErrorKind::kIntegrity, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes),
                 {0, path.native()});
   }
-}
-
-OpenedTexts read_texts(const fs::path& path) {
-  OpenedTexts texts;
-  if (!os::exists(path / kManifestFile)) return texts;
-  texts.manifest = os::read_text(path / kManifestFile, kMaxJsonBytes);
-  const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
-  if (blocks.size_bytes() > kMaxBlocksBytes) {
-    throw Error(ErrorKind::kFormat,
-                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
-                            blocks.size_bytes(), kMaxBlocksBytes));
-  }
-  texts.blocks.resize(blocks.size_bytes());
-  blocks.read_at(texts.blocks, 0);
-  return texts;
 }
 
 /// The manifest's files, the block table's and the directory's must be the same ones with the same sizes.
@@ -244,19 +217,6 @@ struct Opened {
   OpenedTexts texts;  ///< of which it was made
 };
 
-/// Empty where there is none, or none that can be read.
-std::string manifest_text(const fs::path& path) {
-  try {
-    return fs::is_directory(path) && os::exists(path / kManifestFile)
-               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
-               : "";
-  } catch (const std::bad_alloc&) {
-    throw;  // says nothing of the manifest
-  } catch (const std::exception&) {
-    return "";
-  }
-}
-
 Opened open_once(const fs::path& path, Links links) {
   const std::string shown = base::printable(path.string());
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
@@ -292,10 +252,7 @@ Opened open_once(const fs::path& path, Links links) {
   checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
   checkpoint.carried = std::move(recognised.carried);
   checkpoint.warnings = std::move(recognised.warnings);
-  if (checkpoint.manifest) {
-    check_against_manifest(checkpoint);
-    check_carried(checkpoint, links);
-  }
+  if (checkpoint.manifest) check_files(checkpoint, links);
   return opened;
 }
 
@@ -335,6 +292,68 @@ Opened open_one(const fs::path& given, Links links) {
 
 }  // namespace
 
+OpenedTexts read_texts(const fs::path& path) {
+  OpenedTexts texts;
+  if (!os::exists(path / kManifestFile)) return texts;
+  texts.manifest = os::read_text(path / kManifestFile, kMaxJsonBytes);
+  const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
+  if (blocks.size_bytes() > kMaxBlocksBytes) {
+    throw Error(ErrorKind::kFormat,
+                fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
+                            blocks.size_bytes(), kMaxBlocksBytes));
+  }
+  texts.blocks.resize(blocks.size_bytes());
+  blocks.read_at(texts.blocks, 0);
+  return texts;
+}
+
+std::string manifest_text(const fs::path& path) {
+  try {
+    return fs::is_directory(path) && os::exists(path / kManifestFile)
+               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
+               : "";
+  } catch (const std::bad_alloc&) {
+    throw;  // says nothing of the manifest
+  } catch (const std::exception&) {
+    return "";
+  }
+}
+
+interop::Directory list_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
+                                  std::vector<std::string>& data_files, std::vector<std::string>* indexes) {
+  interop::Directory directory;
+  directory.path = path.string();
+  for (const auto& entry : entries) {
+    if (entry.is_directory) {
+      directory.folders.push_back(entry.name);
+    } else if (!entry.is_regular) {
+      continue;
+    } else if (entry.name.ends_with(".safetensors")) {
+      data_files.push_back(entry.name);
+    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
+      if (indexes != nullptr && interop::set_of_index(entry.name)) {
+        indexes->push_back(entry.name);
+      } else {
+        directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
+      }
+    } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
+      directory.others[entry.name] = entry.size_bytes;
+    }
+  }
+  return directory;
+}
+
+std::string read_index_text(const fs::path& path) { return os::read_text(path, kMaxJsonBytes); }
+
+format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockTable>& blocks) {
+  return blocks ? read_checked_header(path, *blocks) : read_header(path);
+}
+
+void check_files(const OpenCheckpoint& checkpoint, Links links) {
+  check_against_manifest(checkpoint);
+  check_carried(checkpoint, links);
+}
+
 format::SafetensorsHeader read_header(const fs::path& path) {
   const os::File file(path, os::OpenMode::kRead);
   const std::uint64_t size = file.size_bytes();
@@ -368,6 +387,9 @@ bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened
 }
 
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path, Links links) {
+  if (communicator.size() > 1) {
+    if (auto opened = open_together(communicator, path, links)) return std::move(*opened);
+  }
   base::Bytes bytes;
   comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
     const Opened opened = open_one(path, links);

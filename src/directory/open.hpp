@@ -1,4 +1,5 @@
-// Opens a checkpoint directory of any dialect: rank 0 reads manifest, indexes and headers once and shares them.
+// Opens a checkpoint directory of any dialect. Headers of whole tensors are read by all ranks side by side
+// (open_together.cpp), all else by rank 0, which shares what it made of it.
 #pragma once
 
 #include <filesystem>
@@ -61,7 +62,7 @@ struct OpenCheckpoint {
 /// for a link that leads out of the directory.
 OpenCheckpoint open_here(const std::filesystem::path& path, Links links = Links::kInside);
 
-/// Collective: open_here on rank 0, shared.
+/// Collective: as open_here, whose errors all ranks throw; the work is shared among them.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path,
                                Links links = Links::kInside);
 

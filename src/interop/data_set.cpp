@@ -4,14 +4,17 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/checked.hpp"
+#include "base/mix.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
+#include "interop/outline.hpp"
 #include "interop/paddle.hpp"
 #include "interop/sharding_info.hpp"
 
@@ -164,7 +167,7 @@ void check_all_found(const DataSet& set, Strictness strictness, const Matched& m
   }
 }
 
-void check_total_size(const DataSet& set, const Matched& matched, Reading& reading) {
+void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint64_t all_bytes, Reading& reading) {
   const base::Json* found = set.index.metadata.find("total_size");
   if (found == nullptr) return;
   const auto says = [&](std::uint64_t bytes) {
@@ -172,10 +175,10 @@ void check_total_size(const DataSet& set, const Matched& matched, Reading& readi
     return found->is_number_float() && found->real_number() == static_cast<double>(bytes);
   };
   // Paddle counts an accumulator that stands in two files twice.
-  if (says(matched.listed_bytes) || says(matched.all_bytes)) return;
+  if (says(listed_bytes) || says(all_bytes)) return;
   constexpr std::size_t kShown = 40;
   reading.warn(fmt::format("{}: total_size is {}, but the tensors have {} bytes", shown(set.index_file),
-                           base::shown_json(*found, kShown), matched.listed_bytes));
+                           base::shown_json(*found, kShown), listed_bytes));
 }
 
 /// Tensors that the index does not list: an error, except in Paddle's optimizer files. Those that are taken.
@@ -227,7 +230,8 @@ void read_indexed(const DataSet& set, Strictness strictness, Reading& reading, T
   Matched matched = match(set, files, reading);
   check_all_found(set, strictness, matched, reading);
   settle_repeated(set, strictness, matched, reading);
-  if (strictness != Strictness::kPaddleQuantised) check_total_size(set, matched, reading);
+  if (strictness != Strictness::kPaddleQuantised)
+    check_total_size(set, matched.listed_bytes, matched.all_bytes, reading);
   const std::vector<Copy> more = take_unlisted(set, strictness, matched, reading);
   for (const Copy& copy : matched.listed) {
     if (copy.entry != nullptr) tensors.push_back(stored(set.section, copy, reading));
@@ -290,6 +294,48 @@ void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
 }
 
 }  // namespace
+
+void NameSum::add(std::string_view name) {
+  std::uint64_t hash = base::split_mix64(name.size());
+  for (std::size_t at = 0; at < name.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, name.data() + at, std::min(sizeof word, name.size() - at));
+    hash = base::mix64((hash ^ word) * 0x100000001b3ULL);
+  }
+  ++count;
+  sum += hash;
+}
+
+FileSummary summary_of(const format::SafetensorsHeader& header) {
+  FileSummary summary;
+  for (const auto& entry : header.tensors) summary.names.add(entry.name);
+  summary.data_bytes = header.file_bytes - header.data_start;
+  return summary;
+}
+
+IndexSummary summary_of(const format::HfIndex& index) {
+  IndexSummary summary(index.files.size());
+  for (const format::IndexEntry& tensor : index.tensors) summary[tensor.file].add(tensor.name);
+  return summary;
+}
+
+bool is_as_summarised(const DataSet& set, const FileSummaries& files, const IndexSummary* index, Reading& reading) {
+  if (set.index_file.empty()) {
+    check_numbers(set, reading);
+    return true;
+  }
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < set.index.files.size(); ++i) {
+    const auto file = files.find(set.index.files[i]);
+    if (file == files.end() || index == nullptr || file->second.names != index->at(i)) return false;
+    bytes += file->second.data_bytes;
+  }
+  for (const std::string& file : set.files) {
+    if (std::ranges::find(set.index.files, file) == set.index.files.end()) return false;
+  }
+  check_total_size(set, bytes, bytes, reading);
+  return true;
+}
 
 void read_set(const DataSet& set, Strictness strictness, Reading& reading, Tensors& tensors) {
   if (!set.index_file.empty()) return read_indexed(set, strictness, reading, tensors);

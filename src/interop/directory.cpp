@@ -14,6 +14,7 @@
 #include "interop/data_set.hpp"
 #include "interop/dcp.hpp"
 #include "interop/file_names.hpp"
+#include "interop/outline.hpp"
 #include "interop/paddle.hpp"
 #include "interop/sharding_info.hpp"
 
@@ -109,18 +110,23 @@ DataSets find_sets(const Reading& reading) {
   const Directory& directory = reading.directory();
   DataSets sets;
   std::set<std::string_view> referenced;
-  for (const auto& [file, text] : directory.json) {
-    const auto name = set_of_index(file);
-    if (!name) continue;
-    DataSet& set = sets[*name];
+  const auto add_index = [&](const std::string& name, const std::string& file, const auto& read) {
+    DataSet& set = sets[name];
     if (!set.index_file.empty()) {
       throw reading.error(ErrorKind::kFormat, file,
                           fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
     }
-    set.name = *name;
+    set.name = name;
     set.index_file = file;
-    set.index = format::parse_hf_index(text, reading.raw_path_of(file));
+    set.index = read();
     referenced.insert(set.index.files.begin(), set.index.files.end());
+  };
+  for (const auto& [file, text] : directory.json) {
+    const auto name = set_of_index(file);
+    if (name) add_index(*name, file, [&] { return format::parse_hf_index(text, reading.raw_path_of(file)); });
+  }
+  for (const auto& [file, index] : directory.indexes) {
+    add_index(set_of_index(file).value(), file, [&] { return index; });
   }
   for (const auto& [file, size] : directory.others) {
     if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
@@ -248,6 +254,12 @@ void join_metadata(const Directory& directory, Recognised& out) {
   out.disputed_metadata.assign(disputed.begin(), disputed.end());
 }
 
+void warn_of_folders(Reading& reading) {
+  const std::vector<std::string>& folders = reading.directory().folders;
+  if (folders.empty()) return;
+  reading.warn("sub-directories are neither read nor carried along: " + list_some(folders));
+}
+
 std::vector<std::string> carried_files(const Directory& directory) {
   std::vector<std::string> carried;
   for (const auto& [file, text] : directory.json) {
@@ -270,6 +282,37 @@ const char* name_of(Dialect dialect) {
     case Dialect::kHdf5: return "HDF5 staging file";
   }
   return "unknown";
+}
+
+// The same without tensors: what all ranks found in their files, put together.
+
+std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes) {
+  Reading reading(directory);
+  if (directory.safetensors.empty()) return std::nullopt;
+  refuse_mindspore_parts(reading);
+  refuse_unmerged_paddle(reading);
+  DataSets sets = find_sets(reading);
+  name_sections(sets, reading);
+  if (is_paddle(sets, reading)) return std::nullopt;
+  for (const auto& [file, header] : directory.safetensors) {
+    if (is_dcp_shard_name(file) || has_sharding_info(header) || has_codings(header)) return std::nullopt;
+  }
+  Outline out;
+  for (const auto& [name, set] : sets) {
+    const auto index = indexes.find(set.index_file);
+    if (!is_as_summarised(set, files, index == indexes.end() ? nullptr : &index->second, reading)) return std::nullopt;
+    for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
+      if (!out.section_of_file.emplace(file, set.section).second) return std::nullopt;
+    }
+  }
+  Recognised joined;
+  join_metadata(directory, joined);
+  out.metadata = std::move(joined.metadata);
+  out.disputed_metadata = std::move(joined.disputed_metadata);
+  out.carried = carried_files(directory);
+  warn_of_folders(reading);
+  out.warnings = reading.take_warnings();
+  return out;
 }
 
 Recognised recognise(const Directory& directory) {
@@ -304,9 +347,7 @@ Recognised recognise(const Directory& directory) {
   }
   join_metadata(directory, out);
   out.carried = carried_files(directory);
-  if (!directory.folders.empty()) {
-    reading.warn("sub-directories are neither read nor carried along: " + list_some(directory.folders));
-  }
+  warn_of_folders(reading);
   out.warnings = reading.take_warnings();
   return out;
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cairn/error.hpp"
+#include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 
@@ -23,10 +24,11 @@ namespace cairn::interop {
 struct Directory {
   std::string path;                                              ///< for messages
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
-  std::map<std::string, std::string> json;      ///< name -> text of *.json up to 1 GiB: indexes, config
-  std::map<std::string, std::uint64_t> others;  ///< every other file -> size
-  std::vector<std::string> folders;             ///< sub-directories: neither read nor carried along, named in a warning
-  bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
+  std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
+  std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
+  std::map<std::string, std::uint64_t> others;     ///< every other file -> size
+  std::vector<std::string> folders;  ///< sub-directories: neither read nor carried along, named in a warning
+  bool alone = false;                ///< the user pointed at one file: the others of its numbered set are not missed
 };
 
 /// kHdf5 is a staging file, which is not a directory: recognise() never says so.

@@ -7,12 +7,16 @@ namespace {
 
 constexpr std::uint32_t kNear = 64;
 
-PackedCatalog pack(std::span<const format::PlacedTensor> tensors) {
+std::vector<CatalogKey> keys_of(std::span<const format::PlacedTensor> tensors) {
   std::vector<CatalogKey> keys;
   keys.reserve(tensors.size());
   for (const format::PlacedTensor& tensor : tensors) keys.push_back({tensor.section, tensor.name});
+  return keys;
+}
+
+PackedCatalog pack(std::span<const format::PlacedTensor> tensors) {
   CatalogPacker packer;
-  for (const std::uint32_t number : catalog_order(keys)) packer.add(tensors[number]);
+  for (const std::uint32_t number : catalog_order(keys_of(tensors))) packer.add(tensors[number]);
   const base::Bytes run = packer.take();
   return PackedCatalog({&run, 1});
 }
@@ -78,6 +82,48 @@ format::StoredCheckpoint PackedCheckpoint::picked(std::span<const std::uint32_t>
   Seeker seeker(tensors);
   for (const std::uint32_t number : numbers) out.tensors.push_back(seeker.at(number).stored());
   return out;
+}
+
+std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs) {
+  std::vector<PackedCatalog> catalogs;
+  std::size_t name_bytes = 0;
+  std::size_t dimensions = 0;
+  std::size_t tensors = 0;
+  for (const base::Bytes& run : runs) {
+    if (run.empty()) continue;
+    catalogs.emplace_back(std::span(&run, 1));
+    for (PackedCatalog::Cursor cursor(catalogs.back(), 0); cursor.next(); ++tensors) {
+      name_bytes += cursor.name().size();
+      dimensions += cursor.shape().size();
+    }
+  }
+  std::string names;
+  names.reserve(name_bytes);
+  std::vector<std::uint64_t> sizes;
+  sizes.reserve(dimensions);
+  std::vector<format::PlacedTensor> all;
+  all.reserve(tensors);
+  for (const PackedCatalog& catalog : catalogs) {
+    for (PackedCatalog::Cursor cursor(catalog, 0); cursor.next();) {
+      format::PlacedTensor tensor = cursor.placed();  // its section leads into the catalog
+      const std::size_t name = names.size();
+      const std::size_t shape = sizes.size();
+      names += tensor.name;
+      sizes.insert(sizes.end(), tensor.shape.begin(), tensor.shape.end());
+      tensor.name = std::string_view(names).substr(name);
+      tensor.shape = std::span(sizes).subspan(shape);
+      all.push_back(tensor);
+    }
+  }
+  CatalogPacker packer;
+  const format::PlacedTensor* last = nullptr;
+  for (const std::uint32_t number : catalog_order(keys_of(all))) {
+    const format::PlacedTensor& tensor = all[number];
+    if (last != nullptr && last->name == tensor.name && last->section == tensor.section) return std::nullopt;
+    last = &tensor;
+    packer.add(tensor);
+  }
+  return packer.take();
 }
 
 PackedCheckpoint packed(const format::StoredCheckpoint& stored) { return {stored.files, stored.tensors}; }

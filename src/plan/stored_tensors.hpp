@@ -84,6 +84,9 @@ struct PackedCheckpoint {
   [[nodiscard]] format::StoredCheckpoint picked(std::span<const std::uint32_t> numbers) const;
 };
 
+/// What several runs hold, as one; none of the tensors in parts. Nothing when a name is there twice in a section.
+std::optional<base::Bytes> merge_runs(std::span<const base::Bytes> runs);
+
 PackedCheckpoint packed(const format::StoredCheckpoint& stored);
 
 }  // namespace cairn::plan

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "cairn/error.hpp"
@@ -11,6 +12,8 @@
 
 namespace cairn::plan {
 namespace {
+
+using plan_test::Seeded;
 
 TEST(NaturalOrder, NumbersCompareAsNumbers) {
   const std::vector<std::string> ascending = {"",
@@ -95,6 +98,31 @@ TEST(Catalog, ANameTwiceIsAnError) {
     EXPECT_EQ(error.kind(), ErrorKind::kState);
     EXPECT_STREQ(error.what(), "tensor 'w' is listed twice in section model; names must be unique in a section");
   }
+}
+
+TEST(CatalogOrder, IsThatOfInCatalogOrder) {
+  Seeded random("catalog order");
+  const std::vector<std::string> sections = {"optimizer", "model", "ema", "adapter", "", "zeta"};
+  const std::vector<std::string> pieces = {"0", "00", "1", "01",       "9", "10", "123456789012",
+                                           "a", ".",  "w", "\xc3\xa9", "_"};
+  std::size_t compared = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<std::string, std::string>> names(random.between(0, 60));
+    for (auto& [section, name] : names) {
+      section = sections[random.between(0, sections.size() - 1)];
+      for (auto left = random.between(0, 6); left > 0; --left) name += pieces[random.between(0, pieces.size() - 1)];
+    }
+    std::vector<CatalogKey> keys;
+    for (const auto& [section, name] : names) keys.push_back({section, name});
+    std::vector<std::uint32_t> expected(keys.size());
+    std::iota(expected.begin(), expected.end(), 0U);
+    std::stable_sort(expected.begin(), expected.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return in_catalog_order(keys[a].section, keys[a].name, keys[b].section, keys[b].name);
+    });
+    ASSERT_EQ(catalog_order(keys), expected) << Seeded::note();
+    compared += keys.size();
+  }
+  EXPECT_GT(compared, 1000U);
 }
 
 }  // namespace

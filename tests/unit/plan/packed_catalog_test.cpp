@@ -8,8 +8,10 @@
 #include <iterator>
 #include <set>
 
+#include "format/safetensors.hpp"
 #include "layouts.hpp"
 #include "plan/hf_layout.hpp"
+#include "plan/stored_tensors.hpp"
 #include "seeded.hpp"
 
 namespace cairn::plan {
@@ -166,6 +168,92 @@ TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   EXPECT_THROW(files.places_of(layout, std::vector<std::uint32_t>{0, 0}), Error);
   EXPECT_THROW(files.add_header(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
   EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
+}
+
+// Places of stored tensors: behind each other, elsewhere, in parts.
+
+std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t count) {
+  std::vector<format::StoredTensor> out;
+  std::uint64_t offset = 8;
+  for (const CatalogTensor& tensor : random_catalog(random, count).tensors) {
+    format::StoredTensor stored{tensor.section, tensor.name, tensor.dtype, tensor.shape, {}};
+    const auto file = static_cast<std::uint32_t>(random.between(0, 2));
+    const Box whole{std::vector<std::uint64_t>(tensor.shape.size(), 0), tensor.shape};
+    if (random.one_in(5) && !tensor.shape.empty()) {
+      for (std::uint32_t part = 0; part < 3; ++part) {
+        Box box = whole;
+        box.offset[0] = part * 7;
+        stored.boxes.push_back({part, offset + part, box});
+      }
+    } else {
+      stored.boxes.push_back({file, offset, whole});
+    }
+    offset = random.one_in(3) ? random.between(0, UINT64_MAX / 2)
+                              : offset + format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
+    out.push_back(std::move(stored));
+  }
+  return out;
+}
+
+bool is_same(const format::StoredTensor& a, const format::StoredTensor& b) {
+  const auto same_box = [](const format::StoredBox& x, const format::StoredBox& y) {
+    return x.file == y.file && x.offset_bytes == y.offset_bytes && x.box == y.box;
+  };
+  return a.section == b.section && a.name == b.name && a.dtype == b.dtype && a.shape == b.shape &&
+         std::ranges::equal(a.boxes, b.boxes, same_box);
+}
+
+TEST(StoredTensors, GiveBackEveryPlace) {
+  Seeded random("packed places");
+  for (const std::uint64_t count : {0U, 1U, 64U, 65U, 1000U}) {
+    const std::vector<format::StoredTensor> tensors = random_stored(random, count);
+    const base::Bytes run = StoredTensors(tensors).catalog().run();
+    const PackedCheckpoint packed{{}, StoredTensors(PackedCatalog({&run, 1}))};
+    ASSERT_EQ(packed.tensors.size(), count);
+    std::size_t compared = 0;
+    for (const format::StoredTensor& tensor : packed.tensors) ASSERT_TRUE(is_same(tensor, tensors[compared++]));
+    ASSERT_EQ(compared, count);
+    std::vector<std::uint32_t> numbers;
+    for (std::uint64_t left = count; left > 0; --left) {
+      numbers.push_back(static_cast<std::uint32_t>(random.between(0, count - 1)));
+    }
+    const format::StoredCheckpoint picked = packed.picked(numbers);
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      ASSERT_TRUE(is_same(picked.tensors[i], tensors[numbers[i]])) << Seeded::note();
+    }
+    EXPECT_THROW((void)packed.tensors.at(count), std::out_of_range);
+  }
+}
+
+TEST(StoredTensors, AreFoundByName) {
+  Seeded random("packed names");
+  const std::vector<format::StoredTensor> tensors = random_stored(random, 500);
+  const StoredTensors packed(tensors);
+  for (const std::size_t wanted : {3U, 400U}) {
+    std::vector<CatalogKey> keys;
+    std::vector<std::optional<std::uint32_t>> expected;
+    for (std::size_t i = 0; i < wanted; ++i) {
+      const auto number = static_cast<std::uint32_t>(random.between(0, tensors.size() - 1));
+      keys.push_back({tensors[number].section, tensors[number].name});
+      expected.emplace_back(number);
+      keys.push_back({random.one_in(2) ? "model" : "nowhere", "no such tensor"});
+      expected.emplace_back(std::nullopt);
+    }
+    EXPECT_EQ(packed.catalog().find_all(keys), expected) << Seeded::note();
+  }
+}
+
+TEST(MergeRuns, GivesWhatOnePackerGives) {
+  Seeded random("merged runs");
+  std::vector<format::StoredTensor> tensors = random_stored(random, 700);
+  std::erase_if(tensors, [](const format::StoredTensor& tensor) { return tensor.boxes.size() != 1; });
+  std::vector<std::vector<format::StoredTensor>> parts(4);
+  for (const format::StoredTensor& tensor : tensors) parts[random.between(0, 2)].push_back(tensor);  // one stays empty
+  std::vector<base::Bytes> runs;
+  for (const auto& part : parts) runs.push_back(StoredTensors(part).catalog().run());
+  EXPECT_EQ(merge_runs(runs), StoredTensors(tensors).catalog().run());
+  runs.push_back(StoredTensors(std::vector{tensors[5]}).catalog().run());
+  EXPECT_EQ(merge_runs(runs), std::nullopt);
 }
 
 }  // namespace

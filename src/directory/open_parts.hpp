@@ -1,0 +1,39 @@
+// The steps of opening a directory that open.cpp takes on one rank, and open_together.cpp on all.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "directory/open.hpp"
+
+namespace cairn::checkpoint {
+
+/// Rank-local: manifest and block table as they stand on disk.
+OpenedTexts read_texts(const std::filesystem::path& path);
+
+/// Empty where there is none, or none that can be read.
+std::string manifest_text(const std::filesystem::path& path);
+
+/// What is in the directory, but for headers; `data_files`: whose they are. Texts of indexes are left out of `json` and
+/// named in `indexes`, when that is not null.
+interop::Directory list_directory(const std::filesystem::path& path, const std::vector<os::DirectoryEntry>& entries,
+                                  std::vector<std::string>& data_files, std::vector<std::string>* indexes);
+/// The text of an index.
+std::string read_index_text(const std::filesystem::path& path);
+
+/// As read_header(); the header's blocks must have the checksums of `blocks`.
+format::SafetensorsHeader read_header_of(const std::filesystem::path& path,
+                                         const std::optional<format::BlockTable>& blocks);
+
+/// Throws as open_here() unless the files are those of the manifest, and what is carried along is there.
+void check_files(const OpenCheckpoint& checkpoint, Links links);
+
+/// Collective: the checkpoint, when it is a directory of whole tensors of which nothing need be said. Nothing on all ranks
+/// alike where it is anything else, or anything is wrong: open_here() on one rank then says what. Each header and index is
+/// read by one rank. Throws nothing that open_here() is to word.
+std::optional<OpenCheckpoint> open_together(comm::Communicator& communicator, const std::filesystem::path& path,
+                                            Links links);
+
+}  // namespace cairn::checkpoint
