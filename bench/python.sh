@@ -30,6 +30,6 @@ find_python() {
 build_programs() {
   install_packages "${build_packages[@]}" >&2
   configure release
-  build build/release cairn cairn_peer_program
+  build build/release cairn cairn_peer_program cairn_metadata_load
   CAIRN_BIN_DIR=$PWD/build/release/bin
 }

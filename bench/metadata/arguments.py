@@ -13,7 +13,7 @@ def parse(arguments):
     parser.add_argument("--directory", type=pathlib.Path, help="where to write [build]")
     parser.add_argument("--tensors", type=int, default=270_000, help="about so many [270000]")
     parser.add_argument("--files", type=int, default=160, help="data files [160]")
-    parser.add_argument("--ranks", type=int, default=4, help="of diff [4]")
+    parser.add_argument("--ranks", type=int, default=4, help="of diff and load [4]")
     parser.add_argument("--repeats", type=int, default=3, help="rounds [3]")
     parser.add_argument("--output", type=pathlib.Path, help="write the figures as JSON to this file")
     parser.add_argument("--check", action="store_true", help="exit with 1 when inspect takes longer than the reference")

@@ -46,7 +46,7 @@ def main():
     options = arguments.parse(sys.argv[1:])
     cairn = options.bin / "cairn"
     with tempfile.TemporaryDirectory(prefix="cairn-metadata-", dir=options.directory) as folder:
-        one, other = pathlib.Path(folder) / "one", pathlib.Path(folder) / "other"
+        one, other = pathlib.Path(folder) / "checkpoint-1", pathlib.Path(folder) / "checkpoint-2"
         tensors = checkpoint.write_checkpoint(one, options.tensors, options.files)
         checkpoint.write_checkpoint(other, options.tensors, options.files)
         check_reference(one, tensors)
@@ -56,12 +56,15 @@ def main():
             "inspect": [cairn, "inspect", one],
             "diff": [options.mpirun, "-n", options.ranks, cairn, "diff", one, other],
         }
-        runs = {name: [] for name in commands}
+        load = [options.mpirun, "-n", options.ranks, options.bin / "cairn_metadata_load", folder, tensors]
+        runs = {name: [] for name in [*commands, "load"]}
         for _ in range(options.repeats):  # in turn
             for name, command in commands.items():
                 runs[name].append(measure(command))
-    figures = {"tensors": tensors, "files": options.files // 4 * 4, "ranks_of_diff": options.ranks, "commands": {}}
-    print(f"{tensors} tensors in {figures['files']} files, {options.repeats} rounds, diff on {options.ranks} ranks")
+            shown = subprocess.run(list(map(str, load)), capture_output=True, text=True, check=True).stdout.split()
+            runs["load"].append((float(shown[0]), int(shown[1]) / 1024))
+    figures = {"tensors": tensors, "files": options.files // 4 * 4, "ranks": options.ranks, "commands": {}}
+    print(f"{tensors} tensors in {figures['files']} files, {options.repeats} rounds, diff and load on {options.ranks} ranks")
     for name, results in runs.items():
         seconds = statistics.median(result[0] for result in results)
         mib = max(result[1] for result in results)

@@ -72,6 +72,30 @@ struct View {
 /// in the checkpoint's catalog.
 View loading_view(const OpenCheckpoint& checkpoint, const ViewOptions& options);
 
+/// Goes through the tensors of a view, loading_view() among them, best in their order.
+class ViewCursor {
+ public:
+  /// What is given must outlive the object.
+  ViewCursor(const OpenCheckpoint& checkpoint, const View& view)
+      : view_(view),
+        stored_(checkpoint.stored.tensors),
+        size_(view.stored ? static_cast<std::uint32_t>(view.tensors.size()) : checkpoint.stored.tensors.size()) {}
+
+  /// How many there are, without parts.
+  [[nodiscard]] std::uint32_t size() const { return size_; }
+  /// By number, which is one of the view. Good until the next call.
+  ViewTensor at(std::uint32_t number) {
+    if (view_.stored) return view_.at(number);
+    const format::PlacedTensor tensor = stored_.at(number).placed();
+    return {tensor.section, tensor.name, tensor.dtype, tensor.shape, Origin::kStored, number};
+  }
+
+ private:
+  const View& view_;
+  plan::Seeker stored_;
+  std::uint32_t size_;
+};
+
 /// The tensors that the files have, codes and scales among them.
 View stored_view(const OpenCheckpoint& checkpoint);
 

@@ -114,8 +114,6 @@ std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) 
 
 namespace {
 
-using Key = std::pair<std::string_view, std::string_view>;
-
 /// One of the two checkpoints.
 struct Side {
   Side(comm::Communicator& communicator, const std::filesystem::path& path, Links links)
@@ -130,6 +128,8 @@ struct Pair {
   std::uint32_t a = 0;
   std::uint32_t b = 0;
   std::uint64_t elements = 0;
+  DType dtype_a = DType::kF32;
+  DType dtype_b = DType::kF32;
 };
 
 /// A flat range of a pair, small enough for memory.
@@ -164,33 +164,33 @@ TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
 }
 
 /// Rows in catalog order, and the pairs whose elements can be compared.
-std::vector<Pair> pair_up(const View& a, const View& b, DiffResult& result) {
-  const auto in_a = plan::numbers_by_name(a.tensors);
-  const auto in_b = plan::numbers_by_name(b.tensors);
-  std::vector<Key> keys;
-  for (const auto& [key, number] : in_a) keys.push_back(key);
-  for (const auto& [key, number] : in_b) {
-    if (!in_a.contains(key)) keys.push_back(key);
-  }
-  std::sort(keys.begin(), keys.end(),
-            [](const Key& x, const Key& y) { return plan::in_catalog_order(x.first, x.second, y.first, y.second); });
+std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
+  ViewCursor a(side_a.opened, side_a.view);
+  ViewCursor b(side_b.opened, side_b.view);
+  const auto before = [](const ViewTensor& x, const ViewTensor& y) {
+    return plan::in_catalog_order(x.section, x.name, y.section, y.name);
+  };
   std::vector<Pair> pairs;
-  for (const Key& key : keys) {
-    const auto at_a = in_a.find(key);
-    const auto at_b = in_b.find(key);
-    if (at_b == in_b.end()) {
-      result.tensors.push_back(only_in(a.at(at_a->second), TensorVerdict::kOnlyInA));
-    } else if (at_a == in_a.end()) {
-      result.tensors.push_back(only_in(b.at(at_b->second), TensorVerdict::kOnlyInB));
+  for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
+    const bool only_a = j == b.size() || (i < a.size() && before(a.at(i), b.at(j)));
+    const bool only_b = !only_a && (i == a.size() || before(b.at(j), a.at(i)));
+    if (only_a) {
+      result.tensors.push_back(only_in(a.at(i++), TensorVerdict::kOnlyInA));
+    } else if (only_b) {
+      result.tensors.push_back(only_in(b.at(j++), TensorVerdict::kOnlyInB));
     } else {
-      const auto& tensor_a = a.at(at_a->second);
-      const auto& tensor_b = b.at(at_b->second);
+      const ViewTensor tensor_a = a.at(i);
+      const ViewTensor tensor_b = b.at(j);
       result.tensors.push_back(compare_heads(tensor_a, tensor_b));
       const TensorDiff& row = result.tensors.back();
       const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
       const bool comparable =
           row.verdict == TensorVerdict::kEqual || (row.verdict == TensorVerdict::kOtherDtype && values);
-      if (comparable) pairs.push_back({result.tensors.size() - 1, at_a->second, at_b->second, row.elements});
+      if (comparable) {
+        pairs.push_back({result.tensors.size() - 1, i, j, row.elements, tensor_a.dtype, tensor_b.dtype});
+      }
+      ++i;
+      ++j;
     }
   }
   return pairs;
@@ -270,7 +270,7 @@ class PieceComparer {
  public:
   /// A view and its reader.
   struct Input {
-    const View& view;
+    const Side& side;
     TensorReader& reader;
     std::uint32_t Pair::*number;  ///< in the view
   };
@@ -310,7 +310,7 @@ class PieceComparer {
       os::fault_memory("memory.compare");
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         const Pair& pair = *pieces[i].pair;
-        const Elements elements{a_.view.at(pair.a).dtype, b_.view.at(pair.b).dtype, bytes_a[i], bytes_b[i], pair.row};
+        const Elements elements{pair.dtype_a, pair.dtype_b, bytes_a[i], bytes_b[i], pair.row};
         compared += bytes_a[i].size();
         if (elements.dtype_a == elements.dtype_b && bytes_a[i] == bytes_b[i]) continue;
         if (has_values(elements.dtype_a)) {
@@ -328,9 +328,10 @@ class PieceComparer {
   static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
                                                std::vector<std::vector<std::byte>>* memory) {
     std::vector<plan::MemoryBox> boxes;
+    ViewCursor tensors(input.side.opened, input.side.view);
     for (const Piece& piece : pieces) {
       const std::uint32_t number = piece.pair->*input.number;
-      const ViewTensor& tensor = input.view.at(number);
+      const ViewTensor tensor = tensors.at(number);
       std::span<std::byte> place;
       if (memory != nullptr) {
         memory->emplace_back((piece.end - piece.begin) * bits_of(tensor.dtype) / 8);
@@ -372,13 +373,12 @@ class PieceComparer {
 };
 
 /// What the tallies say of the tensors that were compared.
-void judge(const std::vector<Pair>& pairs, const View& a, const Tally& tally, const Tolerance& tolerance,
-           DiffResult& result) {
+void judge(const std::vector<Pair>& pairs, const Tally& tally, const Tolerance& tolerance, DiffResult& result) {
   for (const Pair& pair : pairs) {
     TensorDiff& row = result.tensors[pair.row];
     row.elements_differing = tally.differing[pair.row];
     row.elements_outside = tally.outside[pair.row];
-    if (has_values(a.at(pair.a).dtype)) row.max_abs_difference = tally.max_difference[pair.row];
+    if (has_values(pair.dtype_a)) row.max_abs_difference = tally.max_difference[pair.row];
     if (row.verdict != TensorVerdict::kEqual || row.elements_differing == 0) continue;
     const bool is_close = !tolerance.is_none() && row.elements_outside == 0;
     row.verdict = is_close ? TensorVerdict::kClose : TensorVerdict::kDiffers;
@@ -397,12 +397,12 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   DiffResult result;
   std::vector<Pair> pairs;
   comm::agree(communicator, "pair up the tensors", [&] {
-    for (Side* side : {&a, &b}) side->view = decoded_view(side->opened, {options.paddle_reciprocals, false});
-    pairs = pair_up(a.view, b.view, result);
+    for (Side* side : {&a, &b}) side->view = loading_view(side->opened, {options.paddle_reciprocals, false});
+    pairs = pair_up(a, b, result);
   });
   const auto load_a = make_reader(communicator, a.opened, a.view, options.read);
   const auto load_b = make_reader(communicator, b.opened, b.view, options.read);
-  PieceComparer comparer(communicator, {a.view, *load_a, &Pair::a}, {b.view, *load_b, &Pair::b}, options.tolerance);
+  PieceComparer comparer(communicator, {a, *load_a, &Pair::a}, {b, *load_b, &Pair::b}, options.tolerance);
 
   // A round's pieces of both checkpoints, and one decoded copy of each element as doubles, stay within the budget.
   const std::uint64_t round_elements = std::max<std::uint64_t>(options.read.memory_budget_bytes / 64 / 8 * 8, 8);
@@ -417,7 +417,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   std::uint64_t compared = 0;
   std::uint64_t total = 0;  // bytes of the first one's, as compared
   for (const Piece& piece : pieces) {
-    total += (piece.end - piece.begin) * bits_of(a.view.at(piece.pair->a).dtype) / 8;
+    total += (piece.end - piece.begin) * bits_of(piece.pair->dtype_a) / 8;
   }
   try {
     comparer.plan(pieces, round_elements);
@@ -436,7 +436,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
   result.bytes_compared = communicator.sum(compared);
-  judge(pairs, a.view, tally, options.tolerance, result);
+  judge(pairs, tally, options.tolerance, result);
   return result;
 }
 
