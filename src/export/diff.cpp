@@ -205,7 +205,9 @@ std::vector<Piece> share_of(const std::vector<Pair>& pairs, comm::Communicator& 
   std::vector<Piece> pieces;
   for (const Pair& pair : pairs) {
     const std::uint64_t share = base::round_up(base::ceil_div(pair.elements, ranks), 8);
-    const std::uint64_t first = std::min(pair.elements, rank * share);
+    // Small tensors are one rank's alone: another one's each time.
+    const std::uint64_t turn = (rank + pair.row) % ranks;
+    const std::uint64_t first = std::min(pair.elements, turn * share);
     const std::uint64_t last = std::min(pair.elements, first + share);
     for (std::uint64_t at = first; at < last; at += piece_elements) {
       pieces.push_back({&pair, at, std::min(at + piece_elements, last)});
