@@ -32,17 +32,14 @@ std::vector<plan::MemoryBox> want_blob(const OpenCheckpoint& opened, std::option
 }  // namespace
 
 std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
-  const auto& tensors = opened.stored.tensors;  // in catalog order
+  const plan::StoredTensors& tensors = opened.stored.tensors;
   std::vector<std::uint32_t> numbers;
   for (int rank = 0;; ++rank) {
-    const std::string name = rank_blob_name(rank);
-    const auto at = std::partition_point(tensors.begin(), tensors.end(), [&](const format::StoredTensor& tensor) {
-      return plan::in_catalog_order(tensor.section, tensor.name, kRankSection, name);
-    });
-    const bool is_blob = at != tensors.end() && at->section == kRankSection && at->name == name &&
-                         at->dtype == DType::kU8 && at->shape.size() == 1;
-    if (!is_blob) return numbers;
-    numbers.push_back(static_cast<std::uint32_t>(at - tensors.begin()));
+    const auto number = tensors.catalog().find(kRankSection, rank_blob_name(rank));
+    if (!number) return numbers;
+    const format::StoredTensor tensor = tensors[*number];
+    if (tensor.dtype != DType::kU8 || tensor.shape.size() != 1) return numbers;
+    numbers.push_back(*number);
   }
 }
 

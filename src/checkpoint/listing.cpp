@@ -60,7 +60,9 @@ std::vector<TensorInfo> list_tensors(const OpenCheckpoint& opened, const View& v
   const shard::Selector selector(selection);
   const std::vector<std::uint32_t> blobs = rank_blobs(opened);
   std::vector<TensorInfo> tensors;
-  for (const ViewTensor& seen : view.tensors) {
+  ViewCursor cursor(opened, view);
+  for (std::uint32_t i = 0; i < cursor.size(); ++i) {
+    const ViewTensor seen = cursor.at(i);
     if (!selector.selects(seen.section, seen.name)) continue;
     const bool is_stored = seen.origin == Origin::kStored;
     if (is_stored && std::ranges::binary_search(blobs, seen.source)) continue;
