@@ -170,8 +170,8 @@ struct Loader::Reading {
       : plan(std::move(planned)),
         stored(checkpoint.stored.files_alone()),
         written(checkpoint),
-        files(communicator, {checkpoint.directory, stored, plan::ExtentMaps(plan.extents),
-                             plan.rounds.windows, plan.rounds.count(), *plan.buffers, bypass_bytes_of(plan)}) {}
+        files(communicator, {checkpoint.directory, stored, plan::ExtentMaps(plan.extents), plan.rounds.windows,
+                             plan.rounds.count(), *plan.buffers, bypass_bytes_of(plan)}) {}
   ReadPlan plan;
   format::StoredCheckpoint stored;  ///< files alone
   WrittenBlocks written;

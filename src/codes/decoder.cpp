@@ -60,8 +60,7 @@ void Decoder::add(const plan::MemoryBox& want) {
   const ViewTensor& tensor = view_.at(want.tensor);
   const auto& check = purpose_ == Purpose::kPlanning ? check_planned : check_wanted;
   check(want, tensor.name, tensor.dtype, tensor.shape);
-  const bool is_copy =
-      tensor.origin == Origin::kCast && view_.stored->tensors[tensor.source].dtype == tensor.dtype;
+  const bool is_copy = tensor.origin == Origin::kCast && view_.stored->tensors[tensor.source].dtype == tensor.dtype;
   if (tensor.origin == Origin::kStored || is_copy) {
     direct_.push_back(want);
     direct_.back().tensor = tensor.source;

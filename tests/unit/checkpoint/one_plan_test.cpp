@@ -248,13 +248,15 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
   constexpr std::uint64_t kWindows = 100;
   const std::uint64_t share = kWindows * kWindowBytes;
   checkpoint::OpenCheckpoint opened;
+  std::vector<format::StoredTensor> tensors;
   std::uint64_t total = 0;
   for (std::uint32_t file = 0; total < kManyRanks * share; ++file) {
     opened.stored.files.push_back({"model-" + std::to_string(file), kHeaderBytes + kFileBytes});
-    opened.stored.tensors.push_back({"model", "t" + std::to_string(file), DType::kU8, {kFileBytes}, {}});
-    opened.stored.tensors.back().boxes.push_back({file, kHeaderBytes, Box{{0}, {kFileBytes}}});
+    tensors.push_back({"model", "t" + std::to_string(file), DType::kU8, {kFileBytes}, {}});
+    tensors.back().boxes.push_back({file, kHeaderBytes, Box{{0}, {kFileBytes}}});
     total += kFileBytes;
   }
+  opened.stored.tensors = tensors;
   std::atomic<std::uint64_t> rounds = 0;
   std::atomic<std::uint64_t> plans = 0;
   std::atomic<std::uint64_t> bytes_read = 0;
@@ -296,11 +298,13 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
 TEST(OnePlanAtScale, OpensNoMoreFilesThanAProcessMay) {
   constexpr std::uint64_t kFiles = 1000;
   checkpoint::OpenCheckpoint opened;
+  std::vector<format::StoredTensor> tensors;
   for (std::uint32_t file = 0; file < kFiles; ++file) {
     opened.stored.files.push_back({"shard-" + std::to_string(file), 100});
-    opened.stored.tensors.push_back({"model", "t" + std::to_string(file), DType::kU8, {100}, {}});
-    opened.stored.tensors.back().boxes.push_back({file, 0, Box{{0}, {100}}});
+    tensors.push_back({"model", "t" + std::to_string(file), DType::kU8, {100}, {}});
+    tensors.back().boxes.push_back({file, 0, Box{{0}, {100}}});
   }
+  opened.stored.tensors = tensors;
   comm::run_simulated(1, [&](Communicator& communicator) {
     const checkpoint::Wanted wanted{
         kFiles, [&](std::uint64_t batch) {
