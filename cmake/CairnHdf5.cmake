@@ -1,10 +1,11 @@
-# HDF5, when there is one that fits: sets CAIRN_HAVE_HDF5, and says why not.
+# HDF5, when there is one that fits: sets CAIRN_HAVE_HDF5 and CAIRN_HDF5_LIBRARIES (files), and says why not.
 #
 # Parallel HDF5 is linked with an MPI of its own; a second MPI in one process ends in a crash, so it must be the MPI that
 # Cairn is built with: the shared library says which one it needs. A serial HDF5 fits any. Build settings:
 #   -DCAIRN_HDF5=OFF      without HDF5          -DHDF5_ROOT=DIR      where to look
 option(CAIRN_HDF5 "Build the HDF5 parts when HDF5 is found" ON)
 set(CAIRN_HAVE_HDF5 OFF)
+set(CAIRN_HDF5_LIBRARIES)
 
 # The names in the dynamic section of a shared library: ENTRY is NEEDED or SONAME.
 function(cairn_dynamic_names library entry result)
@@ -19,17 +20,14 @@ function(cairn_dynamic_names library entry result)
   set(${result} "${names}" PARENT_SCOPE)
 endfunction()
 
-# Why this HDF5 cannot be used; empty when it can.
+# Why the HDF5 of these libraries cannot be used; empty when it can.
 function(cairn_hdf5_problem result)
   set(${result} "" PARENT_SCOPE)
   if(NOT HDF5_IS_PARALLEL)
     return()
   endif()
   set(needed)
-  foreach(library IN LISTS HDF5_C_LIBRARIES)
-    if(TARGET "${library}")
-      get_target_property(library "${library}" LOCATION)
-    endif()
+  foreach(library IN LISTS ARGN)
     if(library MATCHES "/libhdf5[^/]*\\.so")
       cairn_dynamic_names("${library}" NEEDED names)
       list(APPEND needed ${names})
@@ -58,22 +56,28 @@ if(CAIRN_HDF5)
   if(NOT HDF5_FOUND)
     message(STATUS "HDF5: not found (1.10.7 or newer); building without .h5 staging")
   else()
-    cairn_hdf5_problem(problem)
+    foreach(library IN LISTS HDF5_C_LIBRARIES)
+      if(TARGET "${library}")
+        get_target_property(library "${library}" LOCATION)
+      endif()
+      list(APPEND CAIRN_HDF5_LIBRARIES "${library}")
+    endforeach()
+    cairn_hdf5_problem(problem ${CAIRN_HDF5_LIBRARIES})
     if(problem)
+      set(CAIRN_HDF5_LIBRARIES)
       message(STATUS "HDF5 ${HDF5_VERSION}: ${problem}; building without .h5 staging")
     else()
       set(CAIRN_HAVE_HDF5 ON)
-      set(libraries ${HDF5_C_LIBRARIES})
-      if(libraries MATCHES "/libhdf5[^/;]*\\.so")
-        list(FILTER libraries INCLUDE REGEX "/libhdf5[^/]*\\.so")  # it brings what it needs itself
+      if(CAIRN_HDF5_LIBRARIES MATCHES "/libhdf5[^/;]*\\.so")
+        list(FILTER CAIRN_HDF5_LIBRARIES INCLUDE REGEX "/libhdf5[^/]*\\.so")  # it brings what it needs itself
       endif()
       add_library(cairn_hdf5_library INTERFACE)
       target_include_directories(cairn_hdf5_library SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
-      target_link_libraries(cairn_hdf5_library INTERFACE ${libraries})
+      target_link_libraries(cairn_hdf5_library INTERFACE ${CAIRN_HDF5_LIBRARIES})
       if(HDF5_IS_PARALLEL)
         target_link_libraries(cairn_hdf5_library INTERFACE MPI::MPI_CXX)  # hdf5.h includes mpi.h
       endif()
-      message(STATUS "HDF5 ${HDF5_VERSION} (parallel: ${HDF5_IS_PARALLEL}): ${libraries}")
+      message(STATUS "HDF5 ${HDF5_VERSION} (parallel: ${HDF5_IS_PARALLEL}): ${CAIRN_HDF5_LIBRARIES}")
     endif()
   endif()
 endif()

@@ -2,13 +2,13 @@
 # processor time of a build). One for src and the programs, one with GoogleTest for the tests; no headers of our own, so
 # that a change to one of ours never compiles everything again. Sources still include what they use: the rows fuzz and
 # tidy of scripts/test compile without (CMAKE_DISABLE_PRECOMPILE_HEADERS).
-file(WRITE "${CMAKE_BINARY_DIR}/precompiled.cpp.new" "// What a target with precompiled headers needs: a source.\n")
-configure_file("${CMAKE_BINARY_DIR}/precompiled.cpp.new" "${CMAKE_BINARY_DIR}/precompiled.cpp" COPYONLY)
+file(WRITE "${PROJECT_BINARY_DIR}/precompiled.cpp.new" "// What a target with precompiled headers needs: a source.\n")
+configure_file("${PROJECT_BINARY_DIR}/precompiled.cpp.new" "${PROJECT_BINARY_DIR}/precompiled.cpp" COPYONLY)
 
 # cairn_precompiled_headers(target LIBS what the headers come from ... HEADERS <a> ...)
 function(cairn_precompiled_headers target)
   cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
-  add_library(${target} STATIC "${CMAKE_BINARY_DIR}/precompiled.cpp")
+  add_library(${target} STATIC "${PROJECT_BINARY_DIR}/precompiled.cpp")
   target_link_libraries(${target} PRIVATE cairn_options ${ARG_LIBS})
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
 endfunction()
@@ -16,6 +16,7 @@ endfunction()
 set(headers <algorithm> <array> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map>
     <memory> <mutex> <numeric> <optional> <set> <span> <string> <string_view> <tuple> <unordered_map> <utility> <vector>)
 cairn_precompiled_headers(cairn_precompiled LIBS fmt::fmt HEADERS ${headers} <fmt/core.h>)
+cairn_library_code(cairn_precompiled)
 # Code of tests, in every preset: more optimisation takes a fifth of the time that compiles it and runs it no sooner; with -O0
 # those that compare many bytes took two to three times as long.
 function(cairn_test_code target)

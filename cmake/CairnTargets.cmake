@@ -27,23 +27,34 @@ elseif(CAIRN_SANITIZER)
   message(FATAL_ERROR "CAIRN_SANITIZER must be empty, address or thread, not '${CAIRN_SANITIZER}'")
 endif()
 
+# What becomes part of the library, and all that shares its precompiled headers: code that can also stand in a shared
+# library, calling itself as directly as other code does.
+function(cairn_library_code target)
+  set(flags -fPIC -fno-semantic-interposition)
+  list(JOIN flags "," nvcc_flags)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:C,CXX>:${flags}>"
+                         "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${nvcc_flags}>")
+endfunction()
+
 include(CairnPrecompiled)
 
 # cairn_layer(NAME base SOURCES a.cpp ... [LAYERS lower layers ...] [LIBS external ...] [PRIVATE_LIBS external ...])
-# makes the static library cairn_<NAME> with alias cairn::<NAME>. Includes are written "layer/file.hpp".
+# makes the static library cairn_<NAME> with alias cairn::<NAME>. Includes are written "layer/file.hpp". Only what links
+# single layers needs these archives: they are not part of `all` themselves.
 function(cairn_layer)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LAYERS;LIBS;PRIVATE_LIBS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cairn_layer: unknown arguments: ${ARG_UNPARSED_ARGUMENTS}")
   endif()
   set(target cairn_${ARG_NAME})
-  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(${target} STATIC EXCLUDE_FROM_ALL ${ARG_SOURCES})
   add_library(cairn::${ARG_NAME} ALIAS ${target})
-  target_include_directories(${target} PUBLIC "${CMAKE_SOURCE_DIR}/src")
+  target_include_directories(${target} PUBLIC "${PROJECT_SOURCE_DIR}/src")
   target_link_libraries(${target} PUBLIC cairn::headers ${ARG_LIBS} PRIVATE cairn_options ${ARG_PRIVATE_LIBS})
   foreach(layer IN LISTS ARG_LAYERS)
     target_link_libraries(${target} PUBLIC cairn::${layer})
   endforeach()
+  cairn_library_code(${target})
   cairn_use_precompiled(${target} cairn_precompiled)
 endfunction()
 
@@ -55,10 +66,11 @@ function(cairn_program)
   endif()
   add_executable(${ARG_NAME} ${ARG_SOURCES})
   target_link_libraries(${ARG_NAME} PRIVATE cairn_options ${ARG_LIBS})
+  cairn_library_code(${ARG_NAME})
   cairn_use_precompiled(${ARG_NAME} cairn_precompiled)
 endfunction()
 
-set(CAIRN_TEST_RUN_DIR "${CMAKE_BINARY_DIR}/test-run")
+set(CAIRN_TEST_RUN_DIR "${PROJECT_BINARY_DIR}/test-run")
 
 # The target tests-<label> builds the programs of the tests with that label. Labels that decide which row of scripts/test
 # runs a test: ranks and mpi-small (below), errors (walks many error paths quickly: runs under the address sanitizer too),
@@ -80,13 +92,13 @@ endfunction()
 # and the search for leaks ends in a fault ("Tracer caught signal 11").
 function(cairn_test_leaks test)
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:intercept_tls_get_addr=0"
-    "LSAN_OPTIONS=suppressions=${CMAKE_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0")
+    "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/leaks.supp:print_suppressions=0")
 endfunction()
 
 function(cairn_test_environment test dir)
   set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
-    "CAIRN_TEST_DATA=${CMAKE_SOURCE_DIR}/tests/data"
-    "CAIRN_BIN_DIR=${CMAKE_BINARY_DIR}/bin"
+    "CAIRN_TEST_DATA=${PROJECT_SOURCE_DIR}/tests/data"
+    "CAIRN_BIN_DIR=${PROJECT_BINARY_DIR}/bin"
     "OMPI_MCA_rmaps_base_oversubscribe=1"
     "OMPI_ALLOW_RUN_AS_ROOT=1" "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
     "OMPI_MCA_mpi_yield_when_idle=1" "OMPI_MCA_hwloc_base_binding_policy=none"
