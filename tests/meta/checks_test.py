@@ -57,7 +57,7 @@ class LayersCheck(Tree):
         self.write("src/plan/b.hpp", '#include "base/a.hpp"\n#include "plan/c.hpp"\n')
         self.write("src/io/d.cpp", '#include <mpi.h>\n#include "plan/b.hpp"\n')
         self.write("src/cli/e.cpp", '#include "io/d.hpp"\n#include "base/a.hpp"\n')
-        self.write("include/cairn/error.hpp", '#include "cairn/box.hpp"\n')
+        self.write("include/cairn/error.hpp", '#include <mpi.h>\n#include <vector>\n#include "cairn/box.hpp"\n')
 
     def check(self, text):
         self.assert_finds(text, "layers_check.py")
@@ -109,6 +109,12 @@ class LayersCheck(Tree):
     def test_public_header_includes_source(self):
         self.write("include/cairn/error.hpp", '#include "base/a.hpp"\n')
         self.check('may include only "cairn/..."')
+
+    def test_public_header_includes_a_library(self):
+        for name in ("fmt/core.h", "nlohmann/json.hpp", "cuda.h"):
+            with self.subTest(name):
+                self.write("include/cairn/error.hpp", f"#include <{name}>\n")
+                self.check(f"include/cairn/error.hpp:1: <{name}>: include/cairn needs no library but MPI")
 
     def test_pure_layer_opens_files(self):
         self.write("src/plan/g.cpp", "#include <fstream>\n")

@@ -1,7 +1,8 @@
 """No include points up or sideways: src/README.md's table says which layer may include which, and is read here.
 
 Checked as well: CMake's LAYERS of each layer obey the same table; layers that the table calls pure include no header that
-opens files or talks to other processes; include/cairn includes nothing from src; and the walks of src/README.md, lists of
+opens files or talks to other processes; include/cairn includes nothing from src, and of other libraries only MPI and the
+standard ones; and the walks of src/README.md, lists of
 "N. `function` (`layer/file.cpp`)", have at most ten calls, each in that file, and called in the file of an earlier one.
 """
 
@@ -11,6 +12,7 @@ from tree import run_check, tracked_files
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
 SOURCES = (".hpp", ".cpp", ".h", ".c", ".cu", ".cuh")
+PUBLIC = re.compile(r"^([a-z_0-9]+|std[a-z]+\.h|mpi\.h)$")
 IMPURE = re.compile(r"^(mpi\.h|fstream|fcntl\.h|unistd\.h|cstdio|stdio\.h|sys/.*|hdf5\.h|liburing\.h)$")
 
 
@@ -53,6 +55,8 @@ def check_file(name, text, table):
         if quote == "<":
             if layer and table[layer][1] and IMPURE.match(target):
                 findings.append(f"{where}: <{target}> in {layer}, which is pure")
+            elif not layer and not PUBLIC.match(target):
+                findings.append(f"{where}: <{target}>: include/cairn needs no library but MPI")
         elif head == "cairn":
             continue
         elif head is None or ".." in target.split("/"):

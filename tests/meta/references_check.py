@@ -12,7 +12,7 @@ from tree import run_check, tracked_files
 SOURCES = ("hpp", "cpp", "cu", "cuh", "py", "sh", "sbatch", "cmake", "md")
 COMMENT = {"hpp": "//", "cpp": "//", "h": "//", "cu": "//", "cuh": "//", "c": "//", "sh": "#", "sbatch": "#",
            "cmake": "#", "CMakeLists.txt": "#"}
-FOLDERS = ("src", "include", "tests", "bench", "apps", "scripts", "slurm", "cmake")
+FOLDERS = ("src", "include", "tests", "bench", "apps", "scripts", "slurm", "cmake", "examples")
 # Other projects' files, and names that stand for any.
 OTHERS = ["modeling_*.py", "a.cpp", "a_test.cpp", "layer/file.*", "NAME_entry.cpp"]
 
