@@ -1,0 +1,69 @@
+"""What the tests of this folder share: building examples/hello in one way or another, and running it."""
+
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import unittest
+
+SOURCE = pathlib.Path(os.environ["CAIRN_SOURCE_DIR"])
+BINARY = pathlib.Path(os.environ["CAIRN_BINARY_DIR"])
+VERSION = os.environ["CAIRN_VERSION"]
+EXAMPLE = SOURCE / "examples/hello"
+HEADERS = {f"include/cairn/{path.name}" for path in (SOURCE / "include/cairn").glob("*.h*")}
+
+
+def output_of(*command, **options):
+    """Standard output of a command that must succeed."""
+    words = [str(word) for word in command]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{shlex.join(words)}: exit status {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def files_below(folder):
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir()}
+
+
+def public_functions(symbols):
+    """The functions of namespace cairn itself in what `nm -C` prints, without inline ones and without Checkpointer::State."""
+    found = set()
+    for line in symbols.splitlines():
+        match = re.search(r" T (cairn::(?!Checkpointer::State)(?![a-z_0-9]+::).*)", line)
+        if match:
+            found.add(match[1])
+    return found
+
+
+class ExampleTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path.cwd() / self.id().rsplit(".", 1)[-1]
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+
+    def configure(self, *settings):
+        build = self.folder / "build"
+        output_of("cmake", "-G", "Ninja", "-S", EXAMPLE, "-B", build, *settings)
+        output_of("cmake", "--build", build)
+        return build
+
+    def compile_by_pkg_config(self, prefix, *options):
+        """Returns the program, and the flags that pkg-config gave."""
+        flags = output_of("pkg-config", "--cflags", "--libs", *options, "cairn",
+                          env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).split()
+        program = self.folder / "by-pkg-config"
+        output_of(os.environ["CAIRN_MPICXX"], EXAMPLE / "main.cpp", "-o", program, *flags)
+        return program, flags
+
+    def check_runs(self, program, **extra):
+        """Saves on three ranks, and resumes on other numbers of them."""
+        place = self.folder / f"runs-{program.name}"
+        place.mkdir()
+        for ranks, what in (3, "saved"), (1, "resumed"), (4, "resumed"):
+            out = output_of(*shlex.split(os.environ["CAIRN_MPIEXEC"]), ranks, program, cwd=place,
+                            env={**os.environ, **extra})
+            self.assertEqual(out, f"{what}, ranks: {ranks}, equal: yes\n")
+        self.assertTrue((place / "run1/checkpoint-100/model.safetensors").exists())

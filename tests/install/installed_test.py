@@ -1,0 +1,36 @@
+"""The installed static library: its files, wherever they are moved, and examples/hello built by find_package and pkg-config."""
+
+import os
+import unittest
+
+from example import BINARY, HEADERS, ExampleTest, files_below, output_of
+
+
+class Installed(ExampleTest):
+    def install(self):
+        first = self.folder / "first"
+        output_of("cmake", "--install", BINARY, "--prefix", first)
+        moved = self.folder / "moved"
+        first.rename(moved)
+        return moved
+
+    @unittest.skipUnless(os.environ["CAIRN_STATIC_LIBRARY"], "this build makes the shared library")
+    def test_static(self):
+        prefix = self.install()
+        targets = {path.name for path in (prefix / "lib/cmake/cairn").glob("cairnTargets-*.cmake")}
+        self.assertEqual(len(targets), 1)
+        package = {f"lib/cmake/cairn/{name}" for name in
+                   {"cairnConfig.cmake", "cairnConfigVersion.cmake", "cairnTargets.cmake"} | targets}
+        self.assertEqual(files_below(prefix),
+                         HEADERS | package | {"bin/cairn", "lib/libcairn.a", "lib/pkgconfig/cairn.pc"})
+        self.assertIn("cairn ", output_of(prefix / "bin/cairn", "--version"))
+
+        build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}")
+        self.check_runs(build / "hello")
+
+        program, _ = self.compile_by_pkg_config(prefix, "--static")
+        self.check_runs(program)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,59 @@
+"""examples/hello with Cairn's source as a part of its build, and with the shared library that such a build installs.
+
+The one build here that compiles all of the library once more: as a project does that says nothing about build types, so
+without optimisation, and without CUDA, whose kernels take long."""
+
+import os
+import re
+import unittest
+
+from example import HEADERS, SOURCE, VERSION, ExampleTest, files_below, output_of, public_functions
+
+
+class Subproject(ExampleTest):
+    def test_shared(self):
+        build = self.configure(f"-DCAIRN_SOURCE={SOURCE}", "-DBUILD_SHARED_LIBS=ON", "-DCAIRN_INSTALL=ON",
+                               "-DCAIRN_CUDA=OFF")
+        self.check_outer_project(build)
+        self.check_runs(build / "hello")
+
+        prefix = self.folder / "prefix"
+        output_of("cmake", "--install", build, "--prefix", prefix)
+        series = ".".join(VERSION.split(".")[:2])
+        library = prefix / f"lib/libcairn.so.{VERSION}"
+        package = {name for name in files_below(prefix) if name.startswith("lib/cmake/cairn/")}
+        self.assertEqual(files_below(prefix) - package, HEADERS | {
+            "lib/libcairn.so", f"lib/libcairn.so.{series}", f"lib/libcairn.so.{VERSION}", "lib/pkgconfig/cairn.pc"})
+        self.assertIn(f"soname: [libcairn.so.{series}]", output_of("readelf", "-d", library))
+        self.check_exports(library)
+
+        program, flags = self.compile_by_pkg_config(prefix)
+        self.assertEqual([flag for flag in flags if flag.startswith("-l")], ["-lcairn"])
+        self.check_runs(program, LD_LIBRARY_PATH=str(prefix / "lib"))
+
+    def check_outer_project(self, build):
+        """Nothing was decided for it, and nothing was built that it did not ask for."""
+        cache = (build / "CMakeCache.txt").read_text()
+        self.assertRegex(cache, r"(?m)^CMAKE_BUILD_TYPE:STRING=$")
+        self.assertTrue((build / "hello").exists(), "the program was put elsewhere")
+        self.assertFalse((build / "compile_commands.json").exists())
+        made = [path.name for path in (build / "cairn").rglob("*")
+                if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and path.name != "a.out"]
+        self.assertEqual(made, [f"libcairn.so.{VERSION}"])  # no program, no tests; a.out is what CMake tries compilers with
+
+    def check_exports(self, library):
+        """The functions of the public headers, and of the rest what calling them and catching cairn::Error takes."""
+        exported = output_of("nm", "-DC", "--defined-only", library)
+        others = [line for line in exported.splitlines() if " T " not in line]
+        for line in others:
+            self.assertRegex(line, r" [VWu] ((typeinfo|typeinfo name|vtable) for cairn::Error|cairn::Checkpointer::\w+::)")
+        for name in re.findall(r" T (.*)", exported):
+            self.assertIn(name, public_functions(exported))
+        self.assertTrue(public_functions(exported))
+        static = os.environ["CAIRN_STATIC_LIBRARY"]
+        if static:  # a function that exported.map forgets
+            self.assertEqual(public_functions(exported), public_functions(output_of("nm", "-C", static)))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
