@@ -5,10 +5,11 @@ set -o pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
-# What a build needs, and what the tests need on top.
-build_packages=(g++ cmake ninja-build pkg-config git ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev
-  libfmt-dev libspdlog-dev libisal-dev libgtest-dev libgmock-dev libbenchmark-dev libhdf5-openmpi-dev liburing-dev)
-test_packages=(python3 python3-venv clang clang-format clang-tidy mpich libmpich-dev slurm-wlm hdf5-tools)
+# What the program needs to be built and run, and what the tests need on top.
+build_packages=(g++ cmake ninja-build pkg-config ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev
+  libspdlog-dev libisal-dev libhdf5-openmpi-dev liburing-dev)
+test_packages=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv clang clang-format clang-tidy mpich
+  libmpich-dev slurm-wlm hdf5-tools)
 
 jobs=$(nproc)
 
@@ -99,14 +100,15 @@ duration() {
 }
 
 # follow_build WHAT LOG: copies the output of ninja from standard input to LOG, and says how far it is: in one line that
-# changes on a terminal, else by a line every 30 s.
+# changes on a terminal, else by a line every $progress_s seconds.
+progress_s=30
 follow_build() {
   local what=$1 log=$2 start=$SECONDS last=$SECONDS now line status
   : >"$log"
   while :; do
     status=0
-    IFS= read -r -t 30 line || status=$?
-    if [ $status -gt 128 ]; then # nothing for 30 s, or only a part of a line
+    IFS= read -r -t "$progress_s" line || status=$?
+    if [ $status -gt 128 ]; then # nothing for so long, or only a part of a line
       printf '%s' "$line" >>"$log"
     elif [ $status -ne 0 ]; then
       printf '%s' "$line" >>"$log"
@@ -119,7 +121,7 @@ follow_build() {
     fi
     if [ -t 1 ]; then
       printf '\r%s: %s, %s\033[K' "$what" "${now:-starting}" "$(duration $((SECONDS - start)))"
-    elif [ $((SECONDS - last)) -ge 30 ]; then
+    elif [ $((SECONDS - last)) -ge "$progress_s" ]; then
       last=$SECONDS
       printf '%s: %s, %s\n' "$what" "${now:-starting}" "$(duration $((SECONDS - start)))"
     fi

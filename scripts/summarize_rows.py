@@ -63,7 +63,7 @@ def main():
     totals, failed_rows = [0, 0, 0], []
     reasons, forbidden = collections.Counter(), collections.Counter()
     allowed = read_allowed(options.strict) if options.strict else None
-    print(f"{'row':<10} {'passed':>8} {'failed':>8} {'skipped':>8} {'seconds':>8}")
+    print(f"{'row':<11} {'passed':>8} {'failed':>8} {'skipped':>8} {'seconds':>8}")
     for row in options.rows:
         counts, seconds, skips = read_row(options.results / row)
         totals = [total + count for total, count in zip(totals, counts)]
@@ -74,7 +74,7 @@ def main():
         reasons.update(skips)
         if allowed is not None:
             forbidden.update(f"{row}: {line}" for line in skips if not is_allowed(row, line, allowed))
-        print(f"{row:<10} {counts[0]:>8} {counts[1]:>8} {counts[2]:>8} {seconds:>8}")
+        print(f"{row:<11} {counts[0]:>8} {counts[1]:>8} {counts[2]:>8} {seconds:>8}")
     print_skips(reasons)
     for reason, count in sorted(forbidden.items()):
         print(f"must not be skipped here (see {options.strict}): {count} x {reason}")
