@@ -37,7 +37,7 @@ class Subproject(ExampleTest):
         self.assertRegex(cache, r"(?m)^CMAKE_BUILD_TYPE:STRING=$")
         self.assertTrue((build / "hello").exists(), "the program was put elsewhere")
         self.assertFalse((build / "compile_commands.json").exists())
-        made = [path.name for path in (build / "cairn").rglob("*")
+        made = [path.name for path in (build / "_deps/cairn-build").rglob("*")
                 if path.is_file() and not path.is_symlink() and os.access(path, os.X_OK) and path.name != "a.out"]
         self.assertEqual(made, [f"libcairn.so.{VERSION}"])  # no program, no tests; a.out is what CMake tries compilers with
 
