@@ -50,13 +50,14 @@ class ExampleTest(unittest.TestCase):
         output_of("cmake", "--build", build)
         return build
 
-    def compile_by_pkg_config(self, prefix, *options):
-        """Returns the program, and the flags that pkg-config gave."""
-        flags = output_of("pkg-config", "--cflags", "--libs", *options, "cairn",
-                          env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).split()
-        program = self.folder / "by-pkg-config"
-        output_of(os.environ["CAIRN_MPICXX"], EXAMPLE / "main.cpp", "-o", program, *flags)
-        return program, flags
+    def pkg_config(self, prefix, *options):
+        return output_of("pkg-config", "--cflags", "--libs", *options, "cairn",
+                         env={**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}).split()
+
+    def compile(self, name, *flags):
+        """The program, or library, without CMake."""
+        output_of(os.environ["CAIRN_MPICXX"], EXAMPLE / "main.cpp", "-o", self.folder / name, *flags)
+        return self.folder / name
 
     def check_runs(self, program, **extra):
         """Saves on three ranks, and resumes on other numbers of them."""

@@ -28,8 +28,9 @@ class Installed(ExampleTest):
         build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}")
         self.check_runs(build / "hello")
 
-        program, _ = self.compile_by_pkg_config(prefix, "--static")
-        self.check_runs(program)
+        flags = self.pkg_config(prefix, "--static")
+        self.check_runs(self.compile("by-pkg-config", *flags))
+        self.compile("in-a-library.so", "-fPIC", "-shared", *flags)
 
 
 if __name__ == "__main__":

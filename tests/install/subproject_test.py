@@ -27,9 +27,9 @@ class Subproject(ExampleTest):
         self.assertIn(f"soname: [libcairn.so.{series}]", output_of("readelf", "-d", library))
         self.check_exports(library)
 
-        program, flags = self.compile_by_pkg_config(prefix)
+        flags = self.pkg_config(prefix)
         self.assertEqual([flag for flag in flags if flag.startswith("-l")], ["-lcairn"])
-        self.check_runs(program, LD_LIBRARY_PATH=str(prefix / "lib"))
+        self.check_runs(self.compile("by-pkg-config", *flags), LD_LIBRARY_PATH=str(prefix / "lib"))
 
     def check_outer_project(self, build):
         """Nothing was decided for it, and nothing was built that it did not ask for."""
