@@ -52,7 +52,8 @@ class Subproject(ExampleTest):
         self.assertTrue(public_functions(exported))
         static = os.environ["CAIRN_STATIC_LIBRARY"]
         if static:  # a function that exported.map forgets
-            self.assertEqual(public_functions(exported), public_functions(output_of("nm", "-C", static)))
+            self.assertEqual(public_functions(exported), public_functions(output_of("nm", "-C", static)),
+                             "src/exported.map does not list what include/cairn declares")
 
 
 if __name__ == "__main__":
