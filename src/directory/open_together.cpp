@@ -1,13 +1,15 @@
 // Opens a directory by all ranks: rank 0 lists it, each header and index is read by one rank, rank 0 judges from
 // summaries, and the tensors are put in order by stretches, as those of a save are.
 //
-// Nothing fails here: whatever is not as it should be on any rank ends the attempt on all, and open_here() then reads the
+// Nothing but memory fails here: whatever else is not as it should be on any rank ends the attempt on all, and open_here() then reads the
 // directory on rank 0 alone, which words the error, recognises other dialects, and waits for a checkpoint that is being
 // replaced. So errors are the same ones in the same order, whatever ranks there are.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "comm/agree.hpp"
 #include "directory/open_parts.hpp"
 #include "directory/root.hpp"
 #include "interop/outline.hpp"
@@ -98,19 +100,32 @@ class Opening {
   void attempt(const Work& work) {
     try {
       work();
+    } catch (const std::bad_alloc&) {
+      is_well_ = false;
+      is_out_of_memory_ = true;
     } catch (const std::exception&) {
       is_well_ = false;
     }
   }
 
-  /// Collective.
-  bool all_well() { return communicator_.max(is_well_ ? 0 : 1) == 0; }
+  /// Collective. Throws as comm::agree() when a rank has run out of memory: rank 0 alone would need more.
+  bool all_well() {
+    const bool all = communicator_.max(is_well_ ? 0 : 1) == 0;
+    if (!all) {
+      comm::agree(communicator_, "open the checkpoint", [&] {
+        if (is_out_of_memory_) throw std::bad_alloc();
+      });
+    }
+    return all;
+  }
 
   /// Collective: shares what rank 0 has; false on all ranks where it has nothing.
   bool shared(base::Bytes& bytes) {
     if (!is_well_) bytes.clear();
     communicator_.share(bytes, 0);
-    return !bytes.empty();
+    if (!bytes.empty()) return true;
+    static_cast<void>(all_well());
+    return false;
   }
 
   /// Rank 0: what there is to read. No bytes where open_here() must look.
@@ -293,6 +308,7 @@ class Opening {
   Links links_;
   std::size_t ranks_;
   bool is_well_ = true;
+  bool is_out_of_memory_ = false;
   OpenCheckpoint opened_;
   interop::Directory directory_;  ///< on rank 0
   std::string manifest_;          ///< its text, or empty
