@@ -133,7 +133,7 @@ class Checkpointer {
   /// master_weights, adapter, then others by name; in a section by name, numbers as numbers. Moments stand decoded, F32
   /// under their names, and weights that were left out are there; codes, scales and the ranks' blobs are not. Every rank
   /// gets those that its own `selection` selects; the rest is the same on all. Throws as load(). Costs opening the
-  /// checkpoint: rank 0 reads manifest, checksums and headers, and shares them.
+  /// checkpoint: all ranks read its headers side by side.
   [[nodiscard]] std::vector<TensorInfo> tensors(std::uint64_t step, const Selection& selection = {});
 
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws

@@ -1,0 +1,162 @@
+// Every call of the interface once, on any number of ranks: tour [ROOT]. Each line is checked; exit code 0 when all hold.
+//
+// The state is a grid of 96 x 64 doubles that is cut by rows over the ranks, each part with a frame of ghost cells, and
+// one bias that all ranks have alike.
+#include <cairn/checkpoint.hpp>
+#include <cairn/log.hpp>
+#include <cairn/staging.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+constexpr std::uint64_t kRows = 96;
+constexpr std::uint64_t kColumns = 64;
+constexpr double kGhost = -1;
+
+/// This rank's rows of the grid, framed by ghost cells.
+struct Part {
+  Part(int rank, int ranks)
+      : first(kRows * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks)),
+        rows(kRows * static_cast<std::uint64_t>(rank + 1) / static_cast<std::uint64_t>(ranks) - first),
+        cells((rows + 2) * (kColumns + 2), kGhost) {}
+
+  double& at(std::uint64_t row, std::uint64_t column) { return cells[(row + 1) * (kColumns + 2) + column + 1]; }
+  void fill() {
+    for (std::uint64_t r = 0; r < rows; ++r) {
+      for (std::uint64_t c = 0; c < kColumns; ++c) at(r, c) = static_cast<double>((first + r) * kColumns + c);
+    }
+  }
+  /// A box of the grid, and where it lies in `cells`.
+  [[nodiscard]] cairn::Shard shard() const {
+    return {"model",
+            "grid",
+            cairn::DType::kF64,
+            {kRows, kColumns},
+            {{{first, 0}, {rows, kColumns}}},
+            {{kColumns + 3, {kColumns + 2, 1}}}};
+  }
+
+  std::uint64_t first;
+  std::uint64_t rows;
+  std::vector<double> cells;
+};
+
+bool all_hold = true;
+
+/// Collective: whether it holds on all ranks.
+void check(bool holds, const char* what) {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Allreduce(MPI_IN_PLACE, &holds, 1, MPI_CXX_BOOL, MPI_LAND, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("%-3s %s\n", holds ? "ok" : "NO", what);
+  all_hold = all_hold && holds;
+}
+
+void tour(const std::string& root, int rank, int ranks) {
+  cairn::set_log_sink([](cairn::LogLevel, std::string_view line) {  // into the program's own log
+    std::fprintf(stderr, "tour: %.*s\n", static_cast<int>(line.size()), line.data());
+  });
+  std::uint64_t bytes_written = 0;
+  cairn::Options options;
+  options.overwrite = true;
+  options.limits.memory_budget_bytes = 64 << 20;
+  options.files.mode = 0660;  // a root for the group
+  options.progress = [&](const cairn::Progress& progress) {
+    if (progress.phase == "writing") bytes_written = progress.bytes_done;
+  };
+
+  Part part(rank, ranks);
+  part.fill();
+  const std::vector<float> bias = {1, 2, 3};
+  const cairn::Shard bias_shard{"model", "bias", cairn::DType::kF32, {3}, {{{0}, {3}}}};
+  const std::vector<cairn::Source> state = {{part.shard(), part.cells.data()}, {bias_shard, bias.data()}};
+
+  cairn::Checkpointer checkpointer(MPI_COMM_WORLD, root, options);
+  cairn::Extras extras;
+  extras.metadata = {{"learning_rate", "0.1"}};
+  extras.carry_texts = {{"config.json", "{}"}};
+  extras.rank_blob.assign(static_cast<std::size_t>(rank) + 1, std::byte{7});  // of another size on each rank
+  checkpointer.save(100, state, extras);
+  check(bytes_written > 0, "save, and its progress");
+  extras.rank_blob.assign(1000, std::byte{8});
+  check(checkpointer.save(200, state, extras).plan_reused, "save again by the plan of the first, with larger blobs");
+  check(checkpointer.latest() == 200U, "latest");
+
+  const auto steps = checkpointer.steps();
+  check(steps.size() == 2 && std::ranges::all_of(steps, &cairn::StepInfo::complete), "steps");
+  const auto tensors = checkpointer.tensors(200, {.sections = {"model"}, .names = {"b*"}});
+  check(tensors.size() == 1 && tensors[0].name == "bias", "tensors, by a pattern");
+
+  Part loaded(rank, ranks);
+  std::vector<double> wide(3);
+  cairn::Shard wide_bias = bias_shard;
+  wide_bias.dtype = cairn::DType::kF64;
+  cairn::Target absent{{"model", "new_bias", cairn::DType::kF32, {3}, {{{0}, {3}}}}, wide.data()};
+  absent.optional = true;
+  const std::vector<cairn::Target> targets = {{loaded.shard(), loaded.cells.data()}, {wide_bias, wide.data()}, absent};
+  cairn::LoadOptions how;
+  how.cast_floats = true;
+  how.list_not_loaded = true;
+  const cairn::Report report = checkpointer.load(200, targets, how);
+  check(loaded.cells == part.cells, "load into memory with ghost cells, which stay as they are");
+  check(std::ranges::equal(wide, bias), "load F32 into F64");
+  check(report.missing.size() == 1 && report.missing[0].name == "new_bias", "an optional target that is not stored");
+  check(report.not_loaded.empty(), "nothing is stored that was not loaded");
+  how.select.names = {"grid"};
+  const auto only_grid = checkpointer.load(200, targets, how);
+  check(only_grid.missing.empty() && (rank != 0 || only_grid.not_loaded.empty()), "load what a pattern selects");
+
+  const auto with_it = checkpointer.load_extras(200);
+  check(with_it.metadata.at("learning_rate") == "0.1" && with_it.rank_blob.size() == 1000, "load_extras");
+  check(checkpointer.load_rank_blob(100, with_it.rank_blobs - 1).size() == with_it.rank_blobs, "load_rank_blob");
+  std::string config;
+  checkpointer.load_carried(200, "config.json", [&](std::span<const std::byte> piece) {
+    config.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+  });
+  check(config == "{}", "load_carried");
+
+  try {
+    checkpointer.load(300, targets);
+    check(false, "an error");
+  } catch (const cairn::Error& error) {  // the same on all ranks
+    check(error.kind() == cairn::ErrorKind::kNotFound, "an error, which says what is missing");
+  }
+  checkpointer.release_memory();
+  check(!checkpointer.save(200, state).plan_reused, "release_memory");
+
+  try {
+    const std::string file = root + "/state.h5";
+    cairn::stage(MPI_COMM_WORLD, file, state, options);
+    Part staged(rank, ranks);
+    cairn::load_from(MPI_COMM_WORLD, file, std::vector<cairn::Target>{{staged.shard(), staged.cells.data()}});
+    check(staged.cells == part.cells, "stage and load_from");
+  } catch (const cairn::Error& error) {
+    if (error.kind() != cairn::ErrorKind::kUsage) throw;
+    if (rank == 0) std::printf("--  %s\n", error.what());  // this build has no HDF5
+  }
+  cairn::set_log_sink({});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int thread_level = 0, rank = 0, ranks = 1;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &thread_level);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  try {
+    tour(argc > 1 ? argv[1] : "tour-run", rank, ranks);
+  } catch (const cairn::Error& error) {
+    if (rank == 0) std::fprintf(stderr, "%s\n", error.what());
+    all_hold = false;
+  }
+  MPI_Finalize();
+  return all_hold ? 0 : 1;
+}
