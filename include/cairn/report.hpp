@@ -16,7 +16,8 @@ struct Progress {
   /// "writing", "fsync", "reading back", "reading", "verifying", "comparing"; valid during the callback only.
   std::string_view phase;
   /// Of all ranks while data files are written and read ("writing", "reading", "fsync"), as this rank estimates by its
-  /// own part; in other phases of this rank. Never falls in a phase; equals the total at its end unless the call fails.
+  /// own part; in other phases of this rank. Falls only where a phase begins again ("reading", in a load too large for one
+  /// plan); equals the total at its end unless the call fails.
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;
   std::optional<std::uint64_t> step;  ///< of a checkpoint in a root
