@@ -1,7 +1,7 @@
 // `cairn plan`: what saving a model's training state costs each rank of a layout, before there are any ranks.
 //
-// The planner of a real save runs for every rank in this process (plan_world.hpp); time and memory are measured on a
-// sample of the ranks (plan_replay.hpp). No disk is touched.
+// The planner of a real save runs for every rank in this process (plan_save.hpp); time and memory are measured on a sample
+// of the ranks. No disk is touched.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/plan.hpp"
-#include "cli/plan_replay.hpp"
+#include "cli/plan_save.hpp"
 
 namespace cairn::cli {
 
