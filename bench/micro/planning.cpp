@@ -10,6 +10,7 @@
 #include "cli/arguments.hpp"
 #include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
+#include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
 
@@ -68,7 +69,7 @@ struct OneRank {
 
   OneRank(const Job& made, const plan::PackedCatalog& catalog) : rank(made.map.layout().world_size() / 2 + 1) {
     const auto held = made.map.held_by(rank);
-    sources = cli::sources_of(made.input(), held);
+    sources = cli::shards_of<Source>(made.input(), held);
     boxes = checkpoint::memory_boxes(std::span<const Source>(sources));
     tensors = checkpoint::number_tensors(catalog, sources);
   }
@@ -80,7 +81,7 @@ void plan_describe(benchmark::State& state) {
   const OneRank one(made, plan::PackedCatalog(made.stretches));
   require(one.tensors.size() == one.sources.size() && one.sources.size() > 50, "the rank holds next to nothing");
   for (auto _ : state) {
-    const auto sources = cli::sources_of(made.input(), made.map.held_by(one.rank));
+    const auto sources = cli::shards_of<Source>(made.input(), made.map.held_by(one.rank));
     checkpoint::check_shards(std::span<const Source>(sources));
     benchmark::DoNotOptimize(checkpoint::memory_boxes(std::span<const Source>(sources)));
     benchmark::DoNotOptimize(checkpoint::describe_to_homes({sources}, one.rank, ranks));

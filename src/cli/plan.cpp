@@ -12,6 +12,7 @@
 #include "cli/arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
+#include "cli/plan_save.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 
@@ -61,20 +62,19 @@ std::uint64_t sample_size(const std::string& text) {
 
 /// The quickest of three: what disturbs a process on a busy machine is not a cost of planning.
 RankCost cost_of(const PlanWorld& world, int rank) {
-  RankCost best = replay_rank(world, rank);
+  RankCost best = world.replay(rank);
   for (int again = 0; again < 2; ++again) {
-    const RankCost cost = replay_rank(world, rank);
-    if (cost.seconds < best.seconds) best = cost;
+    RankCost cost = world.replay(rank);
+    if (cost.seconds < best.seconds) best = std::move(cost);
   }
   return best;
 }
 
 void plan_here(Context& context, const PlanOptions& options, const PlanInput& input, std::uint64_t sampled) {
-  PlanWorld world(input);
-  PlanFigures figures;
+  SaveWorld world(input);
   const std::vector<int> sample = choose_sample(world, sampled);
   world.keep_records(sample);
-  figures = figures_of(world, options);
+  PlanFigures figures = figures_of(world, options);
   std::vector<RankCost> costs;
   for (const int rank : sample) costs.push_back(cost_of(world, rank));
   add_costs(figures, costs);

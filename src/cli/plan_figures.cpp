@@ -14,74 +14,20 @@
 namespace cairn::cli {
 namespace {
 
-using Value = std::function<std::uint64_t(const RankTraffic&)>;
-
-Sizes over_ranks(const PlanWorld& world, const Value& value) {
+Sizes over_ranks(const PlanWorld& world, std::uint64_t (*value)(const RankTraffic&)) {
   std::vector<std::uint64_t> values;
   for (const RankTraffic& traffic : world.traffic()) values.push_back(value(traffic));
   return spread_of(std::move(values));
 }
 
-std::vector<TrafficRow> traffic_rows(const PlanWorld& world) {
-  const auto row = [&](std::string_view name, bool is_bytes, const Value& value) {
-    return TrafficRow{name, is_bytes, over_ranks(world, value)};
-  };
-  return {row("held_bytes", true, [](const RankTraffic& t) { return t.held_bytes; }),
-          row("provided_bytes", true, [](const RankTraffic& t) { return t.sent_bytes + t.local_bytes; }),
-          row("sent_bytes", true, [](const RankTraffic& t) { return t.sent_bytes; }),
-          row("received_bytes", true, [](const RankTraffic& t) { return t.received_bytes; }),
-          row("local_bytes", true, [](const RankTraffic& t) { return t.local_bytes; }),
-          row("written_bytes", true, [](const RankTraffic& t) { return t.extent_bytes; }),
-          row("extents", false, [](const RankTraffic& t) { return t.extents; }),
-          row("transfers_out", false, [](const RankTraffic& t) { return t.transfers; }),
-          row("transfers_in", false, [](const RankTraffic& t) { return t.arriving; }),
-          row("peers", false, [](const RankTraffic& t) { return t.peers; })};
-}
-
-MetadataRow posted(const PlanWorld& world, std::string_view name, const MessageLog& log) {
+MetadataRow row_of(const MetadataVolume& kind) {
   std::vector<std::uint64_t> sent;
   std::vector<std::uint64_t> received;
-  for (int rank = 0; rank < world.ranks(); ++rank) {
-    sent.push_back(log.volume_of(rank).sent_bytes);
-    received.push_back(log.volume_of(rank).received_bytes);
+  for (const MessageVolume& volume : kind.volumes) {
+    sent.push_back(volume.sent_bytes);
+    received.push_back(volume.received_bytes);
   }
-  return {name, spread_of(std::move(sent)), spread_of(std::move(received))};
-}
-
-/// A rank's message counts once, however many ranks receive it.
-MetadataRow gathered(std::string_view name, const comm::Messages& messages) {
-  std::uint64_t all = 0;
-  for (const base::Bytes& bytes : messages) all += bytes.size();
-  std::vector<std::uint64_t> sent;
-  std::vector<std::uint64_t> received;
-  for (const base::Bytes& bytes : messages) {
-    sent.push_back(bytes.size());
-    received.push_back(all - bytes.size());
-  }
-  return {name, spread_of(std::move(sent)), spread_of(std::move(received))};
-}
-
-/// To rank 0 only.
-MetadataRow indexes_row(const PlanWorld& world) {
-  std::vector<std::uint64_t> sent;
-  for (const base::Bytes& bytes : world.messages().index_shares) sent.push_back(bytes.size());
-  sent.front() = 0;
-  std::vector<std::uint64_t> received(sent.size(), 0);
-  for (const std::uint64_t bytes : sent) received.front() += bytes;
-  return {"indexes", spread_of(std::move(sent)), spread_of(std::move(received))};
-}
-
-std::vector<MetadataRow> metadata_rows(const PlanWorld& world) {
-  const PlanWorld::Messages& messages = world.messages();
-  return {posted(world, "descriptions", messages.descriptions),
-          gathered("samples", messages.samples),
-          posted(world, "sorting", messages.spread),
-          gathered("catalog", messages.stretches),
-          gathered("header_sizes", messages.header_shares),
-          indexes_row(world),
-          posted(world, "claims", messages.claims),
-          posted(world, "provisions", messages.provisions),
-          posted(world, "transfers", messages.records)};
+  return {kind.name, spread_of(std::move(sent)), spread_of(std::move(received))};
 }
 
 double balance(const Sizes& sizes, int ranks) {
@@ -103,14 +49,6 @@ StripeFigures stripes_of(const PlanWorld& world, std::uint64_t stripe_bytes) {
   return out;
 }
 
-int most(int ranks, const std::function<std::uint64_t(int)>& value) {
-  int best = 0;
-  for (int rank = 1; rank < ranks; ++rank) {
-    if (value(rank) > value(best)) best = rank;
-  }
-  return best;
-}
-
 }  // namespace
 
 std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count) {
@@ -118,16 +56,10 @@ std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count) {
   std::vector<int> sample;
   count = std::min(count, ranks);
   for (std::uint64_t i = 0; i < count; ++i) sample.push_back(static_cast<int>(i * ranks / count));
-  const PlanWorld::Messages& messages = world.messages();
-  for (const MessageLog* log : {&messages.descriptions, &messages.spread, &messages.claims, &messages.provisions}) {
-    sample.push_back(most(world.ranks(), [&](int rank) { return log->volume_of(rank).received_bytes; }));
-  }
-  for (int rank = 0; rank < world.ranks(); ++rank) {
-    if (!messages.index_shares[static_cast<std::size_t>(rank)].empty()) sample.push_back(rank);
-  }
+  for (const int rank : world.busiest_ranks()) sample.push_back(rank);
   const auto traffic = [&](int rank) { return world.traffic()[static_cast<std::size_t>(rank)]; };
-  sample.push_back(most(world.ranks(), [&](int rank) { return traffic(rank).transfers; }));
-  sample.push_back(most(world.ranks(), [&](int rank) { return traffic(rank).arriving; }));
+  sample.push_back(rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).transfers; }));
+  sample.push_back(rank_with_most(world.ranks(), [&](int rank) { return traffic(rank).arriving; }));
   std::sort(sample.begin(), sample.end());
   sample.erase(std::unique(sample.begin(), sample.end()), sample.end());
   return sample;
@@ -146,18 +78,21 @@ PlanFigures figures_of(const PlanWorld& world, const PlanOptions& options) {
   for (const auto& file : world.layout().files) {
     figures.blocks += base::ceil_div(file.size_bytes, options.checkpointer.files.block_bytes);
   }
-  figures.traffic = traffic_rows(world);
+  for (const TrafficFigure& figure : world.traffic_figures()) {
+    figures.traffic.push_back({figure.name, figure.is_bytes, over_ranks(world, figure.value)});
+  }
   const Sizes local = over_ranks(world, [](const RankTraffic& t) { return t.local_bytes; });
-  const Sizes written = over_ranks(world, [](const RankTraffic& t) { return t.extent_bytes; });
-  const Sizes provided = over_ranks(world, [](const RankTraffic& t) { return t.sent_bytes + t.local_bytes; });
-  if (provided.sum != 0) figures.local_share = static_cast<double>(local.sum) / static_cast<double>(provided.sum);
-  figures.write_balance = balance(written, figures.ranks);
-  figures.provide_balance = balance(provided, figures.ranks);
-  figures.metadata = metadata_rows(world);
+  const Sizes extents = over_ranks(world, [](const RankTraffic& t) { return t.extent_bytes; });
+  const Sizes memory = over_ranks(world, [](const RankTraffic& t) { return t.away_bytes + t.local_bytes; });
+  if (memory.sum != 0) figures.local_share = static_cast<double>(local.sum) / static_cast<double>(memory.sum);
+  figures.extent_balance = balance(extents, figures.ranks);
+  figures.memory_balance = balance(memory, figures.ranks);
+  for (const MetadataVolume& kind : world.metadata()) figures.metadata.push_back(row_of(kind));
   if (options.stripe_bytes != 0) figures.stripes = stripes_of(world, options.stripe_bytes);
   if (options.bandwidth_bytes_per_second != 0) {
-    const auto writers = std::ranges::count_if(world.traffic(), [](const RankTraffic& t) { return t.extents != 0; });
-    figures.seconds_at_bandwidth = static_cast<double>(written.max) * static_cast<double>(writers) /
+    const auto aggregators =
+        std::ranges::count_if(world.traffic(), [](const RankTraffic& t) { return t.extents != 0; });
+    figures.seconds_at_bandwidth = static_cast<double>(extents.max) * static_cast<double>(aggregators) /
                                    static_cast<double>(options.bandwidth_bytes_per_second);
   }
   return figures;
@@ -173,10 +108,11 @@ void add_costs(PlanFigures& figures, const std::vector<RankCost>& costs) {
     }
     return CostRow{name, spread_of(std::move(seconds)), spread_of(std::move(peaks))};
   };
-  for (std::size_t step = 0; step < kPlanSteps.size(); ++step) {
-    figures.costs.push_back(row(kPlanSteps[step], [step](const RankCost& cost) { return cost.steps[step]; }));
+  for (std::size_t step = 0; step < costs.front().steps.size(); ++step) {
+    figures.costs.push_back(
+        row(costs.front().steps[step].name, [step](const RankCost& cost) { return cost.steps[step]; }));
   }
-  figures.total = row("total", [](const RankCost& cost) { return StepCost{cost.seconds, cost.peak_bytes}; });
+  figures.total = row("total", [](const RankCost& cost) { return StepCost{"total", cost.seconds, cost.peak_bytes}; });
   std::vector<std::uint64_t> kept;
   for (const RankCost& cost : costs) {
     kept.push_back(cost.kept_bytes);
@@ -265,7 +201,7 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
   output.line(fmt::format(
       "stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
       "{} of the exchange",
-      100 * figures.local_share, figures.write_balance, figures.provide_balance, counted(figures.rounds, "round")));
+      100 * figures.local_share, figures.extent_balance, figures.memory_balance, counted(figures.rounds, "round")));
   if (figures.stripes) {
     const StripeFigures& stripes = *figures.stripes;
     output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",
@@ -335,8 +271,8 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["per_rank"] = Json::object();
   for (const TrafficRow& row : figures.traffic) document["per_rank"][std::string(row.name)] = spread_json(row.per_rank);
   document["local_share"] = figures.local_share;
-  document["write_balance"] = figures.write_balance;
-  document["provide_balance"] = figures.provide_balance;
+  document["write_balance"] = figures.extent_balance;
+  document["provide_balance"] = figures.memory_balance;
   document["metadata"] = Json::array();
   for (const MetadataRow& row : figures.metadata) {
     document["metadata"].push_back({{"name", row.name},

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/plan.hpp"
-#include "cli/plan_save.hpp"
+#include "cli/plan_world.hpp"
 
 namespace cairn::cli {
 
@@ -71,9 +71,9 @@ struct PlanFigures {
   std::uint64_t rounds = 0;         ///< of the exchange
   std::uint64_t catalog_bytes = 0;  ///< packed
   std::vector<TrafficRow> traffic;
-  double local_share = 0;      ///< of the tensor bytes: written by the rank that holds them
-  double write_balance = 0;    ///< largest over mean of the bytes that ranks write
-  double provide_balance = 0;  ///< the same of the bytes that ranks provide
+  double local_share = 0;     ///< of the bytes that move: between a rank's memory and its own extents
+  double extent_balance = 0;  ///< largest over mean of the bytes that ranks write or read
+  double memory_balance = 0;  ///< the same of the bytes that ranks provide or want
   std::vector<MetadataRow> metadata;
   std::vector<CostRow> costs;  ///< of the sampled ranks
   CostRow total;
@@ -85,8 +85,8 @@ struct PlanFigures {
   std::optional<double> seconds_at_bandwidth;  ///< if every rank that writes gets an equal share of it
 };
 
-/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that make indexes or have the
-/// most descriptions and claims to settle, parts to provide, transfers to send and to receive. Ascending.
+/// The ranks whose planning is measured: `count` (or all) evenly spaced ones, and those that have the most to do in a
+/// step (PlanWorld::busiest_ranks) or the most transfers. Ascending.
 std::vector<int> choose_sample(const PlanWorld& world, std::uint64_t count);
 
 /// Everything but costs.
