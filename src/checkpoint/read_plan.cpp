@@ -39,8 +39,6 @@ constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 /// in many places, and `direct` opens each twice.
 constexpr std::size_t kMostFiles = 256;
 
-using Ranges = std::vector<plan::FileRange>;
-
 /// What the boxes are of, as objects: all files, and each tensor once.
 struct PickedTensors {
   format::StoredCheckpoint stored;
@@ -58,110 +56,105 @@ PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox
   return {checkpoint.stored.picked(numbers), std::move(boxes)};
 }
 
-/// What this rank wants of some batches, as whole blocks.
-class WantedBlocks {
- public:
-  WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
-      : stored_(checkpoint.stored),
-        block_bytes_(block_bytes),
-        ranks_(ranks),
-        sizes_(file_sizes(stored_.files_alone())),
-        is_wanted_(sizes_.size()) {}
+}  // namespace
 
-  void add(std::span<const plan::MemoryBox> boxes) {
+WantedBlocks::WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks)
+    : stored_(checkpoint.stored),
+      block_bytes_(block_bytes),
+      ranks_(ranks),
+      sizes_(file_sizes(stored_.files_alone())),
+      is_wanted_(sizes_.size()) {}
+
+void WantedBlocks::add(std::span<const plan::MemoryBox> boxes) {
+  Ranges ranges;
+  plan::Seeker seeker(stored_.tensors);
+  for (const plan::MemoryBox& want : boxes) {
+    const format::StoredTensor tensor = seeker.at(want.tensor).stored();
+    check_planned(want, tensor.name, tensor.dtype, tensor.shape);
+    has_device_memory_ = has_device_memory_ || plan::is_on_device(want);
+    for (const auto& stored : tensor.boxes) {
+      const auto region = shard::intersect(want.box, stored.box);
+      if (!region) continue;
+      ranges.push_back(plan::file_span(tensor.dtype, stored, *region));
+      plan_bytes_ += kBytesPerRegion;
+    }
+  }
+  batches_.push_back(merged(std::move(ranges)));
+  for (const plan::FileRange& range : batches_.back()) {
+    files_ += is_wanted_[range.file] ? 0 : 1;
+    is_wanted_[range.file] = true;
+  }
+  if (batches_.size() == 1) most_files_ = std::max(kMostFiles, files_);
+  plan_bytes_ += kBytesPerRange * ranks_ * batches_.back().size();
+}
+
+Ranges WantedBlocks::merged(Ranges ranges) const {
+  return plan::widen_to_blocks(std::move(ranges), sizes_, block_bytes_);
+}
+
+std::vector<std::uint64_t> RangesOfRanks::count(std::span<const Ranges> batches) {
+  std::vector<std::uint64_t> counts;
+  for (const Ranges& ranges : batches) counts.push_back(ranges.size());
+  return counts;
+}
+
+plan::BlockSet RangesOfRanks::blocks(const Ranges& ranges) const {
+  plan::BlockSet blocks(grid_);
+  for (const plan::FileRange& range : ranges) blocks.insert(range);
+  return blocks;
+}
+
+base::Bytes RangesOfRanks::pack(std::vector<Ranges>& batches) const {
+  base::ByteWriter out;
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    if (is_dense(batch)) continue;
+    out.u64(batches[batch].size());
+    for (const plan::FileRange& range : std::exchange(batches[batch], {})) {
+      out.u64(range.file);
+      out.u64(range.begin);
+      out.u64(range.end);
+    }
+  }
+  return out.take();
+}
+
+void RangesOfRanks::join(std::span<const base::Bytes> packed, const WantedBlocks& wanted,
+                         std::vector<Ranges>& batches) const {
+  std::vector<base::ByteReader> readers(packed.begin(), packed.end());
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    if (is_dense(batch)) continue;
     Ranges ranges;
-    plan::Seeker seeker(stored_.tensors);
-    for (const plan::MemoryBox& want : boxes) {
-      const format::StoredTensor tensor = seeker.at(want.tensor).stored();
-      check_planned(want, tensor.name, tensor.dtype, tensor.shape);
-      has_device_memory_ = has_device_memory_ || plan::is_on_device(want);
-      for (const auto& stored : tensor.boxes) {
-        const auto region = shard::intersect(want.box, stored.box);
-        if (!region) continue;
-        ranges.push_back(plan::file_span(tensor.dtype, stored, *region));
-        plan_bytes_ += kBytesPerRegion;
+    for (base::ByteReader& in : readers) {
+      for (std::uint64_t left = in.u64(); left > 0; --left) {
+        const auto file = static_cast<std::uint32_t>(in.u64());
+        const std::uint64_t begin = in.u64();
+        ranges.push_back({file, begin, in.u64()});
       }
     }
-    batches_.push_back(merged(std::move(ranges)));
-    for (const plan::FileRange& range : batches_.back()) {
-      files_ += is_wanted_[range.file] ? 0 : 1;
-      is_wanted_[range.file] = true;
-    }
-    if (batches_.size() == 1) most_files_ = std::max(kMostFiles, files_);
-    plan_bytes_ += kBytesPerRange * ranks_ * batches_.back().size();
+    batches[batch] = wanted.merged(std::move(ranges));
   }
-  [[nodiscard]] Ranges merged(Ranges ranges) const {
-    return plan::widen_to_blocks(std::move(ranges), sizes_, block_bytes_);
-  }
+}
 
-  [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
-  /// Whether the plan should have no more batches.
-  [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
-    return plan_bytes_ > most_bytes || files_ > most_files_;
-  }
-  [[nodiscard]] bool has_device_memory() const { return has_device_memory_; }
+namespace {
 
- private:
-  const plan::PackedCheckpoint& stored_;
-  std::uint64_t block_bytes_;
-  std::uint64_t ranks_;
-  std::vector<std::uint64_t> sizes_;
-  std::vector<bool> is_wanted_;  ///< by file
-  std::size_t files_ = 0;
-  std::size_t most_files_ = 0;
-  std::vector<Ranges> batches_;
-  std::uint64_t plan_bytes_ = 0;
-  bool has_device_memory_ = false;
-};
-
-/// Collective, instead of `batches`, of this rank: of all ranks. Where ranks want many ranges of a batch, one bit per
-/// block is less; else the ranges of all batches travel together.
+/// Collective, instead of `batches`, of this rank: of all ranks.
 void join_ranks(comm::Communicator& communicator, const plan::BlockGrid& grid, const WantedBlocks& wanted,
                 std::vector<Ranges>& batches) {
   std::vector<std::uint64_t> counts;
-  base::ByteWriter mine;
-  comm::agree(communicator, "plan the load", [&] {
-    for (const Ranges& ranges : batches) counts.push_back(ranges.size());
-  });
+  comm::agree(communicator, "plan the load", [&] { counts = RangesOfRanks::count(batches); });
   communicator.all_reduce(counts, comm::ReduceOp::kSum);
-  const auto is_dense = [&](std::size_t batch) { return counts[batch] * sizeof(plan::FileRange) > grid.blocks() / 8; };
+  const RangesOfRanks all(grid, std::move(counts));
   for (std::size_t batch = 0; batch < batches.size(); ++batch) {
-    if (!is_dense(batch)) continue;
+    if (!all.is_dense(batch)) continue;
     std::optional<plan::BlockSet> blocks;
-    comm::agree(communicator, "plan the load", [&] {
-      blocks.emplace(grid);
-      for (const plan::FileRange& range : batches[batch]) blocks->insert(range);
-    });
+    comm::agree(communicator, "plan the load", [&] { blocks.emplace(all.blocks(batches[batch])); });
     communicator.all_reduce(blocks->words(), comm::ReduceOp::kOr);
     comm::agree(communicator, "plan the load", [&] { batches[batch] = blocks->ranges(); });
   }
-  comm::agree(communicator, "plan the load", [&] {
-    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
-      if (is_dense(batch)) continue;
-      mine.u64(batches[batch].size());
-      for (const plan::FileRange& range : std::exchange(batches[batch], {})) {
-        mine.u64(range.file);
-        mine.u64(range.begin);
-        mine.u64(range.end);
-      }
-    }
-  });
-  const std::vector<base::Bytes> all = communicator.all_gather(mine.bytes());
-  comm::agree(communicator, "plan the load", [&] {
-    std::vector<base::ByteReader> readers(all.begin(), all.end());
-    for (std::size_t batch = 0; batch < batches.size(); ++batch) {
-      if (is_dense(batch)) continue;
-      Ranges ranges;
-      for (base::ByteReader& in : readers) {
-        for (std::uint64_t left = in.u64(); left > 0; --left) {
-          const auto file = static_cast<std::uint32_t>(in.u64());
-          const std::uint64_t begin = in.u64();
-          ranges.push_back({file, begin, in.u64()});
-        }
-      }
-      batches[batch] = wanted.merged(std::move(ranges));
-    }
-  });
+  base::Bytes mine;
+  comm::agree(communicator, "plan the load", [&] { mine = all.pack(batches); });
+  const std::vector<base::Bytes> packed = communicator.all_gather(mine);
+  comm::agree(communicator, "plan the load", [&] { all.join(packed, wanted, batches); });
 }
 
 std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
@@ -310,35 +303,41 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   return plan;
 }
 
+ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, const Wanted& wanted,
+                                const ReadPlan& plan) {
+  ReadTransfers transfers;
+  transfers.early.resize(plan.extents.size());
+  std::uint64_t before = 0;  // boxes of the batch before
+  for (std::size_t number = 0; number < plan.extents.size(); ++number) {
+    const PickedTensors picked = pick(checkpoint, wanted.boxes(plan.first + number));
+    const std::vector<plan::MemoryBox>& boxes = picked.boxes;
+    const auto pieces = plan::whole_pieces(rank, boxes);
+    const bool is_all = !plan.bypass[number] && !plan.comes_early;
+    const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
+    const auto transfers_in = [&](const plan::ExtentMap& extents) {
+      return plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside);
+    };
+    transfers.of_windows.push_back(transfers_in(plan.extents[number]));
+    if (plan.comes_early) {
+      std::vector<plan::Runs>& early = transfers.early[number];
+      if (number != 0) early = transfers_in(plan.extents[number - 1]);
+      require_all(boxes, picked.stored, transfers.of_windows.back(), plan.extents[number], early,
+                  number == 0 ? plan.extents[0] : plan.extents[number - 1]);
+      for (plan::Runs runs : early) {
+        runs.local = base::narrow<std::uint32_t>(before + runs.local, "number of memory boxes");
+        transfers.of_windows[number - 1].push_back(runs);
+      }
+    }
+    before = boxes.size();
+  }
+  return transfers;
+}
+
 ReadTransfers make_transfers(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
                              const ReadPlan& plan) {
   ReadTransfers transfers;
-  comm::agree(communicator, "plan the load", [&] {
-    transfers.early.resize(plan.extents.size());
-    std::uint64_t before = 0;  // boxes of the batch before
-    for (std::size_t number = 0; number < plan.extents.size(); ++number) {
-      const PickedTensors picked = pick(checkpoint, wanted.boxes(plan.first + number));
-      const std::vector<plan::MemoryBox>& boxes = picked.boxes;
-      const auto pieces = plan::whole_pieces(communicator.rank(), boxes);
-      const bool is_all = !plan.bypass[number] && !plan.comes_early;
-      const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
-      const auto transfers_in = [&](const plan::ExtentMap& extents) {
-        return plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside);
-      };
-      transfers.of_windows.push_back(transfers_in(plan.extents[number]));
-      if (plan.comes_early) {
-        std::vector<plan::Runs>& early = transfers.early[number];
-        if (number != 0) early = transfers_in(plan.extents[number - 1]);
-        require_all(boxes, picked.stored, transfers.of_windows.back(), plan.extents[number], early,
-                    number == 0 ? plan.extents[0] : plan.extents[number - 1]);
-        for (plan::Runs runs : early) {
-          runs.local = base::narrow<std::uint32_t>(before + runs.local, "number of memory boxes");
-          transfers.of_windows[number - 1].push_back(runs);
-        }
-      }
-      before = boxes.size();
-    }
-  });
+  comm::agree(communicator, "plan the load",
+              [&] { transfers = transfers_of_rank(communicator.rank(), checkpoint, wanted, plan); });
   return transfers;
 }
 

@@ -9,8 +9,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "checkpoint/engine_choice.hpp"
 #include "checkpoint/file_reader.hpp"
 #include "checkpoint/reader.hpp"
@@ -66,5 +69,66 @@ void for_each_extent_of(const plan::Runs& runs, const plan::ExtentMap& extents, 
     if (extent.rank == runs.file_rank) visit(extent.begin, extent.end);
   }
 }
+
+// Steps without a communicator, which `cairn plan` runs, too: of make_read_plan, and all of make_transfers.
+
+using Ranges = std::vector<plan::FileRange>;
+
+/// What one rank wants of some batches, as whole blocks.
+class WantedBlocks {
+ public:
+  WantedBlocks(const OpenCheckpoint& checkpoint, std::uint64_t block_bytes, std::uint64_t ranks);
+
+  /// A batch. Throws Error(kInternal) for a box that does not fit its tensor or its memory.
+  void add(std::span<const plan::MemoryBox> boxes);
+  /// Ranges of several ranks.
+  [[nodiscard]] Ranges merged(Ranges ranges) const;
+
+  [[nodiscard]] std::vector<Ranges>& batches() { return batches_; }
+  /// Whether the plan should have no more batches.
+  [[nodiscard]] bool is_full(std::uint64_t most_bytes) const {
+    return plan_bytes_ > most_bytes || files_ > most_files_;
+  }
+  [[nodiscard]] bool has_device_memory() const { return has_device_memory_; }
+
+ private:
+  const plan::PackedCheckpoint& stored_;
+  std::uint64_t block_bytes_;
+  std::uint64_t ranks_;
+  std::vector<std::uint64_t> sizes_;
+  std::vector<bool> is_wanted_;  ///< by file
+  std::size_t files_ = 0;
+  std::size_t most_files_ = 0;
+  std::vector<Ranges> batches_;
+  std::uint64_t plan_bytes_ = 0;
+  bool has_device_memory_ = false;
+};
+
+/// How the ranks tell each other what they want. Where they want many ranges of a batch, one bit per block is less (a
+/// dense batch); else the ranges of all batches travel together.
+class RangesOfRanks {
+ public:
+  /// Ranges of each batch, which are summed over the ranks.
+  static std::vector<std::uint64_t> count(std::span<const Ranges> batches);
+  /// `counts`: the sums. `grid` must outlive the object.
+  RangesOfRanks(const plan::BlockGrid& grid, std::vector<std::uint64_t> counts)
+      : grid_(grid), counts_(std::move(counts)) {}
+
+  [[nodiscard]] bool is_dense(std::size_t batch) const {
+    return counts_[batch] * sizeof(plan::FileRange) > grid_.blocks() / 8;
+  }
+  /// Of a dense batch, which are joined over the ranks.
+  [[nodiscard]] plan::BlockSet blocks(const Ranges& ranges) const;
+  /// Takes the other batches out, into a message to all ranks.
+  [[nodiscard]] base::Bytes pack(std::vector<Ranges>& batches) const;
+  /// `packed`: the messages of all ranks. Puts what they want into `batches`, dense ones apart.
+  void join(std::span<const base::Bytes> packed, const WantedBlocks& wanted, std::vector<Ranges>& batches) const;
+
+ private:
+  const plan::BlockGrid& grid_;
+  std::vector<std::uint64_t> counts_;
+};
+
+ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, const Wanted& wanted, const ReadPlan& plan);
 
 }  // namespace cairn::checkpoint

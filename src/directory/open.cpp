@@ -242,16 +242,7 @@ Opened open_once(const fs::path& path, Links links) {
     opened.texts = read_texts(path);
   }
   attach_texts(checkpoint, opened.texts);
-  interop::Directory read = is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path);
-  interop::Recognised recognised = interop::recognise(read);
-  checkpoint.dialect = recognised.dialect;
-  checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
-  for (auto& [name, header] : read.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
-  checkpoint.quantised = std::move(recognised.quantised);
-  checkpoint.metadata = std::move(recognised.metadata);
-  checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
-  checkpoint.carried = std::move(recognised.carried);
-  checkpoint.warnings = std::move(recognised.warnings);
+  recognise_files(checkpoint, is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
   if (checkpoint.manifest) check_files(checkpoint, links);
   return opened;
 }
@@ -365,6 +356,18 @@ format::SafetensorsHeader read_header(const fs::path& path) {
     file.read_at(std::as_writable_bytes(std::span(json)), format::kPrefixBytes);
     return format::parse_header(json, size, path.string());
   });
+}
+
+void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
+  interop::Recognised recognised = interop::recognise(directory);
+  checkpoint.dialect = recognised.dialect;
+  checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
+  for (auto& [name, header] : directory.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
+  checkpoint.quantised = std::move(recognised.quantised);
+  checkpoint.metadata = std::move(recognised.metadata);
+  checkpoint.disputed_metadata = std::move(recognised.disputed_metadata);
+  checkpoint.carried = std::move(recognised.carried);
+  checkpoint.warnings = std::move(recognised.warnings);
 }
 
 OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links).checkpoint; }

@@ -62,6 +62,10 @@ struct OpenCheckpoint {
 /// for a link that leads out of the directory.
 OpenCheckpoint open_here(const std::filesystem::path& path, Links links = Links::kInside);
 
+/// Rank-local and pure: what open_here makes of a directory that was read, manifest and block table apart. Throws what
+/// interop::recognise throws.
+void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory);
+
 /// Collective: as open_here, whose errors all ranks throw; the work is shared among them.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path,
                                Links links = Links::kInside);

@@ -419,6 +419,10 @@ std::size_t BlockSet::count() const {
   return blocks;
 }
 
+void BlockSet::add(const BlockSet& others) {
+  for (std::size_t i = 0; i < words_.size(); ++i) words_[i] |= others.words_[i];
+}
+
 void BlockSet::remove(const BlockSet& others) {
   for (std::size_t w = 0; w < words_.size(); ++w) words_[w] &= ~others.words_[w];
 }

@@ -185,7 +185,9 @@ class BlockSet {
   /// All blocks that meet the range.
   void insert(const FileRange& range);
   [[nodiscard]] std::size_t count() const;
-  /// Takes the blocks of `others`, a set of the same grid, out.
+  /// Adds the blocks of `others`, a set of the same grid: what the reduction over ranks does.
+  void add(const BlockSet& others);
+  /// Takes them out.
   void remove(const BlockSet& others);
 
   /// For a reduction over ranks.
