@@ -5,6 +5,8 @@
 
 #include <charconv>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <set>
 
 #include "base/text.hpp"
@@ -12,6 +14,7 @@
 #include "cli/arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
+#include "cli/plan_load.hpp"
 #include "cli/plan_save.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
@@ -70,8 +73,14 @@ RankCost cost_of(const PlanWorld& world, int rank) {
   return best;
 }
 
+std::unique_ptr<PlanWorld> world_of(const PlanInput& input, const PlanOptions& options) {
+  if (!options.load_layout) return std::make_unique<SaveWorld>(input);
+  return std::make_unique<LoadWorld>(input);
+}
+
 void plan_here(Context& context, const PlanOptions& options, const PlanInput& input, std::uint64_t sampled) {
-  SaveWorld world(input);
+  const std::unique_ptr<PlanWorld> planned = world_of(input, options);
+  PlanWorld& world = *planned;
   const std::vector<int> sample = choose_sample(world, sampled);
   world.keep_records(sample);
   PlanFigures figures = figures_of(world, options);
@@ -92,13 +101,22 @@ int run_plan(Context& context, const PlanOptions& options) {
   check_positive(options.checkpointer.files.max_bytes, "--max-file-size");
   check_positive(options.checkpointer.files.block_bytes, "--block");
   check_alignment(options.checkpointer.files.align_bytes);
+  if (options.load_layout.has_value() && options.stripe_bytes != 0) {
+    throw Error(ErrorKind::kUsage, "--stripe counts the writers of a stripe; it cannot be given with --load");
+  }
   const std::uint64_t sampled = sample_size(options.ranks_sampled);
   const std::string layout = layout_text(context.communicator, options.layout);
   DemoState state = demo_state(context.communicator, options.model, options.layers);
   keep_sections(state, options.sections);
-  const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  // What a save in a layout that does not fit the model would refuse is refused before its load.
+  const shard::ShardMap saved(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
+  std::optional<shard::ShardMap> loaded;
+  if (options.load_layout.has_value()) {
+    loaded.emplace(shard::Layout::from_text(layout_text(context.communicator, *options.load_layout)), state.model,
+                   state.sections, state.tensors);
+  }
   comm::agree_on_root(context.communicator, "plan", 0, [&] {
-    plan_here(context, options, {state, map, options.checkpointer}, sampled);
+    plan_here(context, options, {state, loaded ? *loaded : saved, options.checkpointer}, sampled);
   });
   return kExitGood;
 }

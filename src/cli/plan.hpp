@@ -14,10 +14,11 @@
 namespace cairn::cli {
 
 struct PlanOptions {
-  std::string model;                 ///< a name, or @config.json
-  std::string layout;                ///< a short form, or @file.json
-  std::string sections = "all";      ///< or a list with commas
-  std::string ranks_sampled = "32";  ///< whose planning is measured: a number, or all
+  std::string model;                       ///< a name, or @config.json
+  std::string layout;                      ///< of the save: a short form, or @file.json
+  std::optional<std::string> load_layout;  ///< of a load of what was saved, which is planned instead
+  std::string sections = "all";            ///< or a list with commas
+  std::string ranks_sampled = "32";        ///< whose planning is measured: a number, or all
   std::optional<std::uint64_t> layers;
   std::uint64_t stripe_bytes = 0;                ///< of the file system; 0: not asked
   std::uint64_t bandwidth_bytes_per_second = 0;  ///< of all ranks together; 0: not asked

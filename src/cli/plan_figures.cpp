@@ -190,18 +190,23 @@ std::string sample_text(const PlanFigures& figures) {
 }  // namespace
 
 void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& options) {
-  output.line(fmt::format("{} ({}) on {} in layout {}", base::printable(options.model),
-                          base::printable(options.sections == "all" ? "all sections" : options.sections),
-                          counted(static_cast<std::uint64_t>(figures.ranks), "rank"), base::printable(options.layout)));
+  const bool is_load = options.load_layout.has_value();
+  output.line(
+      fmt::format("{} ({}) {} {} in layout {}", base::printable(options.model),
+                  base::printable(options.sections == "all" ? "all sections" : options.sections),
+                  is_load ? fmt::format("as saved in layout {}, loaded by", base::printable(options.layout)) : "on",
+                  counted(static_cast<std::uint64_t>(figures.ranks), "rank"),
+                  base::printable(is_load ? *options.load_layout : options.layout)));
   output.line(fmt::format("{}, {} ({}) in {} with {} of headers, {} of {}", counted(figures.tensors, "tensor"),
                           counted(figures.tensor_bytes, "byte"), base::format_size(figures.tensor_bytes),
                           counted(figures.files, "file"), base::format_size(figures.header_bytes),
                           counted(figures.blocks, "block"), base::format_size(options.checkpointer.files.block_bytes)));
   output.line("\n" + traffic_table(figures).text());
-  output.line(fmt::format(
-      "stays on its rank: {:.2f} % of the bytes; largest over mean: {:.3f} written, {:.3f} provided; "
-      "{} of the exchange",
-      100 * figures.local_share, figures.extent_balance, figures.memory_balance, counted(figures.rounds, "round")));
+  output.line(
+      fmt::format("{} its rank: {:.2f} % of the bytes; largest over mean: {:.3f} {}, {:.3f} {}; {} of the exchange",
+                  is_load ? "is read by" : "stays on", 100 * figures.local_share, figures.extent_balance,
+                  is_load ? "read" : "written", figures.memory_balance, is_load ? "wanted" : "provided",
+                  counted(figures.rounds, "round")));
   if (figures.stripes) {
     const StripeFigures& stripes = *figures.stripes;
     output.line(fmt::format("stripes of {}: {}, of which {} are written by more than one rank",
@@ -209,14 +214,15 @@ void print_plan(Output& output, const PlanFigures& figures, const PlanOptions& o
                             group_digits(stripes.stripes_shared)));
   }
   if (figures.seconds_at_bandwidth) {
-    output.line(fmt::format("writing at {}/s: {:.1f} s", base::format_size(options.bandwidth_bytes_per_second),
-                            *figures.seconds_at_bandwidth));
+    output.line(fmt::format("{} at {}/s: {:.1f} s", is_load ? "reading" : "writing",
+                            base::format_size(options.bandwidth_bytes_per_second), *figures.seconds_at_bandwidth));
   }
   output.line("\n" + metadata_table(figures).text());
   output.line("\n" + cost_table(figures).text());
   output.line("measured on " + sample_text(figures));
-  output.line(fmt::format("slowest rank {}, largest rank {}; a plan keeps at most {} until the next save",
-                          figures.slowest_rank, figures.largest_rank, base::format_size(figures.kept_bytes.max)));
+  output.line(fmt::format("slowest rank {}, largest rank {}; a plan keeps at most {} {}", figures.slowest_rank,
+                          figures.largest_rank, base::format_size(figures.kept_bytes.max),
+                          is_load ? "while it reads" : "until the next save"));
 }
 
 // `cairn plan --json`: the schema is in README.md.
@@ -254,9 +260,12 @@ Json planning_json(const PlanFigures& figures) {
 }  // namespace
 
 void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptions& options) {
+  const bool is_load = options.load_layout.has_value();
   Json document = json_document("plan");
   document["model"] = options.model;
   document["layout"] = options.layout;
+  document["load_layout"] = nullptr;
+  if (is_load) document["load_layout"] = *options.load_layout;
   document["sections"] = options.sections;
   document["ranks"] = figures.ranks;
   document["tensors"] = figures.tensors;
@@ -271,8 +280,8 @@ void print_plan_json(Output& output, const PlanFigures& figures, const PlanOptio
   document["per_rank"] = Json::object();
   for (const TrafficRow& row : figures.traffic) document["per_rank"][std::string(row.name)] = spread_json(row.per_rank);
   document["local_share"] = figures.local_share;
-  document["write_balance"] = figures.extent_balance;
-  document["provide_balance"] = figures.memory_balance;
+  document[is_load ? "read_balance" : "write_balance"] = figures.extent_balance;
+  document[is_load ? "wanted_balance" : "provide_balance"] = figures.memory_balance;
   document["metadata"] = Json::array();
   for (const MetadataRow& row : figures.metadata) {
     document["metadata"].push_back({{"name", row.name},

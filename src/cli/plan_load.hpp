@@ -1,0 +1,69 @@
+// Every rank of a layout plans a load, in one process and without a byte of tensor data.
+//
+// The checkpoint is the one that a save of the same state writes: its files are a function of the catalog alone, so
+// whoever saved it does not matter. The steps are those of a real load (directory/open.hpp, checkpoint/targets.hpp,
+// checkpoint/read_plan.hpp, plan/transfers.hpp).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "cli/plan_world.hpp"
+#include "directory/open.hpp"
+#include "interop/directory.hpp"
+#include "plan/extents.hpp"
+#include "plan/pieces.hpp"
+#include "plan/runs.hpp"
+
+namespace cairn::cli {
+
+class LoadWorld final : public PlanWorld {
+ public:
+  /// Plans for all ranks of the map, which want all that it gives them. Throws what a load would throw.
+  explicit LoadWorld(const PlanInput& input);
+
+  [[nodiscard]] std::span<const TrafficFigure> traffic_figures() const override;
+  [[nodiscard]] std::vector<MetadataVolume> metadata() const override;
+  [[nodiscard]] std::vector<int> busiest_ranks() const override;
+  [[nodiscard]] RankCost replay(int rank) const override;
+
+  /// The directory as its files would be read, tensor data apart.
+  struct Stored {
+    std::vector<std::string> headers;  ///< JSON of each data file, by layout().files
+    interop::Directory directory;      ///< without the headers
+    checkpoint::OpenedTexts texts;
+  };
+  [[nodiscard]] const Stored& stored() const { return stored_; }
+  /// What rank 0 tells all others of it.
+  [[nodiscard]] const base::Bytes& opened() const { return opened_; }
+  /// Ranges of blocks that ranks want, summed over them, for checkpoint::RangesOfRanks.
+  [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
+  /// The blocks that some rank wants: what a reduction over ranks gives where these are many.
+  [[nodiscard]] const plan::BlockSet& wanted() const { return *wanted_; }
+  /// What each rank tells all others of its ranges where they are few; else empty messages.
+  [[nodiscard]] const comm::Messages& packed_ranges() const { return packed_ranges_; }
+
+ private:
+  void lay_out();
+  checkpoint::OpenCheckpoint open();
+  void want(const checkpoint::OpenCheckpoint& opened);
+  [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(int rank) const;
+  [[nodiscard]] std::vector<plan::Runs> transfers_of(int rank) const override;
+  void check_sums() const;
+
+  Stored stored_;
+  base::Bytes opened_;
+  format::StoredCheckpoint checkpoint_;
+  std::vector<std::uint32_t> groups_;            ///< of its files
+  std::vector<std::uint32_t> number_of_tensor_;  ///< in the checkpoint, by tensor of the state
+  std::unique_ptr<plan::BlockGrid> grid_;
+  std::unique_ptr<plan::BlockSet> wanted_;
+  std::vector<std::uint64_t> range_counts_;
+  comm::Messages packed_ranges_;
+};
+
+}  // namespace cairn::cli
