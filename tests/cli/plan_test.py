@@ -1,9 +1,14 @@
-"""`cairn plan`: figures that add up, the same however many ranks are sampled, and one line for every wrong argument."""
+"""`cairn plan`, of a save and of a load: figures that add up, the same however many ranks are sampled, and one line for every
+wrong argument."""
 
 from program import CairnTest, exit_codes, main
 
 MODEL = ("--model", "smollm2-135m", "--layers", "4")
 STEPS = ["shards", "describe", "catalog", "files", "indexes", "claims", "places", "transfers", "exchange"]
+LOAD_STEPS = ["shards", "headers", "catalog", "tensors", "blocks", "extents", "transfers", "exchange"]
+CONFIG = ('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
+          '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "tie_word_embeddings": false, '
+          '"torch_dtype": "bfloat16"}')
 
 
 class Plan(CairnTest):
@@ -106,9 +111,7 @@ class Plan(CairnTest):
 
     def test_a_config_file_and_a_layout_file(self):
         config = self.folder / "config.json"
-        config.write_text('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
-                          '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, '
-                          '"tie_word_embeddings": false, "torch_dtype": "bfloat16"}')
+        config.write_text(CONFIG)
         layout = self.folder / "layout.json"
         layout.write_text('{"base": "tp=2,dp=2,zero=1"}')
         document = self.good("plan", "--model", f"@{config}", "--layout", f"@{layout}", "--json").json()
@@ -140,6 +143,141 @@ class Plan(CairnTest):
     def test_ranks_end_alike_and_rank_0_speaks(self):
         self.assertEqual(exit_codes("plan", *MODEL, "--layout", "fsdp=2", ranks=2), [0, 0])
         self.assertEqual(self.plan("--layout", "fsdp=7", ranks=2)["ranks"], 7)
+
+
+class PlanLoad(CairnTest):
+    def plan(self, layout, load, *arguments, model=MODEL):
+        return self.good("plan", *model, "--layout", layout, "--load", load, *arguments, "--json").json()
+
+    def check_sums(self, document):
+        """Every byte that is wanted arrives, and what is read is whole blocks, each once."""
+        rank = {name: spread["sum"] for name, spread in document["per_rank"].items()}
+        self.assertEqual(rank["received_bytes"] + rank["local_bytes"], rank["wanted_bytes"])
+        self.assertEqual(rank["sent_bytes"], rank["received_bytes"])
+        self.assertEqual(rank["transfers_in"], rank["transfers_out"])
+        self.assertGreaterEqual(rank["wanted_bytes"], document["size_bytes"])
+        self.assertLessEqual(rank["read_bytes"], document["files_size_bytes"])
+        self.assertGreater(rank["read_bytes"], document["files_size_bytes"] - document["files"] * document["block_size_bytes"])
+        self.assertEqual(document["rounds"], document["per_rank"]["windows"]["max"])
+        metadata = {row["name"]: row for row in document["metadata"]}
+        self.assertEqual(list(metadata), ["catalog", "blocks", "ranges", "transfers"])
+        for name in ("blocks", "transfers"):
+            self.assertEqual(metadata[name]["sent_bytes"]["sum"], metadata[name]["received_bytes"]["sum"], name)
+        others = document["ranks"] - 1
+        self.assertEqual(metadata["ranges"]["received_bytes"]["sum"], others * metadata["ranges"]["sent_bytes"]["sum"])
+        self.assertAlmostEqual(document["local_share"], rank["local_bytes"] / rank["wanted_bytes"])
+        for balance, name in (("read_balance", "read_bytes"), ("wanted_balance", "wanted_bytes")):
+            spread = document["per_rank"][name]
+            self.assertAlmostEqual(document[balance], spread["max"] * document["ranks"] / spread["sum"])
+
+    def test_the_sums_are_what_is_wanted(self):
+        for load in ("fsdp=5", "tp=2,pp=2", "tp=4,pp=2,uneven", "tp=3,dp=4,zero=1"):
+            with self.subTest(load=load):
+                document = self.plan("tp=3,dp=8,zero=1", load, "--max-file-size", "50MB")
+                self.check_sums(document)
+                self.assertEqual((document["layout"], document["load_layout"]), ("tp=3,dp=8,zero=1", load))
+                replicas = document["per_rank"]["wanted_bytes"]["sum"] - document["size_bytes"]
+                self.assertEqual(replicas == 0, load == "fsdp=5")
+        self.assertEqual(document["ranks"], 12)
+
+    def test_who_saved_it_does_not_matter(self):
+        some, other = (self.plan(layout, "tp=2,pp=2", "--max-file-size", "50MB") for layout in ("fsdp=7", "tp=2,dp=3"))
+        for document in (some, other):
+            del document["planning"], document["layout"]
+        self.assertEqual(some, other)
+
+    def test_one_rank_tells_nobody_anything(self):
+        document = self.plan("fsdp=3", "tp=1")
+        self.check_sums(document)
+        self.assertEqual((document["ranks"], document["local_share"], document["read_balance"]), (1, 1.0, 1.0))
+        self.assertEqual(document["per_rank"]["peers"]["max"], 0)
+        for row in document["metadata"]:
+            self.assertEqual(row["received_bytes"]["sum"], 0, row["name"])
+
+    def test_a_sample_gives_the_figures_of_all_ranks(self):
+        every = self.plan("fsdp=2", "tp=3,dp=8,zero=1", "--max-file-size", "50MB", "--ranks-sampled", "all")
+        some = self.plan("fsdp=2", "tp=3,dp=8,zero=1", "--max-file-size", "50MB", "--ranks-sampled", "2")
+        self.assertEqual(every["planning"]["ranks_sampled"], list(range(24)))
+        self.assertLess(len(some["planning"]["ranks_sampled"]), 10)
+        for document in (every, some):
+            planning = document.pop("planning")
+            self.assertEqual([step["name"] for step in planning["steps"]], LOAD_STEPS)
+            self.assertGreater(planning["total"]["seconds_min"], 0)
+            self.assertGreater(planning["total"]["peak_bytes_min"], 0)
+        self.assertEqual(every, some)
+
+    def test_a_section_of_more_ranks_than_blocks(self):
+        document = self.plan("fsdp=2", "tp=2,pp=2,dp=64", "--sections", "model")
+        self.check_sums(document)
+        self.assertEqual((document["tensors"], document["per_rank"]["extents"]["min"]), (38, 0))
+        # A tensor-parallel pair has each norm twice; the last stage has the embedding, too, which is tied.
+        twice = 2 * (9 * 576 + 49152 * 576)
+        self.assertEqual(document["per_rank"]["wanted_bytes"]["sum"], 64 * (document["size_bytes"] + twice))
+
+    def test_what_is_wanted_travels_as_ranges_or_as_bits(self):
+        """Few ranges are named, one for each file that is wanted whole; where there are many, one bit per block is less."""
+        def rows(document):
+            self.check_sums(document)
+            sent = {row["name"]: row["sent_bytes"]["max"] for row in document["metadata"]}
+            return sent["blocks"] - 8, sent["ranges"]  # 8: how many ranges there are
+
+        replicas, halves, pieces = (self.plan("fsdp=2", load, model=("--model", "llama-3.1-8b"))
+                                    for load in ("dp=2", "pp=2", "tp=8,pp=2"))
+        self.assertEqual(rows(replicas), (0, 8 + 24 * replicas["files"]))
+        self.assertEqual(rows(halves)[0], 0)
+        self.assertGreater(rows(halves)[1], 8 + 24)
+        self.assertEqual(rows(pieces), (8 * ((pieces["blocks"] + 63) // 64), 0))
+
+    def test_no_more_rounds_than_windows(self):
+        large = ("--model", "qwen2-0.5b")
+        small_windows = self.plan("fsdp=4", "fsdp=2", "--memory", "28MiB", model=large)
+        large_windows = self.plan("fsdp=4", "fsdp=2", "--memory", "1GiB", model=large)
+        for document in (small_windows, large_windows):
+            self.check_sums(document)
+        self.assertGreater(small_windows["rounds"], 3 * large_windows["rounds"])
+
+    def test_bandwidth(self):
+        document = self.plan("fsdp=2", "fsdp=3", "--bandwidth", "1GiB/s")
+        self.assertAlmostEqual(document["seconds_at_bandwidth"], document["per_rank"]["read_bytes"]["max"] * 3 / 2**30)
+
+    def test_a_table_for_people(self):
+        text = self.good("plan", *MODEL, "--layout", "fsdp=3", "--load", "tp=2,pp=2", "--bandwidth", "2GB/s").out
+        for words in ("as saved in layout fsdp=3, loaded by 4 ranks in layout tp=2,pp=2", "per rank", "metadata per rank",
+                      "planning per rank", "is read by its rank", "measured on all ranks", "reading at", "while it reads"):
+            self.assertIn(words, text)
+        for step in LOAD_STEPS:
+            self.assertRegex(text, rf"(?m)^{step} ")
+
+    def test_a_real_load_moves_as_many_bytes(self):
+        config = self.folder / "config.json"
+        config.write_text(CONFIG)
+        model = ("--model", f"@{config}")
+        files = ("--max-file-size", "60KB")
+        self.good("demo", "save", "--dir", self.folder / "root", *model, *files, "--layout", "fsdp=2", ranks=2)
+        real = self.good("demo", "load", "--dir", self.folder / "root", "--layout", "tp=3,uneven",
+                         "--aggregators", "1", "--json", ranks=3).json()  # one reader: nothing bypasses the windows
+        self.assertTrue(real["equal"])
+        planned = self.plan("fsdp=2", "tp=3,uneven", *files, model=model)
+        self.check_sums(planned)
+        moved = {phase["name"]: phase["size_bytes"] for phase in real["phases"]}
+        self.assertEqual(planned["per_rank"]["wanted_bytes"]["sum"], real["size_bytes_compared"])
+        self.assertEqual(planned["per_rank"]["wanted_bytes"]["sum"], moved["scatter"])
+        self.assertEqual(planned["per_rank"]["read_bytes"]["sum"], moved["read"])
+
+    def test_wrong_arguments(self):
+        good = [*MODEL, "--layout", "fsdp=2"]
+        cases = [
+            (["--load", ""], "layout ''"),
+            (["--load", "sideways=2"], "sideways"),
+            (["--load", "pp=3"], "4 layers"),
+            (["--load", "fsdp=2", "--stripe", "4MiB"], "--stripe"),
+            (["--load", "fsdp=2", "--memory", "1MiB"], "memory"),
+        ]
+        for arguments, word in cases:
+            with self.subTest(arguments=arguments):
+                self.bad(2, "plan", *good, *arguments, says=[word])
+        self.bad(2, "plan", *MODEL, "--layout", "pp=3", "--load", "fsdp=2", says=["4 layers"])  # nobody could save it
+        self.bad(1, "plan", *good, "--load", f"@{self.folder}/missing.json", says=["missing.json"])
 
 
 if __name__ == "__main__":
