@@ -427,17 +427,25 @@ void BlockSet::remove(const BlockSet& others) {
   for (std::size_t w = 0; w < words_.size(); ++w) words_[w] &= ~others.words_[w];
 }
 
+std::size_t BlockSet::first_from(std::size_t block, std::size_t end, bool is_in) const {
+  while (block < end) {
+    const std::uint64_t word = is_in ? words_[block / 64] : ~words_[block / 64];
+    if (const std::uint64_t rest = word >> block % 64; rest != 0) {
+      return std::min(block + static_cast<std::size_t>(std::countr_zero(rest)), end);
+    }
+    block = (block / 64 + 1) * 64;
+  }
+  return end;
+}
+
 std::vector<FileRange> BlockSet::ranges() const {
   std::vector<FileRange> ranges;
   for (std::uint32_t file = 0; file < grid_->files(); ++file) {
-    for (std::size_t block = grid_->block_of(file, 0); block < grid_->end_of(file); ++block) {
-      if (!contains(block)) continue;
-      const FileRange range = grid_->range_of(file, block);
-      if (!ranges.empty() && ranges.back().file == file && ranges.back().end == range.begin) {
-        ranges.back().end = range.end;
-      } else {
-        ranges.push_back(range);
-      }
+    const std::size_t end = grid_->end_of(file);
+    for (std::size_t block = first_from(grid_->block_of(file, 0), end, true); block < end;) {
+      const std::size_t behind = first_from(block, end, false);
+      ranges.push_back({file, grid_->range_of(file, block).begin, grid_->range_of(file, behind - 1).end});
+      block = first_from(behind, end, true);
     }
   }
   return ranges;

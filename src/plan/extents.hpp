@@ -196,6 +196,9 @@ class BlockSet {
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
+  /// The first block from `block` on that is in the set, or is not; `end` where there is none before it.
+  [[nodiscard]] std::size_t first_from(std::size_t block, std::size_t end, bool is_in) const;
+
   const BlockGrid* grid_;
   std::vector<std::uint64_t> words_;
 };

@@ -47,8 +47,11 @@ TEST(BlockSet, HasTheBlocksThatRangesMeetAndGivesThemBackMerged) {
         }
       }
     }
+    BlockSet both = set;
+    both.add(others);
     for (std::size_t block = 0; block < grid.blocks(); ++block) {
       ASSERT_EQ(set.contains(block), expected.contains(block)) << Seeded::note();
+      ASSERT_EQ(both.contains(block), expected.contains(block) || others.contains(block)) << Seeded::note();
       if (others.contains(block)) expected.erase(block);
     }
     set.remove(others);
