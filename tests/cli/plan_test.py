@@ -210,6 +210,8 @@ class PlanLoad(CairnTest):
         document = self.plan("fsdp=2", "tp=2,pp=2,dp=64", "--sections", "model")
         self.check_sums(document)
         self.assertEqual((document["tensors"], document["per_rank"]["extents"]["min"]), (38, 0))
+        self.assertEqual(document["per_rank"]["sent_bytes"]["min"], 0)  # who reads nothing has nothing to give
+        self.assertGreater(document["per_rank"]["received_bytes"]["min"], 0)
         # A tensor-parallel pair has each norm twice; the last stage has the embedding, too, which is tied.
         twice = 2 * (9 * 576 + 49152 * 576)
         self.assertEqual(document["per_rank"]["wanted_bytes"]["sum"], 64 * (document["size_bytes"] + twice))
