@@ -243,26 +243,27 @@ void Loader::begin_reading(Call& call) {
 
 /// Collective.
 void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wanted, Call& call) {
-  auto& [plan, stored, written, files, exchange, early, arriving] = *reading_;
+  Reading& reading = *reading_;
+  const ReadPlan& plan = reading.plan;
   const std::size_t number = batch - plan.first;
   std::vector<plan::MemoryBox> memory;
   comm::agree(communicator_, "make room for the next batch", [&] {
     memory.assign(wanted.begin(), wanted.end());
-    if (number != 0) arriving.copy_to(wanted, early[number], plan.extents[number - 1]);
-    arriving = number + 1 == early.size() ? EarlyBytes() : EarlyBytes(early[number + 1]);
-    arriving.append_to(memory);
+    if (number != 0) reading.arriving.copy_to(wanted, reading.early[number], plan.extents[number - 1]);
+    reading.arriving = number + 1 == reading.early.size() ? EarlyBytes() : EarlyBytes(reading.early[number + 1]);
+    reading.arriving.append_to(memory);
   });
-  if (plan.bypass[number]) files.read_bypass(*plan.bypass[number], written, {wanted, &device_}, call);
+  if (plan.bypass[number]) reading.files.read_bypass(*plan.bypass[number], reading.written, {wanted, &device_}, call);
   for (std::uint64_t round = plan.rounds.first[number]; round < plan.rounds.first[number + 1]; ++round) {
     call.begin("read");
-    const io::WindowBuffer window = files.wait_for_window(round);
+    const io::WindowBuffer window = reading.files.wait_for_window(round);
     if (window.window != nullptr) call.add_bytes(window.window->bytes);
     call.begin("verify");
     comm::agree(communicator_, "verify", [&] {
-      if (window.window != nullptr) call.add_bytes(written.check(*window.window, window.buffer));
+      if (window.window != nullptr) call.add_bytes(reading.written.check(*window.window, window.buffer));
     });
     call.begin("scatter");
-    call.add_bytes(exchange->scatter(round, memory));
+    call.add_bytes(reading.exchange->scatter(round, memory));
   }
 }
 

@@ -123,10 +123,12 @@ DataSets find_sets(const Reading& reading) {
   };
   for (const auto& [file, text] : directory.json) {
     const auto name = set_of_index(file);
-    if (name) add_index(*name, file, [&] { return format::parse_hf_index(text, reading.raw_path_of(file)); });
+    if (name)
+      add_index(*name, file,
+                [&, &json = text, &path = file] { return format::parse_hf_index(json, reading.raw_path_of(path)); });
   }
   for (const auto& [file, index] : directory.indexes) {
-    add_index(set_of_index(file).value(), file, [&] { return index; });
+    add_index(set_of_index(file).value(), file, [&given = index] { return given; });
   }
   for (const auto& [file, size] : directory.others) {
     if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");

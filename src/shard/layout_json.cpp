@@ -71,7 +71,7 @@ std::uint64_t read_mesh(LayoutRules& rules, const JsonReader& value) {
 }
 
 ChunkKind read_kind(const JsonReader& value) {
-  const std::string name = value.text();
+  const std::string& name = value.text();
   if (name == "even") return ChunkKind::kEven;
   if (name == "torch") return ChunkKind::kTorch;
   if (name == "balanced" || name == "uneven") return ChunkKind::kBalanced;
@@ -288,7 +288,7 @@ NameRule read_rule(const LayoutRules& rules, const JsonReader& value) {
 }
 
 void read_otherwise(LayoutRules& rules, const JsonReader& value) {
-  const std::string text = value.text();
+  const std::string& text = value.text();
   if (text == "replicate") {
     rules.otherwise = Otherwise::kReplicate;
   } else if (text == "error") {
