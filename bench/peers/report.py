@@ -1,4 +1,4 @@
-"""From what was measured to a document, a table and a verdict. Columns are defined in bench/README.md, "Peers"."""
+"""From what was measured to a document, a table and a verdict. Columns are defined in bench/peers/README.md."""
 
 import statistics
 
@@ -126,7 +126,7 @@ def markdown_of(document):
     lines = [f"# Cairn and its peers, {document['date']}", "",
              f"{workload['size_bytes']:,} bytes ({workload['size_bytes'] / GIB:.2f} GiB) in {workload['tensors']} "
              f"tensors, saved by 4 ranks ({workload['save_layout']}), every file and the directory synced; medians of "
-             f"{document['repeats']}. Columns: `bench/README.md`, \"Peers\".", "",
+             f"{document['repeats']}. Columns: `bench/peers/README.md`.", "",
              f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['memory_bytes'] / GIB:.0f} GiB, "
              f"{machine['operating_system']}, kernel {machine['kernel']}, one node, load average "
              f"{machine['load_average_at_start']} at the start. {versions}.", "", f"Command: `{document['command']}`"]
