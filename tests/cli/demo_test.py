@@ -1,12 +1,16 @@
 """`cairn demo`: a training state saved by four ranks, loaded by 4, 3, 8 and 1, and every kind of difference seen."""
 
 import json
+import os
 import pathlib
+import re
 import shutil
+import stat
 import struct
+import subprocess
 import tempfile
 
-from program import CairnTest, cairn, exit_codes, main
+from program import CAIRN, CairnTest, cairn, exit_codes, main, snapshot
 from small_files import read_safetensors
 
 MASK = 2**64 - 1
@@ -196,6 +200,80 @@ class Demo(CairnTest):
                  CAIRN_FAULT="fsync:rank=1:errno=ENOSPC", says=["rank"])
         self.assertEqual(list(root.glob("checkpoint-*[0-9]")), [])
         self.bad(1, "demo", "load", "--dir", root, ranks=2, says=["no complete checkpoint", "demo save"])
+
+
+class TwoUsers(CairnTest):
+    """Two people and one root of checkpoints: what --mode and --group let the second one do, and nothing else does."""
+
+    GROUP = 4713  # that nobody is in but who is put there
+    STRICT = 0o077  # umask of both
+
+    @classmethod
+    def user(cls, name, own_group, *groups):
+        return {"user": name, "group": own_group, "extra_groups": list(groups), "umask": cls.STRICT, "cwd": "/"}
+
+    def setUp(self):
+        if os.geteuid() != 0:
+            self.skipTest("not root, who alone can start processes of two users")
+        super().setUp()
+        self.owner, self.member = self.user("daemon", 4711, self.GROUP), self.user("nobody", 4712, self.GROUP)
+        self.stranger = self.user("nobody", 4712)
+        (self.folder / "tiny.json").write_text(json.dumps(TINY))
+        (self.folder / "theirs").mkdir()
+        self.root = self.folder / "theirs" / "root"
+        for path, mode in ((self.folder, 0o755), (self.folder / "tiny.json", 0o644), (self.root.parent, 0o777)):
+            path.chmod(mode)
+        if subprocess.run(["test", "-x", self.root.parent, "-a", "-x", CAIRN], check=False, **self.stranger).returncode != 0:
+            self.skipTest("other users cannot reach the build or the folder of temporary files")
+
+    def save(self, who, step, *access):
+        return ("demo", "save", "--dir", self.root, "--model", f"@{self.folder}/tiny.json", "--layers", "1", "--step", step,
+                *access), {"who": who}
+
+    def assert_loads(self, who, ranks=None):
+        self.assertIn("equal bit for bit", self.good("demo", "load", "--dir", self.root, who=who, ranks=ranks).out)
+
+    def assert_refused(self, command, who):
+        """By the system, in one line that names what of the root."""
+        said = self.bad(1, *command, who=who, says=("Permission denied",)).errors[0]
+        self.assertRegex(said, rf"^cairn: error: [a-z ]+ of '{re.escape(str(self.root))}[^']*' failed: Permission denied$")
+
+    def assert_saves(self, who, step, *access, ranks=None):
+        command, options = self.save(who, step, *access)
+        self.good(*command, ranks=ranks, **options)
+
+    def test_a_member_of_the_group_loads_and_saves(self):
+        shared = ("--mode", "660", "--group", self.GROUP)
+        self.assert_saves(self.owner, 1, *shared, ranks=2)
+        self.assert_loads(self.member, ranks=2)
+        self.assert_saves(self.member, 2, *shared, ranks=2)
+        self.assert_loads(self.owner)
+        self.assertEqual(len({path.stat().st_uid for path in self.root.glob("checkpoint-*")}), 2)
+        self.assert_saves(self.owner, 2, *shared, "--overwrite")  # of what is the other's
+        self.assert_loads(self.member)
+
+    def test_who_is_not_in_the_group_is_refused(self):
+        self.assert_saves(self.owner, 1, "--mode", "660", "--group", self.GROUP)
+        before = snapshot(self.root)
+        self.assert_refused(("demo", "load", "--dir", self.root), self.stranger)
+        self.assert_refused(self.save(self.stranger, 2)[0], self.stranger)
+        self.assertEqual(snapshot(self.root), before)
+        self.bad(2, *self.save(self.stranger, 2, "--group", self.GROUP)[0], who=self.stranger,
+                 says=("this process is not in group", self.GROUP))
+
+    def test_without_group_access_the_group_does_not_help(self):
+        self.assert_saves(self.owner, 1)
+        self.assert_refused(("demo", "load", "--dir", self.root), self.member)
+        self.assert_refused(self.save(self.member, 2)[0], self.member)
+
+    def test_a_group_that_may_only_read_loads_and_does_not_save(self):
+        self.assert_saves(self.owner, 1, "--mode", "640", "--group", self.GROUP)
+        before = snapshot(self.root)
+        self.assert_loads(self.member)
+        self.assert_refused(self.save(self.member, 2)[0], self.member)
+        self.assertEqual(snapshot(self.root), before)
+        self.assert_loads(self.owner)
+        self.assertEqual(stat.S_IMODE(self.root.stat().st_mode), 0o750)
 
 
 class NamedModel(CairnTest):

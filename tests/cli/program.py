@@ -38,9 +38,9 @@ def environment(extra):
     return {**names, **extra}
 
 
-def run_command(command, extra, stdout=subprocess.PIPE):
+def run_command(command, extra, stdout=subprocess.PIPE, who=None):
     done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=LIMIT_S, check=False,
-                          env=environment(extra), stdin=subprocess.DEVNULL)
+                          env=environment(extra), stdin=subprocess.DEVNULL, **(who or {}))
     return Result(done.returncode, done.stdout, done.stderr)
 
 
@@ -48,10 +48,11 @@ def launcher(ranks):
     return [*shlex.split(os.environ["CAIRN_MPIEXEC"]), str(ranks)]
 
 
-def cairn(*arguments, ranks=None, **extra):
-    """Runs the program; `extra` are environment variables. Without `ranks` it is started without a launcher."""
+def cairn(*arguments, ranks=None, who=None, **extra):
+    """Runs the program; `extra` are environment variables. Without `ranks` it is started without a launcher. `who`: the
+    user and groups of the process, as subprocess takes them, where they are others."""
     command = [str(CAIRN), *map(str, arguments)]
-    return run_command(command if ranks is None else launcher(ranks) + command, extra)
+    return run_command(command if ranks is None else launcher(ranks) + command, extra, who=who)
 
 
 def exit_codes(*arguments, ranks):
