@@ -25,6 +25,7 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "comm/wait.hpp"
+#include "os/fault.hpp"
 #include "os/pages.hpp"
 
 namespace cairn::comm {
@@ -227,6 +228,7 @@ SharedMemory::SharedMemory(Communicator& communicator, std::uint64_t bytes, Reac
 
 SharedMemory::Part SharedMemory::open_part(const Card& card) {
   const std::string path = fmt::format("/proc/{}/fd/{}", card.process, card.descriptor);
+  os::fault_point("windows.share", path);
   const Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const auto refuse = [&](const std::string& why) {
     throw Error(ErrorKind::kIo,

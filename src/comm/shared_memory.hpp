@@ -3,7 +3,7 @@
 // Between processes an anonymous memory file per rank (memfd), which the others open through /proc: no name is left
 // behind whatever dies, and no limit of /dev/shm applies. Between simulated ranks, which are threads, plain memory.
 // Where it is refused (ranks in containers of their own, /proc hidden) every rank of that node has its own part only,
-// and `problem()` says why: callers then send messages.
+// and `problem()` says why: callers then send messages. Fault hook: step "windows.share" refuses it, between processes.
 #pragma once
 
 #include <cstddef>

@@ -4,10 +4,10 @@
 //   op      open write read fsync close rename exchange mkdir unlink truncate flock link chown chmod (file operations; exchange
 // swaps two
 //           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
-//           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "os.io_uring" (io_queue.hpp),
-//           "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" (a thread that cannot be
-//           started), or one of the benchmark ("bench.saved", "bench.load",
-//           "bench.raw": one bit is turned in what was saved, loaded, read raw)
+//           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "windows.share"
+//           (comm/shared_memory.hpp), "os.io_uring" (io_queue.hpp), "memory.*" (an allocation that fails: grep for
+//           fault_memory), "thread.watchdog" (a thread that cannot be started), or one of the benchmark ("bench.saved",
+//           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES,
 // EINTR,

@@ -302,6 +302,36 @@ TEST_P(OnEngine, ALargerLoadGivesTheWindowsOfTheSaveBackAndItsPlanStays) {
   EXPECT_EQ(tiny.matching_bytes(2), tiny.bytes());
 }
 
+TEST_P(OnEngine, LargerWindowsThatAreNotSharedFailOneSave) {
+  const World world;
+  if (world.ranks == 1) return;  // it shares its windows with nobody
+  const SharedTempDir root;
+  Options options = roomy_options(GetParam());
+  options.files.block_bytes = 64 << 10;  // a window of blobs has at least one block; the whole state needs less
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  RankState tiny(tiny_state(), Cut::kRows, world.rank, world.ranks);
+  tiny.fill(1);
+  checkpointer.save(1, tiny.sources());
+  Extras extras;
+  extras.rank_blob.assign(1 << 20, static_cast<std::byte>(world.rank + 1));
+  {
+    const Faults faults("windows.share:errno=EACCES:rank=1:times=1");
+    expect_error(ErrorKind::kIo, [&] { checkpointer.save(2, tiny.sources(), extras); },
+                 {"the ranks of a node share the memory of larger windows otherwise than before; save again"});
+  }
+  EXPECT_FALSE(fs::exists(root / "checkpoint-2"));
+  EXPECT_FALSE(checkpointer.save(2, tiny.sources(), extras).plan_reused)
+      << "by messages, with the windows that are there";
+  EXPECT_TRUE(checkpointer.save(3, tiny.sources(), extras).plan_reused);
+  for (const std::uint64_t step : {1, 2, 3}) {
+    tiny.clear();
+    checkpointer.load(step, tiny.targets());
+    EXPECT_EQ(tiny.matching_bytes(1), tiny.bytes()) << step;
+    EXPECT_EQ(checkpointer.load_extras(step).rank_blob, step == 1 ? std::vector<std::byte>() : extras.rank_blob)
+        << step;
+  }
+}
+
 /// A group that this process may give files to and that they would not have anyway.
 std::optional<gid_t> another_group() {
   constexpr gid_t kAnyNumber = 4711;
