@@ -7,6 +7,7 @@
 
 #include "comm/mpi.hpp"
 #include "environment.hpp"
+#include "expect_converted.hpp"
 #include "os/fault.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -159,6 +160,41 @@ TEST_F(Staging, LoadsFromDirectoriesAsWell) {
   RankState loaded = state_of(Cut::kFlat, MPI_COMM_WORLD);
   load_from(MPI_COMM_WORLD, directory_ / "root" / "checkpoint-7", loaded.targets(), options_);
   EXPECT_EQ(loaded.matching_bytes(3), loaded.bytes());
+}
+
+TEST_F(Staging, LoadsIntoOtherFloats) {
+  const auto tensors = [](std::optional<DType> dtype) {
+    std::vector<StateTensor> out;
+    for (const DType own : {DType::kF64, DType::kF32, DType::kBF16, DType::kF8E4M3}) {
+      out.push_back({"model", std::string(name_of(own)), dtype.value_or(own), {61, 20}});
+      out.push_back({"optimizer", std::string(name_of(own)) + ".cube", dtype.value_or(own), {5, 7, 9}});
+    }
+    return out;
+  };
+  RankState state(tensors(std::nullopt), Cut::kRows, world_.rank, world_.ranks);
+  state.fill(1);
+  stage(MPI_COMM_WORLD, file_, state.sources(), options_);
+  RankState truth(tensors(std::nullopt), Cut::kColumns, world_.rank, world_.ranks);
+  truth.fill(1);
+  LoadOptions cast;
+  cast.cast_floats = true;
+  for (const DType to : {DType::kF32, DType::kBF16, DType::kF64}) {
+    RankState converted(tensors(to), Cut::kColumns, world_.rank, world_.ranks);
+    converted.clear();
+    const Gapped<Target> gapped(converted.targets(), world_.rank);
+    const Report report = load_from(MPI_COMM_WORLD, file_, gapped.entries(), options_, cast);
+    gapped.finish_load();
+    EXPECT_EQ(report.engine, "hdf5");
+    EXPECT_EQ(expect_converted(truth.targets(), converted.targets()), converted.bytes());
+  }
+  RankState refused(tensors(DType::kF16), Cut::kColumns, world_.rank, world_.ranks);
+  try {
+    load_from(MPI_COMM_WORLD, file_, refused.targets(), options_);
+    ADD_FAILURE() << "F16 was loaded from other floats, which nobody asked for";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kState);
+    EXPECT_THAT(error.what(), HasSubstr("LoadOptions::cast_floats would convert it"));
+  }
 }
 
 TEST_F(Staging, SaysWhatIsWrong) {
