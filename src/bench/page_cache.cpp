@@ -9,13 +9,12 @@
 #include <cerrno>
 #include <cstdint>
 #include <fstream>
-#include <system_error>
 
 #include "base/checked.hpp"
-#include "base/text.hpp"
 #include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -28,18 +27,12 @@ constexpr double kDefeatingFactor = 3;  // MLPerf Storage's rule for clients who
 std::uint64_t cached_pages(const std::filesystem::path& path, std::uint64_t bytes, std::uint64_t page_bytes) {
   const os::File file(path, os::OpenMode::kRead);
   void* mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
-  if (mapping == MAP_FAILED) {
-    throw Error(ErrorKind::kIo, fmt::format("mmap of '{}' failed: {}", base::printable(path.string()),
-                                            std::generic_category().message(errno)));
-  }
+  if (mapping == MAP_FAILED) os::internal::throw_system_error("mmap of", path, errno);
   std::vector<unsigned char> pages(base::ceil_div(bytes, page_bytes));
   const int result = ::mincore(mapping, bytes, pages.data());
   const int error = errno;
   ::munmap(mapping, bytes);
-  if (result != 0) {
-    throw Error(ErrorKind::kIo, fmt::format("mincore of '{}' failed: {}", base::printable(path.string()),
-                                            std::generic_category().message(error)));
-  }
+  if (result != 0) os::internal::throw_system_error("mincore of", path, error);
   return static_cast<std::uint64_t>(
       std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; }));
 }
@@ -65,8 +58,9 @@ void touch_free_memory(std::uint64_t bytes) {
   if (bytes == 0) return;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw Error(ErrorKind::kIo,
-                fmt::format("mmap of {} bytes failed: {}", bytes, std::generic_category().message(errno)));
+    const int error = errno;
+    throw Error(ErrorKind::kIo, fmt::format("mmap of {} bytes failed: {}", bytes, os::internal::error_text(error)),
+                {error, {}});
   }
   ::madvise(memory, bytes,
             MADV_NOHUGEPAGE);  // the pages that files get: the kernel hands small ones out from other lists

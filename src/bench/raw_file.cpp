@@ -8,14 +8,16 @@
 #include <cerrno>
 #include <cstring>
 #include <random>
-#include <system_error>
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::bench {
+
+using os::internal::throw_system_error;
 
 std::uint64_t RawLayout::begin_of(int index, int shares) const {
   const std::uint64_t pages = base::ceil_div(total_bytes_, kRawPageBytes);
@@ -87,11 +89,6 @@ namespace {
 // More than the caches of processors hold; a rank goes round in it.
 constexpr std::uint64_t kSourceBytes = 256ULL << 20;
 
-[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int error) {
-  throw Error(ErrorKind::kIo, fmt::format("{} '{}' failed: {}", what, base::printable(path.string()),
-                                          std::generic_category().message(error)));
-}
-
 int create(const std::filesystem::path& path, RawMethod method) {
   std::filesystem::remove(path);
   return open_raw(path, O_WRONLY | O_CREAT | O_EXCL, method);
@@ -126,7 +123,7 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
   if (options.method != RawMethod::kMemory && space > 0 && ::fallocate(descriptor_.get(), 0, 0, space) != 0 &&
       errno != EOPNOTSUPP && errno != ENOSYS) {
-    fail("reserving space for", path, errno);
+    throw_system_error("reserving space for", path, errno);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
   buffers_ = memory.buffers(slots, options.request_bytes);
@@ -149,8 +146,10 @@ void RawWriter::write() {
     at += size;
     return request;
   });
-  if (at != bytes_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes_)) != 0) fail("cutting", path_, errno);
-  if (::fsync(descriptor_.get()) != 0) fail("fsync of", path_, errno);
+  if (at != bytes_ && ::ftruncate(descriptor_.get(), static_cast<off_t>(bytes_)) != 0) {
+    throw_system_error("cutting", path_, errno);
+  }
+  if (::fsync(descriptor_.get()) != 0) throw_system_error("fsync of", path_, errno);
 }
 
 RawReader::RawReader(const std::filesystem::path& directory, std::vector<RawPiece> pieces, const RawOptions& options,

@@ -21,11 +21,13 @@
 #include "bench/raw_file.hpp"
 #include "cairn/error.hpp"
 #include "os/file.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::bench {
-namespace {
 
-std::string text_of(int error) { return std::generic_category().message(error); }
+using os::internal::error_text;
+
+namespace {
 
 // A request and how much of it has moved.
 struct Running {
@@ -36,10 +38,12 @@ struct Running {
   bool advance(std::int64_t result) {
     if (result == -EINTR || result == -EAGAIN) return false;
     if (result <= 0) {
+      const int error = static_cast<int>(-result);
       throw Error(ErrorKind::kIo,
                   fmt::format("raw {} of {} bytes at {} failed after {} bytes: {}", request.is_write ? "write" : "read",
                               request.size_bytes, request.offset_bytes, done_bytes,
-                              result == 0 ? "end of file" : text_of(static_cast<int>(-result))));
+                              error == 0 ? "end of file" : error_text(error)),
+                  {error, {}});
     }
     done_bytes += static_cast<std::uint64_t>(result);
     return done_bytes >= request.needed_bytes;
@@ -53,7 +57,9 @@ class UringTransfer final : public RawTransfer {
  public:
   explicit UringTransfer(unsigned slots) : running_(slots) {
     const int result = ::io_uring_queue_init(slots, &ring_, 0);
-    if (result < 0) throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", text_of(-result)));
+    if (result < 0) {
+      throw Error(ErrorKind::kIo, fmt::format("io_uring is refused: {}", error_text(-result)), {-result, {}});
+    }
   }
   ~UringTransfer() override { ::io_uring_queue_exit(&ring_); }
   UringTransfer(const UringTransfer&) = delete;
@@ -65,7 +71,7 @@ class UringTransfer final : public RawTransfer {
     while (in_flight_ > 0) {
       if (const int result = ::io_uring_submit_and_wait(&ring_, 1); result < 0 && result != -EINTR) {
         // The kernel still has the memory of what is in flight: nothing may be freed.
-        base::log_error(fmt::format("io_uring_submit failed: {}", text_of(-result)));
+        base::log_error(fmt::format("io_uring_submit failed: {}", error_text(-result)));
         std::abort();
       }
       io_uring_cqe* entry = nullptr;
@@ -187,8 +193,7 @@ int open_raw(const std::filesystem::path& path, int flags, RawMethod method) {
   const int direct = method == RawMethod::kBuffered || method == RawMethod::kMemory ? 0 : O_DIRECT;
   const int descriptor = ::open(path.c_str(), flags | direct | O_CLOEXEC, 0666);
   if (descriptor >= 0) return descriptor;
-  throw Error(ErrorKind::kIo, fmt::format("opening '{}'{} failed: {}", base::printable(path.string()),
-                                          direct != 0 ? " with O_DIRECT" : "", text_of(errno)));
+  os::internal::throw_system_error(direct != 0 ? "opening with O_DIRECT of" : "opening of", path, errno);
 }
 
 // Which way of raw I/O works in a directory is tried, not guessed: file systems refuse O_DIRECT at open, at the first
@@ -225,6 +230,7 @@ RawMethod find_raw_method(const std::filesystem::path& directory) {
   if (os::file_system_of(directory).lives_in_memory()) return RawMethod::kMemory;
   const std::filesystem::path path = directory / fmt::format("raw-probe-{}", ::getpid());
   std::string last;
+  int last_error = 0;
   for (const RawMethod method : {RawMethod::kUring, RawMethod::kThreads, RawMethod::kBuffered}) {
     int descriptor = -1;
     bool works = false;
@@ -234,13 +240,15 @@ RawMethod find_raw_method(const std::filesystem::path& directory) {
       works = true;
     } catch (const Error& error) {
       last = error.what();
+      last_error = error.system_error();
     }
     if (descriptor >= 0) ::close(descriptor);
     ::unlink(path.c_str());
     if (works) return method;
   }
   throw Error(ErrorKind::kIo,
-              fmt::format("'{}' can be neither written nor read: {}", base::printable(directory.string()), last));
+              fmt::format("'{}' can be neither written nor read: {}", base::printable(directory.string()), last),
+              {last_error, directory.native()});
 }
 
 }  // namespace cairn::bench

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <system_error>
 
 #include "base/checked.hpp"
 #include "base/log.hpp"
@@ -18,6 +17,7 @@
 #include "directory/root.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::bench {
 namespace internal {
@@ -213,10 +213,7 @@ WorkDirectory::WorkDirectory(comm::Communicator& world, const std::filesystem::p
   comm::agree_on_root(world, "make a directory for the run", 0, [&] {
     os::make_directory(parent);
     name = (std::filesystem::absolute(parent) / "cairn-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) {
-      throw Error(ErrorKind::kIo,
-                  fmt::format("making '{}' failed: {}", base::printable(name), std::generic_category().message(errno)));
-    }
+    if (::mkdtemp(name.data()) == nullptr) os::internal::throw_system_error("making", name, errno);
   });
   world.share(name, 0);
   path_ = name;

@@ -1,11 +1,17 @@
 // Raw files by every method: what is written is read back, whatever the sizes; what is changed on disk is found.
 #include "bench/raw_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <fstream>
+#include <functional>
+#include <utility>
 #include <vector>
 
+#include "base/aligned_buffer.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
@@ -100,6 +106,32 @@ TEST_P(RawFile, AFileThatEndsEarlyIsAnError) {
   std::filesystem::resize_file(raw_path(folder_.path(), 0), 20 * 4096);
   RawReader reader(folder_.path(), {{0, 0, 40 * 4096}}, options_, memory_);
   EXPECT_THROW(reader.read(), Error);
+}
+
+/// Error::system_error() of what the call throws.
+int system_error_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kIo) << error.what();
+    return error.system_error();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return -1;
+}
+
+TEST_P(RawFile, AnErrorHasItsNumber) {
+  EXPECT_EQ(system_error_of([&] { open_raw(folder_ / "missing", O_RDONLY, GetParam()); }), ENOENT);
+  const RawDescriptor full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
+  ASSERT_GE(full.get(), 0);
+  base::AlignedBuffer page(kRawPageBytes);
+  std::ranges::fill(page.span(), std::byte{1});
+  bool asked = false;
+  const auto ask = [&](unsigned) -> std::optional<RawRequest> {
+    if (std::exchange(asked, true)) return std::nullopt;
+    return RawRequest{full.get(), true, page.span().data(), kRawPageBytes, 0, kRawPageBytes};
+  };
+  EXPECT_EQ(system_error_of([&] { make_raw_transfer(GetParam(), 1)->run(ask); }), ENOSPC);
 }
 
 TEST_P(RawFile, WhatIsReadMayBeDamagedOnPurpose) {
