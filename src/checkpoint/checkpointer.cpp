@@ -9,6 +9,7 @@
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
+#include "codes/view.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
@@ -138,10 +139,11 @@ std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selectio
   std::vector<TensorInfo> tensors;
   checkpoint::run_call(*state_->communicator, "open", [&] {
     tensors = state_->with_open(step, [&](const OpenCheckpoint& opened) {
-      const checkpoint::View view = checkpoint::view_to_load(*state_->communicator, opened, state_->options);
       std::vector<TensorInfo> listed;
-      comm::agree(*state_->communicator, "list the tensors",
-                  [&] { listed = checkpoint::list_tensors(opened, view, selection); });
+      comm::agree(*state_->communicator, "list the tensors", [&] {
+        const checkpoint::View view = checkpoint::loading_view(opened, checkpoint::view_options(state_->options));
+        listed = checkpoint::list_tensors(opened, view, selection);
+      });
       return listed;
     });
   });

@@ -53,7 +53,7 @@ ReadOptions read_options(const Options& options);
 
 /// Collective: the open checkpoint as its targets are named. Throws Error(kUsage) when the load options differ.
 View view_to_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const Options& options,
-                  const LoadOptions& load_options = {});
+                  const LoadOptions& load_options);
 
 struct LoadRequest {
   std::span<const Target> targets;  ///< of this rank
