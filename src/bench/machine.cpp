@@ -18,6 +18,7 @@
 #include "bench/git_revision.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
+#include "os/process.hpp"
 
 namespace cairn::bench {
 namespace {
@@ -48,11 +49,6 @@ std::string processor_name() {
   return "unknown";
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
-}
-
 // Spaces and backslashes of paths are written as \040 there.
 std::string unescape(const std::string& text) {
   std::string out;
@@ -75,7 +71,8 @@ bool holds(const std::filesystem::path& point, const std::filesystem::path& path
 // Puts the hosts together from what every rank said of its own; element r of the result is rank r's host.
 std::vector<std::size_t> gather_hosts(comm::Communicator& communicator, std::vector<Host>& hosts) {
   base::ByteWriter mine;
-  mine.text(host_name());
+  const std::string name = os::host_name();
+  mine.text(name.empty() ? "unknown" : name);
   mine.u64(static_cast<std::uint64_t>(std::max(::sysconf(_SC_NPROCESSORS_ONLN), 1L)));
   const std::string memory = proc_text("/proc/meminfo");
   mine.u64(memory_line(memory, "MemTotal"));

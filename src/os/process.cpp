@@ -55,10 +55,14 @@ std::string own_pid_namespace() {
 
 }  // namespace
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
+}
+
 ProcessName this_process() {
   ProcessName name;
-  std::array<char, 256> host{};
-  if (::gethostname(host.data(), host.size() - 1) == 0) name.host = host.data();
+  name.host = host_name();
   name.boot_id = first_line("/proc/sys/kernel/random/boot_id");
   name.pid_namespace = own_pid_namespace();
   name.pid = static_cast<std::uint64_t>(::getpid());

@@ -10,7 +10,7 @@ namespace cairn::os {
 
 /// A process, named so that neither a reused number nor a reboot nor another container can be taken for it.
 struct ProcessName {
-  std::string host;           ///< as the machine calls itself; for people
+  std::string host;           ///< host_name()
   std::string boot_id;        ///< of the kernel that runs now; empty where it is not told
   std::string pid_namespace;  ///< in which `pid` is a number; empty where it is not told
   std::uint64_t pid = 0;
@@ -18,6 +18,9 @@ struct ProcessName {
 
   bool operator==(const ProcessName&) const = default;
 };
+
+/// The machine as it calls itself, for people; empty where it does not.
+std::string host_name();
 
 ProcessName this_process();
 
