@@ -1,9 +1,10 @@
-// Numbers to numbers that look random, alike on all ranks and machines.
+// Numbers and texts to numbers that look random, alike on all ranks and machines.
 //
 // SplitMix64 of Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace cairn::base {
 
@@ -19,5 +20,12 @@ constexpr std::uint64_t mix64(std::uint64_t z) {
 
 /// The first number of the generator with this seed: neighbouring seeds give unrelated ones.
 constexpr std::uint64_t split_mix64(std::uint64_t seed) { return mix64(seed + kGoldenGamma); }
+
+/// A text to a number, for short ones.
+constexpr std::uint64_t hash_text(std::string_view text) {
+  std::uint64_t hash = text.size();
+  for (const char c : text) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
 
 }  // namespace cairn::base

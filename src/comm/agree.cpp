@@ -75,22 +75,12 @@ void agree(Communicator& communicator, std::string_view step, Work work) {
   if (lowest) throw common_error(communicator, mine, *lowest);
 }
 
-namespace {
-
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t hash = text.size();
-  for (const char c : text) hash = base::mix64(hash ^ static_cast<unsigned char>(c));
-  return hash;
-}
-
-}  // namespace
-
 void internal::agree_on_values(Communicator& communicator, std::string_view what, std::vector<NamedValue>& mine,
                                Work put) {
   std::vector<std::uint64_t> least;  // of the hashes, then of their complements
   agree(communicator, "compare what the ranks were given", [&] {
     put();
-    for (const NamedValue& value : mine) least.push_back(hash_of(value.value));
+    for (const NamedValue& value : mine) least.push_back(base::hash_text(value.value));
     for (std::size_t i = 0; i < mine.size(); ++i) least.push_back(~least[i]);
   });
   communicator.all_reduce(least, ReduceOp::kMin);
