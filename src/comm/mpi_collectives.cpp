@@ -206,6 +206,7 @@ void MpiCommunicator::reduce(std::span<T> values, MPI_Datatype type, MPI_Op op) 
     std::memcpy(part.data(), scratch_.get(), part.size_bytes());
     values = values.subspan(part.size());
   }
+  if (owns_liveness_) liveness_->meet();
 }
 
 void MpiCommunicator::barrier() {
@@ -213,6 +214,7 @@ void MpiCommunicator::barrier() {
   MPI_Request request = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
   finish(liveness_.get(), request, "barrier");
+  if (owns_liveness_) liveness_->meet();
 }
 
 void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {

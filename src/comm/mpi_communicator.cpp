@@ -13,10 +13,12 @@
 
 #include "base/log.hpp"
 #include "cairn/error.hpp"
+#include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
+#include "os/process.hpp"
 
 namespace cairn::comm {
 namespace internal {
@@ -201,6 +203,15 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
+void MpiCommunicator::know_hosts() {
+  if (size_ == 1) return;
+  std::string mine;
+  agree(*this, "look up the name of the host", [&] { mine = os::host_name(); });
+  Hosts hosts = exchange_hosts(*this, mine);
+  agree(*this, "keep the names of the hosts",
+        [&] { liveness_->know_hosts(std::make_shared<const Hosts>(std::move(hosts))); });
+}
+
 std::unique_ptr<Request> MpiCommunicator::send(std::span<const std::byte> data, int to, int tag) {
   check_message(data.size(), to, tag);
   liveness_->check();
@@ -229,7 +240,9 @@ std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
   MPI_Comm created = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(comm_, &created), "MPI_Comm_dup");
   return own(created, liveness_.get(), "duplicate a communicator", [&](MPI_Comm comm) {
-    return std::make_unique<MpiCommunicator>(comm, std::make_shared<MpiLiveness>(comm, liveness_->waiting()), true);
+    auto liveness = std::make_shared<MpiLiveness>(comm, liveness_->waiting());
+    liveness->know_hosts(liveness_->hosts());
+    return std::make_unique<MpiCommunicator>(comm, std::move(liveness), true);
   });
 }
 
@@ -327,11 +340,14 @@ std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& wa
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
   }
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
-  return internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
+  // Not one capture more: it would take memory, where a failure is not agreed on.
+  auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
     check();
     return std::make_unique<internal::MpiCommunicator>(comm, std::make_shared<internal::MpiLiveness>(comm, waiting),
                                                        true);
   });
+  made->know_hosts();
+  return made;
 }
 
 }  // namespace

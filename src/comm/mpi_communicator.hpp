@@ -24,6 +24,9 @@ class MpiCommunicator final : public Communicator {
   /// Rank-local: gives up the ownership of the MPI_Comm, on which nothing was sent yet.
   void give_back();
 
+  /// Collective, whether this rank watches or not: limits may differ between the ranks.
+  void know_hosts();
+
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] MPI_Comm handle() const { return comm_; }

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi_call.hpp"
+#include "os/process.hpp"
 
 namespace cairn::comm::internal {
 namespace {
@@ -17,8 +18,8 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kBeatsPerLimit = 64;
-constexpr std::size_t kReasonBytes = 400;
-constexpr std::size_t kNamedRanks = 8;
+/// Of a message with long names of phases, steps, files and hosts, too: every rank gives all of it.
+constexpr std::size_t kReasonBytes = 1400;
 /// From then on a wait looks for messages of ranks that gave up; so does one that begins so long after the last.
 constexpr auto kPatience = 50ms;
 /// MPI hands out messages that wait one by one.
@@ -27,22 +28,22 @@ constexpr int kLooksWhenLate = 20;
 constexpr auto kFarewell = 200ms;
 constexpr auto kClosing = 10s;
 
-std::size_t message_bytes(int size) {
-  return static_cast<std::size_t>(size) * 2 * sizeof(std::uint32_t) + sizeof(std::uint32_t) + kReasonBytes;
-}
-
-std::string rank_text(MPI_Comm comm) {
+int rank_in(MPI_Comm comm) {
   int rank = 0;
-  int size = 1;
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
-  check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
-  return fmt::format("rank {} of {}", rank, size);
+  return rank;
 }
 
 int size_of(MPI_Comm comm) {
   int size = 1;
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   return size;
+}
+
+std::string rank_text(MPI_Comm comm) {
+  const std::string host = os::host_name();
+  return fmt::format("rank {} of {}{}", rank_in(comm), size_of(comm),
+                     host.empty() ? "" : fmt::format(" ({})", base::printable(host, kHostBytes)));
 }
 
 /// Of a request that is not in use as well.
@@ -55,17 +56,17 @@ bool is_done(MPI_Request& request) {
 }  // namespace
 
 MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
-    : comm_(comm), size_(size_of(comm)), watchdog_(waiting, rank_text(comm)) {
-  check_mpi(MPI_Comm_rank(comm_, &rank_), "MPI_Comm_rank");
+    : comm_(comm),
+      rank_(rank_in(comm)),
+      size_(size_of(comm)),
+      watchdog_(waiting, rank_text(comm)),
+      heartbeats_(rank_, size_, Clock::now()) {
   if (!is_watching()) return;
   interval_ =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_.limit_s() / kBeatsPerLimit));
-  const auto ranks = static_cast<std::size_t>(size_);
-  waits_.resize(ranks);
-  moves_.resize(ranks);
-  seen_.assign(ranks, Clock::now());
   last_beat_ = last_arrival_ = Clock::now();
-  incoming_.resize(message_bytes(size_));
+  const std::size_t message_bytes = heartbeats_.bytes().size() + sizeof(std::uint32_t) + kReasonBytes;
+  incoming_.resize(message_bytes);
   for (int distance = 1; distance < size_; distance *= 2) {
     for (const int rank : {(rank_ + distance) % size_, (rank_ + size_ - distance) % size_}) {
       const bool is_new =
@@ -73,7 +74,7 @@ MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
       if (!is_new) continue;
       neighbours_.emplace_back();
       neighbours_.back().rank = rank;
-      neighbours_.back().message.resize(message_bytes(size_));
+      neighbours_.back().message.resize(message_bytes);
     }
   }
 }
@@ -113,14 +114,30 @@ void MpiLiveness::move_messages() {
   check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, kBeatTag, comm_, &found, MPI_STATUS_IGNORE), "MPI_Iprobe");
 }
 
+void MpiLiveness::begin_call() {
+  watchdog_.begin_call();
+  if (calls_++ == 0) heartbeats_.begin_call();
+}
+
+void MpiLiveness::end_call() {
+  --calls_;
+  watchdog_.end_call();
+}
+
 void MpiLiveness::progress() {
   watchdog_.progress();
-  moved_ = true;
+  heartbeats_.move();
 }
 
 void MpiLiveness::progress(std::string_view phase, const std::filesystem::path& file) {
   watchdog_.progress(phase, file);
+  heartbeats_.enter_phase(phase);
   worked();
+}
+
+void MpiLiveness::step(std::string_view name) {
+  watchdog_.step(name);
+  heartbeats_.enter_step(name);
 }
 
 void MpiLiveness::worked() noexcept {
@@ -149,27 +166,22 @@ void MpiLiveness::poll(const char* what, Clock::duration waited) {
 
 /// What this rank knows goes to its neighbours; to one that has not taken the last beat, another time.
 void MpiLiveness::beat(Clock::time_point now) {
-  const auto me = static_cast<std::size_t>(rank_);
   last_beat_ = now;
-  seen_[me] = now;
-  ++waits_[me];
-  if (moved_) ++moves_[me];
-  moved_ = false;
+  heartbeats_.beat(now);
   for (Neighbour& neighbour : neighbours_) {
     if (is_done(neighbour.request)) send(neighbour);
   }
 }
 
 void MpiLiveness::send(Neighbour& to) {
-  const std::size_t row_bytes = waits_.size() * sizeof(std::uint32_t);
+  const auto table = heartbeats_.bytes();
+  std::byte* const behind = to.message.data() + table.size();
   std::memset(to.message.data(), 0, to.message.size());
-  std::memcpy(to.message.data(), waits_.data(), row_bytes);
-  std::memcpy(to.message.data() + row_bytes, moves_.data(), row_bytes);
+  std::memcpy(to.message.data(), table.data(), table.size());
   if (is_dead()) {
     const auto culprit = static_cast<std::uint32_t>(rank_ + 1);
-    std::memcpy(to.message.data() + 2 * row_bytes, &culprit, sizeof culprit);
-    std::memcpy(to.message.data() + 2 * row_bytes + sizeof culprit, dead_text_.data(),
-                std::min(dead_text_.size(), kReasonBytes - 1));
+    std::memcpy(behind, &culprit, sizeof culprit);
+    std::memcpy(behind + sizeof culprit, dead_text_.data(), std::min(dead_text_.size(), kReasonBytes - 1));
   }
   check_mpi(MPI_Issend(to.message.data(), to_count(to.message.size()), MPI_BYTE, to.rank, kBeatTag, comm_, &to.request),
             "MPI_Issend");
@@ -187,56 +199,28 @@ void MpiLiveness::receive() {
                 "MPI_Imrecv");
     }
     if (!is_done(receiving_)) return;
-    merge(incoming_);
+    take_in(incoming_);
   }
 }
 
-void MpiLiveness::merge(std::span<const std::byte> message) {
-  const auto now = Clock::now();
-  const std::size_t ranks = waits_.size();
-  const auto word = [&](std::size_t at) {
-    std::uint32_t value = 0;
-    std::memcpy(&value, message.data() + at * sizeof value, sizeof value);
-    return value;
-  };
-  bool somebody_moved = false;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const std::uint32_t waits = word(rank);
-    const std::uint32_t moves = word(ranks + rank);
-    if (waits > waits_[rank] || moves > moves_[rank]) seen_[rank] = now;
-    somebody_moved = somebody_moved || moves > moves_[rank];
-    waits_[rank] = std::max(waits_[rank], waits);
-    moves_[rank] = std::max(moves_[rank], moves);
-  }
-  if (somebody_moved) watchdog_.progress();
-  const std::uint32_t culprit = word(2 * ranks);
+void MpiLiveness::take_in(std::span<const std::byte> message) {
+  const std::size_t table_bytes = heartbeats_.bytes().size();
+  if (heartbeats_.merge(message.first(table_bytes), Clock::now())) watchdog_.progress();
+  std::uint32_t culprit = 0;
+  std::memcpy(&culprit, message.data() + table_bytes, sizeof culprit);
   if (culprit == 0 || is_dead()) return;
-  const auto* text = reinterpret_cast<const char*>(message.data() + (2 * ranks + 1) * sizeof culprit);
+  const auto* text = reinterpret_cast<const char*>(message.data() + table_bytes + sizeof culprit);
   die(static_cast<int>(culprit) - 1, std::string(text, ::strnlen(text, kReasonBytes - 1)));
   throw Error(ErrorKind::kState, dead_text_);
 }
 
-std::string MpiLiveness::missing_ranks() const {
-  const auto oldest = Clock::now() - kBeatsPerLimit / 2 * interval_;
-  std::vector<std::size_t> missing;
-  for (std::size_t rank = 0; rank < seen_.size(); ++rank) {
-    if (static_cast<int>(rank) != rank_ && seen_[rank] < oldest) missing.push_back(rank);
-  }
-  if (missing.empty()) return "every rank waits, and none for the same";
-  std::string text = missing.size() == 1 ? "rank" : "ranks";
-  for (std::size_t i = 0; i < std::min(missing.size(), kNamedRanks); ++i) {
-    text += fmt::format("{}{}", i == 0 ? " " : ", ", missing[i]);
-  }
-  if (missing.size() > kNamedRanks) text += fmt::format(" and {} more", missing.size() - kNamedRanks);
-  return text + fmt::format(" of {} {} missing", size_, missing.size() == 1 ? "is" : "are");
-}
-
 void MpiLiveness::give_up(const char* what) {
+  const auto now = Clock::now();
   const std::string text = fmt::format(
       "no progress on any rank for {:g} s {} ({}): {}; look for stopped processes or storage that does not answer "
-      "there, "
-      "or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
-      watchdog_.limit_s(), watchdog_.where(), what, missing_ranks());
+      "there, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
+      watchdog_.limit_s(), watchdog_.where(), what,
+      heartbeats_.missing(now - kBeatsPerLimit / 2 * interval_, now, hosts_.get()));
   carry_out(watchdog_.waiting(), text);
   die(rank_, text);
   throw Error(ErrorKind::kState, text);

@@ -4,12 +4,14 @@
 #include <mpi.h>
 
 #include <atomic>
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "comm/heartbeats.hpp"
+#include "comm/hosts.hpp"
 #include "comm/watchdog.hpp"
 
 namespace cairn::comm::internal {
@@ -26,11 +28,18 @@ class MpiLiveness final : public Liveness {
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
 
+  /// Rank-local. From then on missing ranks are named with their hosts.
+  void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
+  [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
+
+  /// A collective of all ranks is complete on this one.
+  void meet() { heartbeats_.meet(Clock::now()); }
+
   /// Throws when another rank gave up before this one came.
   void hear();
 
-  void begin_call() override { watchdog_.begin_call(); }
-  void end_call() override { watchdog_.end_call(); }
+  void begin_call() override;
+  void end_call() override;
   void begin_wait() override { watchdog_.begin_wait(); }
   void end_wait() override { watchdog_.end_wait(); }
   void poll(const char* what, std::chrono::steady_clock::duration waited) override;
@@ -38,7 +47,7 @@ class MpiLiveness final : public Liveness {
   void progress() override;
   void progress(std::string_view phase, const std::filesystem::path& file) override;
   void worked() noexcept override;
-  void step(std::string_view name) override { watchdog_.step(name); }
+  void step(std::string_view name) override;
   std::string fail(const std::string& why) override;
   [[nodiscard]] bool is_dead() const override { return dead_.load(std::memory_order_relaxed); }
   void check() const override;
@@ -46,7 +55,7 @@ class MpiLiveness final : public Liveness {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// A beat: counters of all ranks, then, of a rank that gave up, its number (plus one) and its reason.
+  /// A beat: what was heard of all ranks, then, of a rank that gave up, its number (plus one) and its reason.
   struct Neighbour {
     int rank = 0;
     std::vector<std::byte> message;
@@ -57,9 +66,8 @@ class MpiLiveness final : public Liveness {
   void beat(Clock::time_point now);
   void send(Neighbour& to);
   void receive();
-  void merge(std::span<const std::byte> message);
+  void take_in(std::span<const std::byte> message);
   [[noreturn]] void give_up(const char* what);
-  [[nodiscard]] std::string missing_ranks() const;
   void die(int culprit, const std::string& why) noexcept;
 
   MPI_Comm comm_;
@@ -69,13 +77,12 @@ class MpiLiveness final : public Liveness {
   Clock::duration interval_{};
   Clock::time_point last_beat_;
   Clock::time_point last_arrival_;
-  std::vector<std::uint32_t> waits_;  ///< how often each rank said that it waits
-  std::vector<std::uint32_t> moves_;  ///< and that it moved
-  std::vector<Clock::time_point> seen_;
+  Heartbeats heartbeats_;
+  std::shared_ptr<const Hosts> hosts_;
+  int calls_ = 0;  ///< one within the other
   std::vector<Neighbour> neighbours_;
   std::vector<std::byte> incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
-  bool moved_ = false;                        ///< on this rank, since its last beat
   std::atomic<bool> dead_{false};
   std::string dead_text_;
 };

@@ -27,8 +27,11 @@ class StoppedRank(unittest.TestCase):
                               env={**os.environ, **faults})
         output = done.stdout + done.stderr
         self.assertEqual(done.returncode, WATCHDOG_EXIT_CODE, output)
-        said = re.findall(r"no progress on any rank for 3 s in phase .(?:write|exchange).*: rank 1 of 3 is missing", output)
+        said = re.findall(r"no progress on any rank for 3 s in phase .(?:write|exchange).*: rank 1 of 3 \((.*)\) is missing, "
+                          r"last heard of in phase '([a-z]+)'", output)
         self.assertTrue(said, output)
+        self.assertEqual({host for host, _ in said}, {os.uname().nodename}, output)
+        self.assertLessEqual({phase for _, phase in said}, {"plan", "exchange", "write"}, output)
         self.assertNotIn("saved", done.stdout)
         self.assertEqual([path.name for path in self.root.glob("checkpoint-*") if path.suffix != ".partial"], [])
 

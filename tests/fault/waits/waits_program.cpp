@@ -21,6 +21,7 @@
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 
 namespace {
 
@@ -63,6 +64,9 @@ void expect_parts(const std::string& text, const std::vector<std::string>& parts
   for (const std::string& part : parts) expect(text.find(part) != std::string::npos, "no '" + part + "' in: " + text);
 }
 
+/// How every rank, the culprit as well, has to name that.
+std::string missing() { return fmt::format("rank {} of {} ({}) is missing", kCulprit, ranks, cairn::os::host_name()); }
+
 /// Rank 0 lets the culprit go on, when everybody else has had time to give up.
 void go_on() {
   std::this_thread::sleep_for(500ms);
@@ -81,10 +85,11 @@ void stopped_in_a_collective() {
     if (rank == kCulprit) communicator->barrier();
   };
   const auto text = state_error(call, rank == kCulprit ? 0 : 1.5, 8);
-  expect_parts(text, {"no progress on any rank for 2 s", "step 'write data files'", "rank 1 of 3 is missing"});
+  expect_parts(text,
+               {"no progress on any rank for 2 s", "step 'write data files'", missing() + ", last heard of in step '"});
   expect(communicator->is_dead(), "not dead");
   const auto again = state_error([&] { communicator->barrier(); }, 0, 0.1);
-  expect_parts(again, {"the ranks gave each other up before", "rank 1 of 3 is missing"});
+  expect_parts(again, {"the ranks gave each other up before", missing()});
   go_on();
 }
 
@@ -111,7 +116,7 @@ void stopped_in_a_save() {
   checkpointer.save(1, sources_of(values));
   cairn::os::set_faults("write:rank=1:path=.safetensors:stop=1");
   const auto text = state_error([&] { checkpointer.save(2, sources_of(values)); }, rank == kCulprit ? 0 : 1.5, 8);
-  expect_parts(text, {"no progress on any rank for 2 s in phase '", "rank 1 of 3 is missing"});
+  expect_parts(text, {"no progress on any rank for 2 s in phase '", missing() + ", last heard of in phase '"});
   state_error([&] { checkpointer.save(3, sources_of(values)); }, 0, 0.1);
   state_error([&] { static_cast<void>(checkpointer.latest()); }, 0, 0.1);
   go_on();
@@ -124,7 +129,8 @@ void stopped_before_the_commit() {
   std::vector<float> values(1 << 10, 1.0F);
   cairn::os::set_faults("commit.manifest:rank=1:stop=1");
   const auto text = state_error([&] { checkpointer.save(1, sources_of(values)); }, rank == kCulprit ? 0 : 1.5, 8);
-  expect_parts(text, {"in phase 'commit', step 'commit.manifest'", "rank 1 of 3 is missing"});
+  expect_parts(text, {"in phase 'commit', step 'commit.manifest'",
+                      missing() + ", last heard of in phase 'commit', step 'commit."});
   // Who gives up first tells the others: a callback of one rank at least.
   int called = said.empty() ? 0 : 1;
   if (called != 0) expect(said == text, "another text in the callback: " + said);
@@ -146,7 +152,46 @@ void stopped_before_a_new_communicator() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
   if (rank == kCulprit) ::raise(SIGSTOP);
   const auto text = state_error([&] { communicator->node(); }, rank == kCulprit ? 0 : 1.5, 8);
-  expect_parts(text, {"rank 1 of 3 is missing"});
+  expect_parts(text, {missing()});
+  go_on();
+}
+
+/// The others have gone on to another phase; beats have told them where the culprit is.
+void stopped_after_beats() {
+  const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
+  const auto call = [&] {
+    cairn::checkpoint::run_call(*communicator, "save", [&] {
+      communicator->barrier();
+      communicator->progress("fsync");
+      for (int i = 0; i < 20 && rank == kCulprit; ++i) {
+        std::this_thread::sleep_for(50ms);
+        communicator->progress("fsync");
+      }
+      if (rank == kCulprit) ::raise(SIGSTOP);
+      communicator->progress("commit");
+      communicator->barrier();
+      communicator->barrier();  // the culprit's part of the first may be done when it goes on
+    });
+  };
+  const auto text = state_error(call, rank == kCulprit ? 0 : 2.5, 8);
+  expect_parts(text,
+               {"no progress on any rank for 2 s in phase 'commit'", missing() + ", last heard of in phase 'fsync' "});
+  go_on();
+}
+
+/// Where a rank was in an earlier call says nothing of this one.
+void stopped_at_the_beginning_of_a_call() {
+  const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
+  const auto call = [&] {
+    cairn::checkpoint::run_call(*communicator, "save", [&] {
+      communicator->barrier();
+      communicator->barrier();
+    });
+  };
+  call();
+  if (rank == kCulprit) ::raise(SIGSTOP);
+  const auto text = state_error(call, rank == kCulprit ? 0 : 1.5, 8);
+  expect_parts(text, {"no progress on any rank for 2 s in phase 'save'", missing() + ", not heard of in this call; "});
   go_on();
 }
 
@@ -199,6 +244,8 @@ const std::map<std::string, void (*)()> kScenarios = {
     {"commit", stopped_before_the_commit},
     {"constructor", stopped_before_the_constructor},
     {"node", stopped_before_a_new_communicator},
+    {"heard", stopped_after_beats},
+    {"unheard", stopped_at_the_beginning_of_a_call},
     {"beats", long_work_with_beats},
     {"files", long_work_on_files},
     {"alone", failed_alone},
