@@ -11,7 +11,11 @@ namespace cairn {
 
 /// What follows after Waiting::limit_s seconds without progress on any rank.
 enum class OnSilence {
-  /// The call throws kState on every rank that still can. The message names the missing ranks, the phase and the step.
+  /// The call throws kState on every rank that still can. The message, one line, names the phase and step that wait,
+  /// and each missing rank with its host and the phase and step in which it was last heard of: "rank 3 of 16 (node07)
+  /// is missing, last heard of in phase 'fsync' 312 s ago". Ranks are heard of when a collective step of all is
+  /// complete, and by signs of life during long work and long waits; the rank may have gone on since. Of many missing
+  /// ranks the message names the first few, in groups of one host and phase.
   /// The object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until
   /// the process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be
   /// freed or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process
@@ -25,7 +29,8 @@ enum class OnSilence {
 };
 
 /// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio")
-/// throws nothing before that call returns. It logs one line per limit, calls the callback, or ends the process.
+/// throws nothing before that call returns. It logs one line per limit, with its phase, step, rank and host, calls the
+/// callback, or ends the process.
 struct Waiting {
   /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
   double limit_s = 1800;

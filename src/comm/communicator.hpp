@@ -28,16 +28,16 @@ namespace cairn::comm {
 // Which ranks of a communicator still move, and what happens when none does.
 //
 // A rank that waits long, or works long by itself, sends beats: a table with a row per rank (heartbeats.hpp): how many
-// beats the rank has sent, whether it moved, and in which phase and step it was. Who receives a table takes the newer of
-// each row, and passes the result on with its next beat (failure detection by gossip: van Renesse, Minsky, Hayden,
+// beats the rank has sent, whether it moved, and in which phase and step it was. Who receives a table takes the newer
+// of each row, and passes the result on with its next beat (failure detection by gossip: van Renesse, Minsky, Hayden,
 // 1998). Beats go to the ranks at distances of 1, 2, 4 ... on both sides: a table reaches all in log2(ranks) hops, by
 // many ways, so that a rank that hangs cuts nobody off. They begin when a rank has waited (or worked) a 64th of the
-// limit, so that a save without a long phase sends none; each is 12 bytes per rank, to 2 log2(ranks) ranks, 64 times per
-// limit: at 4,096 ranks and 1,800 s a rank sends 40 KiB/s.
+// limit, so that a save without a long phase sends none; each is 12 bytes per rank, to 2 log2(ranks) ranks, 64 times
+// per limit: at 4,096 ranks and 1,800 s a rank sends 40 KiB/s.
 //
-// A rank that moved is progress, whichever it is. Without any for the limit, the ranks of which nothing new came for half
-// of it are missing. Everybody else throws, names them with their hosts (hosts.hpp) and where they were last heard of,
-// and tells its neighbours, who need not wait as long; the communicator and those derived from it are dead then.
+// A rank that moved is progress, whichever it is. Without any for the limit, the ranks of which nothing new came for
+// half of it are missing. Everybody else throws, names them with their hosts (hosts.hpp) and where they were last heard
+// of, and tells its neighbours, who need not wait as long; the communicator and those derived from it are dead then.
 //
 // Sends are synchronous, one at a time to a rank: so what is under way is bounded, and closing knows when nothing is.
 

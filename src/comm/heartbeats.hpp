@@ -1,8 +1,8 @@
 // What a rank has heard of every rank: what beats carry, how two tables become one, and the words for who is missing.
 // Sees no MPI. The protocol is in communicator.hpp.
 //
-// A place is a phase and a step. Beats carry a hash of it; the rank that names a place has most likely been there, since
-// all ranks go the same way, and remembers the last ones.
+// A place is a phase and a step. Beats carry a hash of it; the rank that names a place has most likely been there,
+// since all ranks go the same way, and remembers the last ones.
 //
 // Beats alone would seldom tell where a rank was, because in most saves there are none before it hangs. So every
 // collective of all ranks counts as a meeting: to complete it each of them must have come, to the place where this one

@@ -27,8 +27,8 @@ void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
  public:
-  /// `rank_text` names this rank in lines ("rank 3 of 8"). Throws std::system_error when there can be no more threads
-  /// (fault hook: step "thread.watchdog").
+  /// `rank_text` names this rank in lines ("rank 3 of 8 (node07)"). Throws std::system_error when there can be no more
+  /// threads (fault hook: step "thread.watchdog").
   Watchdog(Waiting waiting, std::string rank_text);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
