@@ -1,0 +1,108 @@
+#include "checkpoints.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <sstream>
+
+namespace trainer {
+namespace {
+
+cairn::Options options() {
+  cairn::Options options;
+  options.overwrite = true;  // a run that resumed from an earlier step comes to the later ones again
+  options.waiting.then = cairn::OnSilence::kEndProcess;  // when a rank is lost: the job ends, and may be started again
+  return options;
+}
+
+/// The boxes of elements [begin, end) of a tensor of one or two dimensions, counted row by row: what is left of a first
+/// row, whole rows, and the beginning of a last one.
+std::vector<cairn::Box> boxes_of_range(const std::vector<std::uint64_t>& shape, std::uint64_t begin,
+                                       std::uint64_t end) {
+  if (shape.size() == 1) return {{{begin}, {end - begin}}};
+  std::vector<cairn::Box> boxes;
+  const std::uint64_t columns = shape[1];
+  while (begin < end) {
+    const std::uint64_t row = begin / columns, column = begin % columns;
+    if (column == 0 && end - begin >= columns) {
+      const std::uint64_t rows = (end - begin) / columns;
+      boxes.push_back({{row, 0}, {rows, columns}});
+      begin += rows * columns;
+    } else {
+      const std::uint64_t part = std::min(columns - column, end - begin);
+      boxes.push_back({{row, column}, {1, part}});
+      begin += part;
+    }
+  }
+  return boxes;
+}
+
+/// What this rank holds, for saves and loads alike. The weights, which every rank has, are written once; of the master
+/// weights and moments each rank has its slice of the flat memory, which may begin and end inside a tensor.
+std::vector<cairn::Target> tensors(const State& state) {
+  std::vector<cairn::Target> list;
+  Model& model = state.model;
+  ShardedAdam& optimizer = state.optimizer;
+  const std::size_t last = optimizer.first + optimizer.master.size();
+  for (const Parameter& p : model.parameters) {
+    std::vector<std::uint64_t> origin(p.shape.size(), 0);
+    list.push_back({{"model", p.name, cairn::DType::kBF16, p.shape, {{origin, p.shape}}}, &model.weights[p.first]});
+    const std::size_t begin = std::max(p.first, optimizer.first), end = std::min(p.first + p.elements, last);
+    if (begin >= end) continue;  // the slices of other ranks have all of it
+    const auto boxes = boxes_of_range(p.shape, begin - p.first, end - p.first);
+    const auto add = [&](const std::string& section, const std::string& name, std::vector<float>& slice) {
+      list.push_back({{section, name, cairn::DType::kF32, p.shape, boxes}, &slice[begin - optimizer.first]});
+    };
+    add("master_weights", p.name, optimizer.master);
+    add("optimizer", p.name + ".exp_avg", optimizer.exp_avg);
+    add("optimizer", p.name + ".exp_avg_sq", optimizer.exp_avg_sq);
+  }
+  return list;
+}
+
+std::vector<std::byte> bytes_of(const std::mt19937_64& random) {
+  std::ostringstream text;
+  text << random;
+  const std::string digits = text.str();
+  std::vector<std::byte> bytes(digits.size());
+  std::memcpy(bytes.data(), digits.data(), digits.size());
+  return bytes;
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run)
+    : run_(std::move(run)), checkpointer_(communicator, root, options()) {}
+
+std::uint64_t Checkpoints::resume(const State& state) {
+  const auto newest = checkpointer_.latest();
+  if (!newest) return 0;
+  const auto extras = checkpointer_.load_extras(*newest);
+  const auto run = extras.metadata.find("run");
+  if (run == extras.metadata.end() || run->second != run_) {
+    throw cairn::Error(cairn::ErrorKind::kUsage, "the checkpoint of step " + std::to_string(*newest) +
+                                                     " is of a run with '" +
+                                                     (run == extras.metadata.end() ? "" : run->second) + "', not '" +
+                                                     run_ + "': give the options of that run, or another --root");
+  }
+  checkpointer_.load(*newest, tensors(state));
+  const std::uint64_t step = std::stoull(extras.metadata.at("step"));
+  if (extras.rank_blob.empty()) {  // a rank beyond those that saved: numbers that no rank has drawn yet
+    state.random.seed(hash(state.random(), step));
+  } else {
+    const auto* digits = reinterpret_cast<const char*>(extras.rank_blob.data());
+    std::istringstream(std::string(digits, extras.rank_blob.size())) >> state.random;
+  }
+  return step;
+}
+
+void Checkpoints::save(std::uint64_t step, const State& state) {
+  std::vector<cairn::Source> sources;
+  for (const cairn::Target& tensor : tensors(state)) sources.push_back({tensor, tensor.data});
+  cairn::Extras extras;
+  extras.metadata = {{"step", std::to_string(step)}, {"run", run_}};
+  extras.rank_blob = bytes_of(state.random);
+  checkpointer_.save(step, sources, extras);
+}
+
+}  // namespace trainer

@@ -1,0 +1,37 @@
+// Adam, sharded over the ranks (ZeRO stage 1): all parameters end to end in one flat memory, of which every rank holds a
+// slice of master weights and moments. A step sums each slice's gradients on its rank and sends the new weights to all.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model.hpp"
+
+namespace trainer {
+
+class ShardedAdam {
+ public:
+  /// Rank-local: the slice of this rank, with the initial weights.
+  ShardedAdam(MPI_Comm communicator, const Model& model, std::uint64_t seed);
+
+  /// Collective: update `step` (1, 2, ...) by the gradients of all ranks, summed and divided by `batch`.
+  void update(Model& model, std::span<const Fixed> gradient, std::uint64_t batch, std::uint64_t step);
+  /// Collective: the master weights of all ranks, rounded, into `model` on every rank.
+  void publish(Model& model) const;
+  /// Collective: a digest (FNV-1a) of weights, master weights and moments in flat order, on rank 0: the same on any
+  /// number of ranks.
+  [[nodiscard]] std::uint64_t digest(const Model& model) const;
+
+  std::size_t first = 0;  ///< of the flat memory: where this rank's slice begins
+  std::vector<float> master, exp_avg, exp_avg_sq;
+
+ private:
+  MPI_Comm communicator_;
+  std::vector<int> counts_, starts_;  ///< of every rank's slice
+};
+
+}  // namespace trainer

@@ -1,0 +1,36 @@
+// What the command line says, and what signals ask for.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <string>
+
+namespace trainer {
+
+struct Settings {
+  std::string root = "trainer-run";
+  std::uint64_t steps = 300;  ///< of the whole training, those before a resume included
+  std::uint64_t every = 50;   ///< steps between checkpoints; 0: only on signals and at the end
+  std::uint64_t log = 20;     ///< steps between lines about the loss
+  std::uint64_t batch = 64;   ///< samples of all ranks together
+  std::uint64_t width = 64;
+  std::uint64_t seed = 1;
+};
+
+constexpr int kExitStopped = 75;  ///< SIGTERM: saved, start me again (EX_TEMPFAIL of sysexits.h)
+
+/// Throws std::invalid_argument, with a line for people.
+Settings parse(int argc, char** argv);
+/// What makes two runs the same training: their checkpoints may be resumed by each other.
+std::string run_of(const Settings& settings);
+
+enum Request { kNothing = 0, kSave = 1, kSaveAndStop = 2 };
+
+/// From now on SIGUSR1 asks for a save, and SIGTERM for a save and the end.
+void catch_signals();
+/// Collective: the most that a signal has asked of any rank since the last call. Some launchers signal all ranks, some
+/// one, and never all of them in the same step.
+Request requested(MPI_Comm communicator);
+
+}  // namespace trainer
