@@ -1,0 +1,46 @@
+"""examples/trainer/job.sbatch as a site would submit it: told to save and then to end, the job requeues itself, and the
+training ends as it does without."""
+
+import os
+import pathlib
+import re
+
+from job import BIN, SlurmTest, main, output_of, wait_for
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples/trainer/job.sbatch"
+
+
+class Trainer(SlurmTest):
+    def submit(self, *options, tasks=2):
+        self.log = self.folder / "job.log"
+        return output_of("sbatch", "--parsable", f"--output={self.log}", "--chdir", self.folder,
+                         f"--ntasks-per-node={tasks}", SCRIPT, *options, TRAINER=str(BIN / "trainer"),
+                         TRAINER_ROOT=str(self.root), PATH=f"{os.environ['PATH']}:/usr/sbin").strip()
+
+    def said(self, pattern):
+        return re.search(pattern, self.log.read_text() if self.log.exists() else "", re.MULTILINE)
+
+    def state_of(self, job):
+        return re.search(r"JobState=(\w+)", output_of("scontrol", "show", "job", job))[1]
+
+    def test_a_job_that_is_told_to_end_goes_on_later(self):
+        self.addCleanup(lambda: print(self.log.read_text() if self.log.exists() else "the job wrote nothing"))
+        options = ("--every", 0, "--width", 16, "--log", 500)
+        job = self.submit("--steps", 1000000000, *options)
+        wait_for("the training began", lambda: self.said("^starting at step 0 on 4 ranks$"))
+        output_of("scancel", "--signal=USR1", job)
+        wait_for("a save", lambda: self.said(r"^saved step \d+$"))
+        output_of("scancel", "--signal=TERM", job)  # as Slurm does before the time limit, by --signal
+        stopped = int(wait_for("the end", lambda: self.said(r"^stopped by SIGTERM at step (\d+)$"))[1])
+        wait_for("the job is back in the queue", lambda: self.state_of(job) == "PENDING")
+        output_of("scancel", job)
+
+        self.log.unlink()
+        job = self.submit("--steps", stopped + 10, *options, tasks=1)
+        wait_for("the training is complete", lambda: self.state_of(job) == "COMPLETED")
+        self.assertTrue(self.said(f"^resuming at step {stopped} on 2 ranks$"))
+        self.assertTrue(self.said(f"^complete at step {stopped + 10}, digest"))
+
+
+if __name__ == "__main__":
+    main()
