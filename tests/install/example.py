@@ -1,4 +1,4 @@
-"""What the tests of this folder share: building examples/hello in one way or another, and running it."""
+"""What the tests of this folder share: building an example, examples/hello mostly, in one way or another, and running it."""
 
 import os
 import pathlib
@@ -12,6 +12,7 @@ SOURCE = pathlib.Path(os.environ["CAIRN_SOURCE_DIR"])
 BINARY = pathlib.Path(os.environ["CAIRN_BINARY_DIR"])
 VERSION = os.environ["CAIRN_VERSION"]
 EXAMPLE = SOURCE / "examples/hello"
+TRAINER = SOURCE / "examples/trainer"
 HEADERS = {f"include/cairn/{path.name}" for path in (SOURCE / "include/cairn").glob("*.h*")}
 
 
@@ -44,9 +45,9 @@ class ExampleTest(unittest.TestCase):
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
 
-    def configure(self, *settings):
-        build = self.folder / "build"
-        output_of("cmake", "-G", "Ninja", "-S", EXAMPLE, "-B", build, *settings)
+    def configure(self, *settings, example=EXAMPLE):
+        build = self.folder / f"build-{example.name}"
+        output_of("cmake", "-G", "Ninja", "-S", example, "-B", build, *settings)
         output_of("cmake", "--build", build)
         return build
 
@@ -68,3 +69,10 @@ class ExampleTest(unittest.TestCase):
                             env={**os.environ, **extra})
             self.assertEqual(out, f"{what}, ranks: {ranks}, equal: yes\n")
         self.assertTrue((place / "run1/checkpoint-100/model.safetensors").exists())
+
+    def check_trains(self, program):
+        """Trains on two ranks, and goes on on three."""
+        for ranks, steps, start in (2, 4, "starting at step 0"), (3, 8, "resuming at step 4"):
+            out = output_of(*shlex.split(os.environ["CAIRN_MPIEXEC"]), ranks, program, "--steps", steps, cwd=self.folder)
+            self.assertEqual(out.splitlines()[0], f"{start} on {ranks} ranks")
+            self.assertRegex(out, rf"(?m)^complete at step {steps}, digest")

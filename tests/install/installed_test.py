@@ -1,9 +1,9 @@
-"""The installed static library: its files, wherever they are moved, and examples/hello built by find_package and pkg-config."""
+"""The installed static library: its files, wherever they are moved, and examples built by find_package and pkg-config."""
 
 import os
 import unittest
 
-from example import BINARY, HEADERS, ExampleTest, files_below, output_of
+from example import BINARY, HEADERS, TRAINER, ExampleTest, files_below, output_of
 
 
 class Installed(ExampleTest):
@@ -27,6 +27,9 @@ class Installed(ExampleTest):
 
         build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}")
         self.check_runs(build / "hello")
+
+        build = self.configure(f"-DCMAKE_PREFIX_PATH={prefix}", example=TRAINER)
+        self.check_trains(build / "trainer")
 
         flags = self.pkg_config(prefix, "--static")
         self.check_runs(self.compile("by-pkg-config", *flags))
