@@ -124,6 +124,7 @@ class EarlyBytes {
     for (const std::uint64_t bytes : sizes_) memory_.push_back(std::make_unique_for_overwrite<std::byte[]>(bytes));
   }
 
+  [[nodiscard]] bool empty() const { return sizes_.empty(); }
   void append_to(std::vector<plan::MemoryBox>& boxes) const {
     for (std::size_t i = 0; i < sizes_.size(); ++i) boxes.push_back({0, {}, {memory_[i].get(), sizes_[i]}});
   }
@@ -246,12 +247,15 @@ void Loader::read_batch(std::uint64_t batch, std::span<const plan::MemoryBox> wa
   Reading& reading = *reading_;
   const ReadPlan& plan = reading.plan;
   const std::size_t number = batch - plan.first;
-  std::vector<plan::MemoryBox> memory;
+  std::vector<plan::MemoryBox> both;  // where something arrives early
+  std::span<const plan::MemoryBox> memory = wanted;
   comm::agree(communicator_, "make room for the next batch", [&] {
-    memory.assign(wanted.begin(), wanted.end());
     if (number != 0) reading.arriving.copy_to(wanted, reading.early[number], plan.extents[number - 1]);
     reading.arriving = number + 1 == reading.early.size() ? EarlyBytes() : EarlyBytes(reading.early[number + 1]);
-    reading.arriving.append_to(memory);
+    if (reading.arriving.empty()) return;
+    both.assign(wanted.begin(), wanted.end());
+    reading.arriving.append_to(both);
+    memory = both;
   });
   if (plan.bypass[number]) reading.files.read_bypass(*plan.bypass[number], reading.written, {wanted, &device_}, call);
   for (std::uint64_t round = plan.rounds.first[number]; round < plan.rounds.first[number + 1]; ++round) {

@@ -1,6 +1,7 @@
 #include "checkpoint/read_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -39,6 +40,9 @@ constexpr std::uint64_t kBytesPerRange = 3 * sizeof(plan::FileRange);
 /// in many places, and `direct` opens each twice.
 constexpr std::size_t kMostFiles = 256;
 
+/// Boxes whose tensors are objects at a time: a rank may want 100,000, which would take more memory than the plan of them.
+constexpr std::size_t kPickedAtOnce = 4096;
+
 /// What the boxes are of, as objects: all files, and each tensor once.
 struct PickedTensors {
   format::StoredCheckpoint stored;
@@ -54,6 +58,23 @@ PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox
     box.tensor = at->second;
   }
   return {checkpoint.stored.picked(numbers), std::move(boxes)};
+}
+
+/// Calls visit(picked, first) for all boxes, some at a time, of which `first` is the number of the first one.
+template <class Visit>
+void for_each_picked(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes, const Visit& visit) {
+  for (std::size_t first = 0; first < boxes.size(); first += kPickedAtOnce) {
+    const auto some = std::span(boxes).subspan(first, std::min(kPickedAtOnce, boxes.size() - first));
+    visit(pick(checkpoint, {std::make_move_iterator(some.begin()), std::make_move_iterator(some.end())}), first);
+  }
+}
+
+/// Appends runs of boxes from number `first` on.
+void append(std::vector<plan::Runs>& all, std::vector<plan::Runs> runs, std::size_t first) {
+  for (plan::Runs& one : runs) {
+    one.local = base::narrow<std::uint32_t>(first + one.local, "number of memory boxes");
+    all.push_back(one);
+  }
 }
 
 }  // namespace
@@ -167,12 +188,17 @@ std::size_t blocks_of(const Ranges& ranges, const plan::BlockGrid& grid) {
 
 /// Collective: what bypasses the windows, taken out of `ranges`.
 BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const plan::BlockGrid& grid,
-                       std::span<const plan::MemoryBox> boxes, Ranges& ranges) {
+                       const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
   comm::agree(communicator, "plan the load", [&] {
-    const PickedTensors picked = pick(checkpoint, {boxes.begin(), boxes.end()});
-    const auto pieces = plan::whole_pieces(communicator.rank(), picked.boxes);
-    bypass.runs = io::BypassRuns(plan::regions_of_memory(pieces, picked.boxes, picked.stored));
+    std::vector<plan::MemoryBox> boxes = wanted.boxes(batch);
+    std::vector<plan::Runs> regions;
+    regions.reserve(boxes.size());
+    for_each_picked(checkpoint, std::move(boxes), [&](const PickedTensors& picked, std::size_t first) {
+      const auto pieces = plan::whole_pieces(communicator.rank(), picked.boxes);
+      append(regions, plan::regions_of_memory(pieces, picked.boxes, picked.stored), first);
+    });
+    bypass.runs = io::BypassRuns(std::move(regions));
   });
   const plan::BlockSet tiled = io::keep_tiled_blocks(communicator, grid, bypass.runs);
   comm::agree(communicator, "plan the load", [&] {
@@ -203,14 +229,17 @@ Ranges without(const Ranges& ranges, const Ranges& others) {
   return left;
 }
 
-/// Every byte of the boxes comes with one window.
-void require_all(std::span<const plan::MemoryBox> boxes, const format::StoredCheckpoint& stored,
-                 std::span<const plan::Runs> own, const plan::ExtentMap& own_extents, std::span<const plan::Runs> early,
-                 const plan::ExtentMap& early_extents) {
+std::uint64_t bytes_of(const PickedTensors& picked) {
   std::uint64_t bytes = 0;
-  for (const plan::MemoryBox& box : boxes) {
-    bytes += shard::elements_of(box.box) * bits_of(stored.tensors[box.tensor].dtype) / 8;
+  for (const plan::MemoryBox& box : picked.boxes) {
+    bytes += shard::elements_of(box.box) * bits_of(picked.stored.tensors[box.tensor].dtype) / 8;
   }
+  return bytes;
+}
+
+/// Every one of the bytes that are wanted comes with one window.
+void require_all(std::uint64_t bytes, std::span<const plan::Runs> own, const plan::ExtentMap& own_extents,
+                 std::span<const plan::Runs> early, const plan::ExtentMap& early_extents) {
   std::uint64_t planned = 0;
   const auto add = [&](std::span<const plan::Runs> all, const plan::ExtentMap& extents) {
     for (const plan::Runs& runs : all) {
@@ -277,9 +306,7 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   comm::agree(communicator, "plan the load", [&] { plan.bypass.resize(batches.size()); });
   for (std::size_t batch = 0; how.choice.bypass && batch < batches.size(); ++batch) {
     if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
-    std::vector<plan::MemoryBox> boxes;
-    comm::agree(communicator, "plan the load", [&] { boxes = wanted.boxes(first + batch); });
-    plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, boxes, batches[batch]);
+    plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, wanted, first + batch, batches[batch]);
   }
   plan.comes_early = batches.size() > 1 &&
                      !how.choice.bypass &&  // in files that live in memory it is a copy either way
@@ -306,29 +333,36 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
 ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, const Wanted& wanted,
                                 const ReadPlan& plan) {
   ReadTransfers transfers;
+  transfers.of_windows.resize(plan.extents.size());
   transfers.early.resize(plan.extents.size());
-  std::uint64_t before = 0;  // boxes of the batch before
+  std::size_t before = 0;  // boxes of the batch before
   for (std::size_t number = 0; number < plan.extents.size(); ++number) {
-    const PickedTensors picked = pick(checkpoint, wanted.boxes(plan.first + number));
-    const std::vector<plan::MemoryBox>& boxes = picked.boxes;
-    const auto pieces = plan::whole_pieces(rank, boxes);
+    std::vector<plan::Runs>& own = transfers.of_windows[number];
+    std::vector<plan::Runs>& early = transfers.early[number];
     const bool is_all = !plan.bypass[number] && !plan.comes_early;
     const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
-    const auto transfers_in = [&](const plan::ExtentMap& extents) {
-      return plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside);
-    };
-    transfers.of_windows.push_back(transfers_in(plan.extents[number]));
-    if (plan.comes_early) {
-      std::vector<plan::Runs>& early = transfers.early[number];
-      if (number != 0) early = transfers_in(plan.extents[number - 1]);
-      require_all(boxes, picked.stored, transfers.of_windows.back(), plan.extents[number], early,
-                  number == 0 ? plan.extents[0] : plan.extents[number - 1]);
-      for (plan::Runs runs : early) {
-        runs.local = base::narrow<std::uint32_t>(before + runs.local, "number of memory boxes");
-        transfers.of_windows[number - 1].push_back(runs);
-      }
+    std::vector<plan::MemoryBox> boxes = wanted.boxes(plan.first + number);
+    const std::size_t count = boxes.size();
+    std::uint64_t bytes = 0;
+    own.reserve(count);
+    for_each_picked(checkpoint, std::move(boxes), [&](const PickedTensors& picked, std::size_t first) {
+      const auto pieces = plan::whole_pieces(rank, picked.boxes);
+      const auto add = [&](const plan::ExtentMap& extents, std::vector<plan::Runs>& out) {
+        append(out, plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside), first);
+      };
+      add(plan.extents[number], own);
+      if (plan.comes_early && number != 0) add(plan.extents[number - 1], early);
+      bytes += bytes_of(picked);
+    });
+    if (count > kPickedAtOnce) {
+      plan::sort_transfers(own);
+      plan::sort_transfers(early);
     }
-    before = boxes.size();
+    if (plan.comes_early) {
+      require_all(bytes, own, plan.extents[number], early, plan.extents[number == 0 ? 0 : number - 1]);
+      if (number != 0) append(transfers.of_windows[number - 1], early, before);
+    }
+    before = count;
   }
   return transfers;
 }

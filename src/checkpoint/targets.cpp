@@ -153,6 +153,10 @@ void find_as_stored(const OpenCheckpoint& opened, const View& view, std::span<co
   for (const Target* target : targets) keys.push_back({target->section, target->name});
   const auto numbers = opened.stored.tensors.catalog().find_all(keys);
   plan::Seeker seeker(opened.stored.tensors);
+  std::size_t boxes = 0;
+  for (const Target* target : targets) boxes += target->boxes.size();
+  found.boxes.reserve(boxes);
+  found.numbers.reserve(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i) {
     const Target& target = *targets[i];
     if (!numbers[i]) {

@@ -15,15 +15,12 @@
 
 namespace cairn::io {
 
-BypassRuns::BypassRuns(std::span<const plan::Runs> regions) {
-  for (const plan::Runs& runs : regions) {
-    if (runs.bytes == 0) continue;
-    if (runs.run_bytes < kShortestBytes && runs.run_bytes != runs.bytes) {
-      others_.push_back({runs.file, runs.file_begin, runs.file_end()});
-    } else {
-      runs_.push_back(runs);
-    }
-  }
+BypassRuns::BypassRuns(std::vector<plan::Runs> regions) : runs_(std::move(regions)) {
+  std::erase_if(runs_, [&](const plan::Runs& runs) {
+    const bool is_short = runs.bytes != 0 && runs.run_bytes < kShortestBytes && runs.run_bytes != runs.bytes;
+    if (is_short) others_.push_back({runs.file, runs.file_begin, runs.file_end()});
+    return is_short || runs.bytes == 0;
+  });
   std::stable_sort(runs_.begin(), runs_.end(), [](const plan::Runs& a, const plan::Runs& b) {
     return std::pair(a.file, a.file_begin) < std::pair(b.file, b.file_begin);
   });

@@ -31,7 +31,7 @@ class BypassRuns {
   BypassRuns() = default;
   /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in
   /// does not matter.
-  explicit BypassRuns(std::span<const plan::Runs> regions);
+  explicit BypassRuns(std::vector<plan::Runs> regions);
 
   /// Of each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets
   /// that looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a block add up to

@@ -215,6 +215,14 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
     state.memory_side = Schedule(End::kMemory, rounds_.count());
     state.file_side = Schedule(End::kFile, rounds_.count());
     state.local = Schedule(End::kMemory, rounds_.count());
+    std::size_t local = 0;
+    std::size_t all = 0;
+    for (const std::vector<plan::Runs>& batch : mine) {
+      all += batch.size();
+      for (const plan::Runs& runs : batch) local += pool_->reaches(runs.file_rank) ? 1 : 0;
+    }
+    state.local.reserve(local);
+    state.memory_side.reserve(all - local);
     std::vector<WindowIndex> own_windows;
     for (std::size_t batch = 0; batch < mine.size(); ++batch) {
       state.schedule_own(

@@ -34,6 +34,11 @@ std::span<const WindowIndex::Part> WindowIndex::meeting(std::uint32_t file, std:
   return {first, last};
 }
 
+void Schedule::reserve(std::size_t transfers) {
+  runs_.reserve(transfers);
+  pending_.reserve(transfers);  // mostly one part of a window each
+}
+
 void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
   const auto number = base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
   const std::size_t before = pending_.size();

@@ -76,6 +76,8 @@ class Schedule {
   Schedule() = default;
   Schedule(End own, std::uint64_t rounds) : own_(own), round_begin_(rounds + 1, 0) {}
 
+  /// Room for so many transfers; a list that grows holds twice as many for a moment.
+  void reserve(std::size_t transfers);
   /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
   /// the last. Throws Error(kInternal) when none of its bytes lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);

@@ -158,11 +158,15 @@ std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<c
       out.push_back(runs);
     }
   });
-  std::stable_sort(out.begin(), out.end(), [](const Runs& a, const Runs& b) {
+  sort_transfers(out);
+  return out;
+}
+
+void sort_transfers(std::vector<Runs>& transfers) {
+  std::stable_sort(transfers.begin(), transfers.end(), [](const Runs& a, const Runs& b) {
     return std::tie(a.file_rank, a.file, a.file_begin, a.local, a.memory_begin) <
            std::tie(b.file_rank, b.file, b.file_begin, b.local, b.memory_begin);
   });
-  return out;
 }
 
 std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,

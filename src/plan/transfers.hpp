@@ -51,6 +51,9 @@ std::vector<Runs> transfers_of_memory(std::span<const Piece> pieces, std::span<c
                                       const format::StoredCheckpoint& stored, const ExtentMap& extents,
                                       OutsideExtents outside = OutsideExtents::kIsError);
 
+/// Several lists of transfers_of_memory() that stand one behind the other, into the order of one.
+void sort_transfers(std::vector<Runs>& transfers);
+
 /// The same runs, each once: file_rank is 0.
 std::vector<Runs> regions_of_memory(std::span<const Piece> pieces, std::span<const MemoryBox> memory,
                                     const format::StoredCheckpoint& stored);
