@@ -70,21 +70,26 @@ struct Exchange::State {
   // one rank alone.
   std::vector<std::byte*> buffers;
 
-  void schedule_own(std::span<const plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
+  void schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
                     const WindowPool& pool);
   void check_memory(std::size_t batch, std::span<const plan::MemoryBox> memory) const;
 };
 
-void Exchange::State::schedule_own(std::span<const plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
+void Exchange::State::schedule_own(std::vector<plan::Runs> mine, const std::function<WindowIndex(int)>& windows_of,
                                    const WindowPool& pool) {
-  for (std::size_t first = 0; first < mine.size();) {
-    const int peer = mine[first].file_rank;
-    const WindowIndex windows = windows_of(peer);
-    for (; first < mine.size() && mine[first].file_rank == peer; ++first) {
-      (pool.reaches(peer) ? local : memory_side).add(mine[first], windows);
-    }
-  }
   memory_needs.push_back(io::memory_needs(mine));
+  const auto is_away = [&](const plan::Runs& runs) { return !pool.reaches(runs.file_rank); };
+  const std::size_t count_away = static_cast<std::size_t>(std::ranges::count_if(mine, is_away));
+  std::vector<plan::Runs> away;
+  if (count_away == mine.size()) {
+    away.swap(mine);
+  } else if (count_away != 0) {
+    away.reserve(count_away);
+    std::ranges::copy_if(mine, std::back_inserter(away), is_away);
+    std::erase_if(mine, is_away);
+  }
+  local.add(std::move(mine), windows_of);
+  memory_side.add(std::move(away), windows_of);
 }
 
 namespace {
@@ -215,14 +220,16 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
     state.memory_side = Schedule(End::kMemory, rounds_.count());
     state.file_side = Schedule(End::kFile, rounds_.count());
     state.local = Schedule(End::kMemory, rounds_.count());
-    std::size_t local = 0;
-    std::size_t all = 0;
-    for (const std::vector<plan::Runs>& batch : mine) {
-      all += batch.size();
-      for (const plan::Runs& runs : batch) local += pool_->reaches(runs.file_rank) ? 1 : 0;
+    if (mine.size() > 1) {
+      std::size_t away = 0;
+      std::size_t all = 0;
+      for (const std::vector<plan::Runs>& batch : mine) {
+        all += batch.size();
+        for (const plan::Runs& runs : batch) away += pool_->reaches(runs.file_rank) ? 0 : 1;
+      }
+      state.local.reserve(all - away);
+      state.memory_side.reserve(away);
     }
-    state.local.reserve(local);
-    state.memory_side.reserve(all - local);
     std::vector<WindowIndex> own_windows;
     for (std::size_t batch = 0; batch < mine.size(); ++batch) {
       state.schedule_own(

@@ -34,13 +34,34 @@ std::span<const WindowIndex::Part> WindowIndex::meeting(std::uint32_t file, std:
   return {first, last};
 }
 
-void Schedule::reserve(std::size_t transfers) {
-  runs_.reserve(transfers);
-  pending_.reserve(transfers);  // mostly one part of a window each
-}
+void Schedule::reserve(std::size_t transfers) { runs_.reserve(transfers); }
 
 void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
   const auto number = base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
+  runs_.push_back(runs);
+  schedule(number, windows);
+}
+
+void Schedule::add(std::vector<plan::Runs> transfers, const std::function<WindowIndex(int)>& windows_of) {
+  std::size_t next = runs_.size();
+  if (runs_.capacity() == 0) {
+    runs_ = std::move(transfers);
+  } else {
+    runs_.insert(runs_.end(), transfers.begin(), transfers.end());
+  }
+  base::narrow<std::uint32_t>(runs_.size(), "number of transfers of a rank");
+  pending_.reserve(runs_.capacity());  // mostly one part of a window each
+  while (next < runs_.size()) {
+    const int peer = runs_[next].file_rank;
+    const WindowIndex windows = windows_of(peer);
+    for (; next < runs_.size() && runs_[next].file_rank == peer; ++next) {
+      schedule(static_cast<std::uint32_t>(next), windows);
+    }
+  }
+}
+
+void Schedule::schedule(std::uint32_t number, const WindowIndex& windows) {
+  const plan::Runs& runs = runs_[number];
   const std::size_t before = pending_.size();
   for (const WindowIndex::Part& part : windows.meeting(runs.file, runs.file_begin, runs.file_end())) {
     const std::uint64_t first = runs.bytes_before(part.begin);
@@ -50,7 +71,6 @@ void Schedule::add(const plan::Runs& runs, const WindowIndex& windows) {
   if (pending_.size() == before) {
     throw Error(ErrorKind::kInternal, "transfer of " + plan::to_string(runs) + ": none of them lies in these extents");
   }
-  runs_.push_back(runs);
 }
 
 void Schedule::finish() {

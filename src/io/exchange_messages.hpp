@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -81,6 +82,9 @@ class Schedule {
   /// Adds a transfer; `windows` are those of its file rank. Call in ascending order of step, and finish() once after
   /// the last. Throws Error(kInternal) when none of its bytes lies in a window.
   void add(const plan::Runs& runs, const WindowIndex& windows);
+  /// The same of many; `windows_of` gives the windows of a file rank. The first list stays where it is unless there is
+  /// room for it: a rank may have 100,000 transfers of 200 bytes.
+  void add(std::vector<plan::Runs> transfers, const std::function<WindowIndex(int)>& windows_of);
   void finish();
 
   [[nodiscard]] End own() const { return own_; }
@@ -95,6 +99,7 @@ class Schedule {
     std::uint64_t round;
     Item item;
   };
+  void schedule(std::uint32_t number, const WindowIndex& windows);
   End own_ = End::kMemory;
   std::vector<plan::Runs> runs_;
   std::vector<Scheduled> pending_;  // between add and finish
