@@ -100,7 +100,7 @@ void TensorReader::load_next(std::span<const plan::MemoryBox> wanted) {
 }
 
 void TensorReader::load(std::span<const plan::MemoryBox> wanted) {
-  begin({1, [wanted](std::uint64_t) { return std::vector<plan::MemoryBox>(wanted.begin(), wanted.end()); }});
+  begin({1, [wanted](std::uint64_t) { return Boxes(wanted); }});
   load_next(wanted);
 }
 

@@ -1,7 +1,6 @@
 #include "checkpoint/read_plan.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -62,10 +61,10 @@ PickedTensors pick(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox
 
 /// Calls visit(picked, first) for all boxes, some at a time, of which `first` is the number of the first one.
 template <class Visit>
-void for_each_picked(const OpenCheckpoint& checkpoint, std::vector<plan::MemoryBox> boxes, const Visit& visit) {
+void for_each_picked(const OpenCheckpoint& checkpoint, std::span<const plan::MemoryBox> boxes, const Visit& visit) {
   for (std::size_t first = 0; first < boxes.size(); first += kPickedAtOnce) {
-    const auto some = std::span(boxes).subspan(first, std::min(kPickedAtOnce, boxes.size() - first));
-    visit(pick(checkpoint, {std::make_move_iterator(some.begin()), std::make_move_iterator(some.end())}), first);
+    const auto some = boxes.subspan(first, std::min(kPickedAtOnce, boxes.size() - first));
+    visit(pick(checkpoint, {some.begin(), some.end()}), first);
   }
 }
 
@@ -191,10 +190,11 @@ BypassRead make_bypass(comm::Communicator& communicator, const OpenCheckpoint& c
                        const Wanted& wanted, std::uint64_t batch, Ranges& ranges) {
   BypassRead bypass;
   comm::agree(communicator, "plan the load", [&] {
-    std::vector<plan::MemoryBox> boxes = wanted.boxes(batch);
+    const Boxes made = wanted.boxes(batch);
+    const std::span<const plan::MemoryBox> boxes = made;
     std::vector<plan::Runs> regions;
     regions.reserve(boxes.size());
-    for_each_picked(checkpoint, std::move(boxes), [&](const PickedTensors& picked, std::size_t first) {
+    for_each_picked(checkpoint, boxes, [&](const PickedTensors& picked, std::size_t first) {
       const auto pieces = plan::whole_pieces(communicator.rank(), picked.boxes);
       append(regions, plan::regions_of_memory(pieces, picked.boxes, picked.stored), first);
     });
@@ -341,11 +341,11 @@ ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, cons
     std::vector<plan::Runs>& early = transfers.early[number];
     const bool is_all = !plan.bypass[number] && !plan.comes_early;
     const auto outside = is_all ? plan::OutsideExtents::kIsError : plan::OutsideExtents::kStays;
-    std::vector<plan::MemoryBox> boxes = wanted.boxes(plan.first + number);
-    const std::size_t count = boxes.size();
+    const Boxes made = wanted.boxes(plan.first + number);
+    const std::span<const plan::MemoryBox> boxes = made;
     std::uint64_t bytes = 0;
-    own.reserve(count);
-    for_each_picked(checkpoint, std::move(boxes), [&](const PickedTensors& picked, std::size_t first) {
+    own.reserve(boxes.size());
+    for_each_picked(checkpoint, boxes, [&](const PickedTensors& picked, std::size_t first) {
       const auto pieces = plan::whole_pieces(rank, picked.boxes);
       const auto add = [&](const plan::ExtentMap& extents, std::vector<plan::Runs>& out) {
         append(out, plan::transfers_of_memory(pieces, picked.boxes, picked.stored, extents, outside), first);
@@ -354,7 +354,7 @@ ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, cons
       if (plan.comes_early && number != 0) add(plan.extents[number - 1], early);
       bytes += bytes_of(picked);
     });
-    if (count > kPickedAtOnce) {
+    if (boxes.size() > kPickedAtOnce) {
       plan::sort_transfers(own);
       plan::sort_transfers(early);
     }
@@ -362,7 +362,7 @@ ReadTransfers transfers_of_rank(int rank, const OpenCheckpoint& checkpoint, cons
       require_all(bytes, own, plan.extents[number], early, plan.extents[number == 0 ? 0 : number - 1]);
       if (number != 0) append(transfers.of_windows[number - 1], early, before);
     }
-    before = count;
+    before = boxes.size();
   }
   return transfers;
 }

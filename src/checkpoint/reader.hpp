@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/call.hpp"
@@ -31,12 +32,26 @@ struct ReadOptions {
   Links links = Links::kInside;            ///< of the checkpoint's directory, when it is opened
 };
 
+/// Boxes that are made for whoever asks, or another's, which must outlive the object.
+class Boxes {
+ public:
+  Boxes(std::vector<plan::MemoryBox> made) : made_(std::move(made)), all_(made_) {}  // NOLINT: the same
+  explicit Boxes(std::span<const plan::MemoryBox> others) : all_(others) {}
+  Boxes(Boxes&&) = default;
+  Boxes& operator=(Boxes&&) = default;
+  operator std::span<const plan::MemoryBox>() const { return all_; }  // NOLINT: the same
+
+ private:
+  std::vector<plan::MemoryBox> made_;
+  std::span<const plan::MemoryBox> all_;
+};
+
 /// What the ranks will want, batch by batch.
 struct Wanted {
   std::uint64_t batches = 0;  ///< the same number on all ranks
   /// Rank-local: this rank's boxes of a batch, which may lack their memory. It is called several times for a batch, and
   /// gives the same boxes each time; in ascending order, now and then from an earlier batch on.
-  std::function<std::vector<plan::MemoryBox>(std::uint64_t batch)> boxes;
+  std::function<Boxes(std::uint64_t batch)> boxes;
 };
 
 /// Loader reads directories of safetensors files, StageReader staging files.
