@@ -81,11 +81,28 @@ std::string format_size(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, places, kNames[unit]);
 }
 
+namespace {
+
+constexpr std::size_t kPrintedBytes = 200;
+
+bool is_printable(std::string_view text, std::size_t limit) {
+  if (text.size() > limit) return false;
+  bool is_escaped = false;  // looked at once: a loop without a way out is done many characters at a time
+  for (const char c : text) {
+    is_escaped |= static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\'' || c == '\\';
+  }
+  return !is_escaped;
+}
+
+}  // namespace
+
+std::string_view printable(std::string_view text, std::string& room) {
+  if (is_printable(text, kPrintedBytes)) return text;
+  return room = printable(text, kPrintedBytes);
+}
+
 std::string printable(std::string_view text, std::size_t limit) {
-  const auto is_escaped = [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\'' || c == '\\';
-  };
-  if (text.size() <= limit && std::none_of(text.begin(), text.end(), is_escaped)) return std::string(text);
+  if (is_printable(text, limit)) return std::string(text);
   std::string out;
   for (const char c : text.substr(0, limit)) {
     const auto u = static_cast<unsigned char>(c);

@@ -22,6 +22,8 @@ std::string format_size(std::uint64_t bytes);
 /// A name from a file or a user, made safe for a one-line message: control characters, DEL, quotes and backslash are
 /// escaped as \xNN, and what is longer than `limit` bytes is cut with "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
+/// The same without a copy of what is printable as it is: `room` is for other texts, which the result then leads to.
+std::string_view printable(std::string_view text, std::string& room);
 
 // Numbers of things in words.
 

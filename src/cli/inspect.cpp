@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <set>
 
 #include "base/text.hpp"
@@ -199,27 +201,49 @@ Table file_table(const Inspection& inspection) {
   return table;
 }
 
-Table tensor_table(const Inspection& inspection) {
+/// A table that is not held: a checkpoint may have 100,000 tensors.
+void print_tensors(Output& output, const Inspection& inspection, std::size_t limit) {
+  if (inspection.total.tensors == 0) return;
   std::vector<Column> columns = {{"section"}, {"tensor"}, {"dtype"}, {"shape"}, {"bytes", Align::kRight}, {"file"}};
   const bool has_codes = !inspection.coded.empty();
   if (has_codes) columns.push_back({"codes of"});
-  Table table(std::move(columns));
-  table.reserve(inspection.total.tensors);
   std::vector<std::string> files;
   for (const InspectFile& file : inspection.files) files.push_back(base::printable(file.name));
-  for (auto cursor = inspection.checkpoint.stored.tensors.cursor(); cursor.next();) {
-    const format::PlacedTensor tensor = cursor.placed();
-    std::string where = "-";
-    if (!tensor.in_parts) where = files.at(tensor.file);
-    if (!tensor.boxes.empty()) where = files.at(tensor.boxes.front().file);
-    if (tensor.boxes.size() > 1) where += " and " + counted(tensor.boxes.size() - 1, "more box", "more boxes");
-    std::vector<std::string> cells = {base::printable(tensor.section),    base::printable(tensor.name),
-                                      std::string(name_of(tensor.dtype)), shard::shape_text(tensor.shape),
-                                      group_digits(size_of(tensor)),      where};
-    if (has_codes) cells.push_back(codes_cell(inspection, tensor));
-    table.add(std::move(cells));
-  }
-  return table;
+  const auto walk = [&](const std::function<bool(Cells)>& visit) {
+    std::string section;
+    std::string name;
+    std::string shape;
+    std::string bytes;
+    std::string where;
+    std::string codes;
+    for (auto cursor = inspection.checkpoint.stored.tensors.cursor(); cursor.next();) {
+      const format::PlacedTensor tensor = cursor.placed();
+      if (!cursor.same_type()) {
+        shape = shard::shape_text(tensor.shape);
+        bytes = group_digits(size_of(tensor));
+      }
+      std::string_view file = "-";
+      if (!tensor.in_parts) file = files.at(tensor.file);
+      if (!tensor.boxes.empty()) file = files.at(tensor.boxes.front().file);
+      if (tensor.boxes.size() > 1) {
+        where = std::string(file) + " and " + counted(tensor.boxes.size() - 1, "more box", "more boxes");
+        file = where;
+      }
+      if (has_codes) codes = codes_cell(inspection, tensor);
+      const std::array<std::string_view, 7> cells = {base::printable(tensor.section, section),
+                                                     base::printable(tensor.name, name),
+                                                     name_of(tensor.dtype),
+                                                     shape,
+                                                     bytes,
+                                                     file,
+                                                     codes};
+      if (!visit(Cells(cells).first(columns.size()))) return;
+    }
+  };
+  output.line("");
+  write_table(columns, {inspection.total.tensors, walk}, limit, output_width(),
+              [&](std::string_view piece) { output.text(piece); });
+  output.line("");
 }
 
 Table metadata_table(const Inspection& inspection) {
@@ -251,7 +275,7 @@ void print_inspection(Output& output, const Inspection& inspection, const Inspec
   print_heading(output, inspection);
   if (everything || options.sections) print(section_table(inspection));
   if (everything || options.files) print(file_table(inspection));
-  if (everything || options.tensors) print(tensor_table(inspection));
+  if (everything || options.tensors) print_tensors(output, inspection, limit);
   if (everything || options.metadata) print(metadata_table(inspection));
 }
 

@@ -33,10 +33,13 @@ std::string one_line(std::string_view text) {
 }
 
 void Output::line(std::string_view text) {
-  if (!enabled_) return;
+  this->text(text);
+  this->text("\n");
+}
+
+void Output::text(std::string_view text) {
   // The state of the stream is checked once, in finish().
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fputc('\n', stdout);
+  if (enabled_) std::fwrite(text.data(), 1, text.size(), stdout);
 }
 
 void Output::error(std::string_view text) {

@@ -22,6 +22,8 @@ class Output {
 
   /// Rank-local. Prints the text and a newline on standard output.
   void line(std::string_view text);
+  /// The same without the newline.
+  void text(std::string_view text);
   /// Rank-local. Prints "cairn: error: <text>" on standard error, as one line whatever the text holds.
   void error(std::string_view text);
   /// Rank-local. Flushes standard output; Error(kIo) when anything could not be written.

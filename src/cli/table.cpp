@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
+#include <utility>
 
 #include "cairn/error.hpp"
 
@@ -22,8 +24,17 @@ bool begins(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
 
 // Characters as a terminal counts them, near enough.
 std::size_t width_of(std::string_view text) {
-  std::size_t width = 0;
-  for (const char c : text) width += begins(c) ? 1 : 0;
+  std::size_t width = text.size();
+  std::size_t at = 0;
+  for (; text.size() - at >= sizeof(std::uint64_t); at += sizeof(std::uint64_t)) {
+    constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
+    std::uint64_t eight = 0;
+    std::memcpy(&eight, text.data() + at, sizeof eight);
+    // A one for each byte 10xxxxxx, which begins no character, and their sum in the highest byte.
+    const std::uint64_t inside = eight >> 7 & ~(eight >> 6) & kOnes;
+    width -= inside * kOnes >> 56;
+  }
+  for (; at < text.size(); ++at) width -= begins(text[at]) ? 0 : 1;
   return width;
 }
 
@@ -57,56 +68,27 @@ void append_cell(std::string& out, std::string_view text, std::size_t width, Ali
 
 }  // namespace
 
-void Table::reserve(std::size_t rows) {
-  constexpr std::size_t kCellBytes = 20;
-  ends_.reserve(rows * columns_.size());
-  text_.reserve(rows * columns_.size() * kCellBytes);
-}
-
 void Table::add(std::span<const std::string> cells) {
   if (cells.size() != columns_.size()) {
     throw Error(ErrorKind::kInternal,
                 fmt::format("table row has {} cells for {} columns", cells.size(), columns_.size()));
   }
-  for (const std::string& cell : cells) {
-    text_ += cell;
-    ends_.push_back(text_.size());
-  }
+  cells_.insert(cells_.end(), cells.begin(), cells.end());
 }
 
-std::string Table::part(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths,
-                        std::size_t shown) const {
-  std::string out;
-  std::size_t line_bytes = 1;
-  for (const std::size_t c : columns) line_bytes += widths[c] + kGap.size();
-  out.reserve(line_bytes * (shown + 1));
-  const auto add_line = [&](const auto& cell_of) {
-    const std::size_t begin = out.size();
-    for (const std::size_t c : columns) {
-      if (c != columns.front()) out += kGap;
-      append_cell(out, cell_of(c), widths[c], columns_[c].align);
-    }
-    while (out.size() > begin && out.back() == ' ') out.pop_back();
-  };
-  add_line([&](std::size_t c) -> std::string_view { return columns_[c].title; });
-  for (std::size_t r = 0; r < shown; ++r) {
-    out += '\n';
-    add_line([&](std::size_t c) { return cell(r, c); });
-  }
-  return out;
-}
+namespace {
 
 /// Makes texts narrower, the widest first, until a line fits; where that is not enough, each part of the line shall.
-void Table::fit(std::vector<std::size_t>& widths, std::size_t width) const {
+void fit(std::span<const Column> columns, std::vector<std::size_t>& widths, std::size_t width) {
   const auto sum = [](const auto& all) {
     return std::accumulate(all.begin(), all.end(), kGap.size() * (all.size() - 1));
   };
   std::vector<std::size_t> narrow = widths;
   while (sum(narrow) > width) {
     std::size_t* widest = nullptr;
-    for (std::size_t c = 0; c < columns_.size(); ++c) {
-      const bool is_text = columns_[c].align == Align::kLeft;
-      const std::size_t least = std::max(kLeastText, width_of(columns_[c].title));
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      const bool is_text = columns[c].align == Align::kLeft;
+      const std::size_t least = std::max(kLeastText, width_of(columns[c].title));
       if (is_text && narrow[c] > least && (widest == nullptr || narrow[c] > *widest)) widest = &narrow[c];
     }
     if (widest == nullptr) break;
@@ -118,37 +100,105 @@ void Table::fit(std::vector<std::size_t>& widths, std::size_t width) const {
   }
   const std::size_t first = std::min(widths[0], std::max(width / 2, kLeastText));
   const std::size_t room = width > first + kGap.size() + kLeastText ? width - first - kGap.size() : kLeastText;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    if (columns_[c].align == Align::kLeft) widths[c] = std::min(widths[c], c == 0 ? first : room);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    if (columns[c].align == Align::kLeft) widths[c] = std::min(widths[c], c == 0 ? first : room);
   }
 }
 
+/// Writes in pieces of many lines.
+class TableWriter {
+ public:
+  TableWriter(std::span<const Column> columns, const TableRows& rows, std::size_t shown,
+              const std::function<void(std::string_view)>& write)
+      : columns_(columns), rows_(rows), shown_(shown), write_(write) {}
+
+  void write(std::size_t width) {
+    find_widths(width);
+    bool is_first = true;
+    for (std::size_t next = columns_.empty() ? 0 : 1; next <= columns_.size();) {
+      std::vector<std::size_t> part;
+      if (!columns_.empty()) part.push_back(0);
+      std::size_t used = widths_.empty() ? 0 : widths_[0];
+      while (next < columns_.size() && (part.size() == 1 || used + kGap.size() + widths_[next] <= width)) {
+        used += kGap.size() + widths_[next];
+        part.push_back(next++);
+      }
+      if (!std::exchange(is_first, false)) out_ += "\n\n";
+      write_part(part);
+      if (next >= columns_.size()) break;
+    }
+    if (shown_ < rows_.count) out_ += fmt::format("\n... {} more (--all)", group_digits(rows_.count - shown_));
+    write_(out_);
+  }
+
+ private:
+  static constexpr std::size_t kPieceBytes = 64 << 10;
+
+  template <class Visit>
+  void for_each_row(const Visit& visit) const {
+    std::size_t left = shown_;
+    if (left == 0) return;
+    rows_.walk([&](Cells cells) {
+      visit(cells);
+      return --left != 0;
+    });
+  }
+
+  void find_widths(std::size_t width) {
+    for (const Column& column : columns_) widths_.push_back(width_of(column.title));
+    for_each_row([&](Cells cells) {
+      for (std::size_t c = 0; c < cells.size(); ++c) widths_[c] = std::max(widths_[c], width_of(cells[c]));
+    });
+    fit(columns_, widths_, width);
+  }
+
+  void write_part(const std::vector<std::size_t>& part) {
+    std::vector<std::string_view> titles;
+    for (const Column& column : columns_) titles.push_back(column.title);
+    add_line(part, titles);
+    for_each_row([&](Cells cells) {
+      out_ += '\n';
+      add_line(part, cells);
+      if (out_.size() < kPieceBytes) return;
+      write_(out_);
+      out_.clear();
+    });
+  }
+
+  void add_line(const std::vector<std::size_t>& part, Cells cells) {
+    const std::size_t begin = out_.size();
+    for (const std::size_t c : part) {
+      if (c != part.front()) out_ += kGap;
+      append_cell(out_, cells[c], widths_[c], columns_[c].align);
+    }
+    while (out_.size() > begin && out_.back() == ' ') out_.pop_back();
+  }
+
+  std::span<const Column> columns_;
+  const TableRows& rows_;
+  std::size_t shown_;
+  const std::function<void(std::string_view)>& write_;
+  std::vector<std::size_t> widths_;
+  std::string out_;  ///< not yet written
+};
+
+}  // namespace
+
+void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
+                 const std::function<void(std::string_view)>& write) {
+  TableWriter(columns, rows, std::min(limit, rows.count), write).write(width);
+}
+
 std::string Table::text(std::size_t limit, std::size_t width) const {
-  const std::size_t shown = std::min(limit, rows());
-  std::vector<std::size_t> widths;
-  for (std::size_t c = 0; c < columns_.size(); ++c) {
-    std::size_t widest = width_of(columns_[c].title);
-    for (std::size_t r = 0; r < shown; ++r) widest = std::max(widest, width_of(cell(r, c)));
-    widths.push_back(widest);
-  }
-  fit(widths, width);
+  const auto walk = [&](const std::function<bool(Cells)>& visit) {
+    std::vector<std::string_view> row(columns_.size());
+    for (auto cell = cells_.begin(); cell != cells_.end(); cell += static_cast<std::ptrdiff_t>(row.size())) {
+      std::copy_n(cell, row.size(), row.begin());
+      if (!visit(row)) return;
+    }
+  };
   std::string out;
-  for (std::size_t next = columns_.empty() ? 0 : 1; next <= columns_.size();) {
-    std::vector<std::size_t> columns;
-    if (!columns_.empty()) columns.push_back(0);
-    std::size_t used = widths.empty() ? 0 : widths[0];
-    while (next < columns_.size() && (columns.size() == 1 || used + kGap.size() + widths[next] <= width)) {
-      used += kGap.size() + widths[next];
-      columns.push_back(next++);
-    }
-    if (out.empty()) {
-      out = part(columns, widths, shown);
-    } else {
-      out += "\n\n" + part(columns, widths, shown);
-    }
-    if (next >= columns_.size()) break;
-  }
-  if (shown < rows()) out += fmt::format("\n... {} more (--all)", group_digits(rows() - shown));
+  write_table(columns_, {rows(), walk}, limit, width, [&](std::string_view piece) { out += piece; });
   return out;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <span>
@@ -29,6 +30,20 @@ struct Column {
   Align align = Align::kLeft;
 };
 
+using Cells = std::span<const std::string_view>;
+
+/// Rows that are made as they are told: a table of 100,000 need not be held.
+struct TableRows {
+  std::size_t count = 0;
+  /// Calls visit(cells) for each row, as many cells as there are columns, until it gives false. Called twice or more
+  /// often, and gives the same rows each time.
+  std::function<void(const std::function<bool(Cells)>& visit)> walk;
+};
+
+/// Tells a table as Table::text() does, piece by piece.
+void write_table(std::span<const Column> columns, const TableRows& rows, std::size_t limit, std::size_t width,
+                 const std::function<void(std::string_view)>& write);
+
 class Table {
  public:
   explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
@@ -36,28 +51,15 @@ class Table {
   /// Requires: one cell per column. Cells are UTF-8 and hold no control characters (base::printable).
   void add(std::span<const std::string> cells);
   void add(std::initializer_list<std::string> cells) { add(std::span(cells.begin(), cells.size())); }
-  /// Makes room for about so many rows.
-  void reserve(std::size_t rows);
-  [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : ends_.size() / columns_.size(); }
+  [[nodiscard]] std::size_t rows() const { return columns_.empty() ? 0 : cells_.size() / columns_.size(); }
 
   /// Lines without a newline at the end. Above `limit` rows the rest is told in a last line "... N more (--all)".
   /// `width`: of a line, in characters.
   [[nodiscard]] std::string text(std::size_t limit = kNoLimit, std::size_t width = output_width()) const;
 
  private:
-  void fit(std::vector<std::size_t>& widths, std::size_t width) const;
-  [[nodiscard]] std::string part(const std::vector<std::size_t>& columns, const std::vector<std::size_t>& widths,
-                                 std::size_t shown) const;
-
-  [[nodiscard]] std::string_view cell(std::size_t row, std::size_t column) const {
-    const std::size_t number = row * columns_.size() + column;
-    const std::size_t begin = number == 0 ? 0 : ends_[number - 1];
-    return std::string_view(text_).substr(begin, ends_[number] - begin);
-  }
-
   std::vector<Column> columns_;
-  std::string text_;               ///< of all cells, one behind the other: tables have 100,000 rows and more
-  std::vector<std::size_t> ends_;  ///< of each cell in it
+  std::vector<std::string> cells_;  ///< row by row
 };
 
 using base::counted;
