@@ -29,9 +29,27 @@ struct Copy {
   const std::string* file = nullptr;
 };
 
-format::PlacedTensor stored(std::string_view section, const Copy& copy, const Reading& reading) {
-  return whole_tensor(section, *copy.entry, reading.header(*copy.file), reading.number(*copy.file));
-}
+/// Makes tensors of copies. Those of a file mostly follow each other, so that it is looked up once.
+class Placer {
+ public:
+  Placer(std::string_view section, const Reading& reading) : section_(section), reading_(reading) {}
+
+  format::PlacedTensor placed(const Copy& copy) {
+    if (copy.file != file_) {
+      file_ = copy.file;
+      header_ = &reading_.header(*file_);
+      number_ = reading_.number(*file_);
+    }
+    return whole_tensor(section_, *copy.entry, *header_, number_);
+  }
+
+ private:
+  std::string_view section_;
+  const Reading& reading_;
+  const std::string* file_ = nullptr;
+  const format::SafetensorsHeader* header_ = nullptr;
+  std::uint32_t number_ = 0;
+};
 
 /// A file of a plain set must hold whole tensors: torch writes sharding information also into those, with offsets 0.
 void check_whole(const std::string& file, const Reading& reading) {
@@ -115,6 +133,8 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
   out.listed.resize(set.index.tensors.size());
   for (const std::string& file : files) {
     std::size_t next = 0;  // files often hold tensors in the order of the index
+    const auto file_number =
+        static_cast<std::size_t>(std::ranges::find(set.index.files, file) - set.index.files.begin());
     for (const auto& entry : reading.header(file).tensors) {
       const Copy copy{&entry, &file};
       const std::uint64_t bytes = entry.end - entry.begin;
@@ -126,7 +146,7 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
       }
       const auto number = static_cast<std::size_t>(place - set.index.tensors.data());
       next = number + 1;
-      if (set.index.file_of(*place) != file) {
+      if (place->file != file_number) {
         out.elsewhere.push_back(copy);
       } else {
         out.listed[number] = copy;
@@ -233,10 +253,11 @@ void read_indexed(const DataSet& set, Strictness strictness, Reading& reading, T
   if (strictness != Strictness::kPaddleQuantised)
     check_total_size(set, matched.listed_bytes, matched.all_bytes, reading);
   const std::vector<Copy> more = take_unlisted(set, strictness, matched, reading);
+  Placer placer(set.section, reading);
   for (const Copy& copy : matched.listed) {
-    if (copy.entry != nullptr) tensors.push_back(stored(set.section, copy, reading));
+    if (copy.entry != nullptr) tensors.push_back(placer.placed(copy));
   }
-  for (const Copy& copy : more) tensors.push_back(stored(set.section, copy, reading));
+  for (const Copy& copy : more) tensors.push_back(placer.placed(copy));
 }
 
 // ---- without an index
@@ -283,12 +304,13 @@ void check_numbers(const DataSet& set, Reading& reading) {
 void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   check_numbers(set, reading);
   std::unordered_map<std::string_view, Copy> known;
+  Placer placer(set.section, reading);
   for (const std::string& file : set.files) {
     for (const auto& entry : reading.header(file).tensors) {
       const Copy copy{&entry, &file};
       const auto [place, added] = known.emplace(entry.name, copy);
       if (!added) throw twice(place->second, copy, reading);
-      tensors.push_back(stored(set.section, copy, reading));
+      tensors.push_back(placer.placed(copy));
     }
   }
 }

@@ -211,6 +211,9 @@ Strictness strictness_of(const DataSet& set, bool paddle) {
 }
 
 void read_sets(const DataSets& sets, bool paddle, Reading& reading, Recognised& out) {
+  std::size_t most = out.tensors.size();
+  for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
+  out.tensors.reserve(most);
   for (const auto& [name, set] : sets) {
     const std::string& section = *out.sections.insert(set.section).first;
     const std::size_t first = out.tensors.size();
