@@ -360,6 +360,9 @@ format::SafetensorsHeader read_header(const fs::path& path) {
 
 void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
   interop::Recognised recognised = interop::recognise(directory);
+  // The tensors lead into recognised.stores, and nowhere else into the directory.
+  directory.json.clear();
+  for (auto& [name, header] : directory.safetensors) header.tensors = {};
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
   for (auto& [name, header] : directory.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
