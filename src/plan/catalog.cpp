@@ -72,7 +72,9 @@ constexpr std::size_t kFewDigits = 9;
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
     if (!is_digit(name[at])) {
-      out += name[at++];
+      const std::size_t begin = at;
+      while (at < name.size() && !is_digit(name[at])) ++at;
+      out += name.substr(begin, at - begin);
       continue;
     }
     const std::string_view digits = take_number(name, at);
