@@ -171,6 +171,9 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
     return plan::in_catalog_order(x.section, x.name, y.section, y.name);
   };
   std::vector<Pair> pairs;
+  // 100,000 rows and more, which a list that grows would hold twice.
+  result.tensors.reserve(std::max(a.size(), b.size()));
+  pairs.reserve(std::min(a.size(), b.size()));
   for (std::uint32_t i = 0, j = 0; i < a.size() || j < b.size();) {
     const bool only_a = j == b.size() || (i < a.size() && before(a.at(i), b.at(j)));
     const bool only_b = !only_a && (i == a.size() || before(b.at(j), a.at(i)));
