@@ -342,28 +342,23 @@ Json files_json(const Inspection& inspection) {
   return out;
 }
 
-Json tensors_json(const Inspection& inspection) {
-  const plan::PackedCheckpoint& stored = inspection.checkpoint.stored;
-  Json out = Json::array();
-  for (auto cursor = stored.tensors.cursor(); cursor.next();) {
-    const format::StoredTensor tensor = cursor.stored();
-    Json boxes = Json::array();
-    for (const format::StoredBox& box : tensor.boxes) {
-      boxes.push_back({{"file", stored.files.at(box.file).name},
-                       {"offset_bytes", box.offset_bytes},
-                       {"offset", box.box.offset},
-                       {"shape", box.box.shape}});
-    }
-    out.push_back({{"section", tensor.section},
-                   {"name", tensor.name},
-                   {"dtype", std::string(name_of(tensor.dtype))},
-                   {"shape", tensor.shape},
-                   {"elements", shard::elements_of(tensor.shape)},
-                   {"size_bytes", cursor.size_bytes()},
-                   {"boxes", std::move(boxes)},
-                   {"coding", coding_json(inspection, tensor)}});
+Json tensor_json(const Inspection& inspection, const plan::PackedCatalog::Cursor& at) {
+  const format::StoredTensor tensor = at.stored();
+  Json boxes = Json::array();
+  for (const format::StoredBox& box : tensor.boxes) {
+    boxes.push_back({{"file", inspection.checkpoint.stored.files.at(box.file).name},
+                     {"offset_bytes", box.offset_bytes},
+                     {"offset", box.box.offset},
+                     {"shape", box.box.shape}});
   }
-  return out;
+  return {{"section", tensor.section},
+          {"name", tensor.name},
+          {"dtype", std::string(name_of(tensor.dtype))},
+          {"shape", tensor.shape},
+          {"elements", shard::elements_of(tensor.shape)},
+          {"size_bytes", at.size_bytes()},
+          {"boxes", std::move(boxes)},
+          {"coding", coding_json(inspection, tensor)}};
 }
 
 }  // namespace
@@ -385,10 +380,10 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   }
   document["rebuilt"] = rebuilt_json(inspection.rebuilt);
   document["files"] = files_json(inspection);
-  document["tensors"] = tensors_json(inspection);
-  document["carried"] = opened.carried;
-  document["notes"] = inspection.notes;
-  print_json(output, document);
+  const auto walk = [&](const JsonList::Visit& visit) {
+    for (auto at = opened.stored.tensors.cursor(); at.next();) visit(tensor_json(inspection, at));
+  };
+  print_json(output, document, {"tensors", walk}, {{"carried", opened.carried}, {"notes", inspection.notes}});
 }
 
 }  // namespace cairn::cli

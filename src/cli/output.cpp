@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "base/version.hpp"
 #include "cairn/error.hpp"
@@ -72,8 +73,30 @@ base::Json json_document(std::string_view command) {
   return {{"cairn_json", kJsonVersion}, {"command", std::string(command)}};
 }
 
-void print_json(Output& output, const base::Json& document) {
-  output.line(document.dump({.indent = 2, .is_lenient = true}));
+namespace {
+
+constexpr base::JsonFormat kJsonFormat = {.indent = 2, .is_lenient = true};
+
+}  // namespace
+
+void print_json(Output& output, const base::Json& document) { output.line(document.dump(kJsonFormat)); }
+
+void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after) {
+  if (before.empty() || after.empty()) throw Error(ErrorKind::kInternal, "a list without keys on both sides");
+  std::string text = before.dump(kJsonFormat);
+  text.resize(text.size() - std::string_view("\n}").size());
+  output.text(text + ",\n  " + base::json_quoted(list.key, kJsonFormat) + ": [");
+  bool is_first = true;
+  list.walk([&](const base::Json& value) {
+    text = std::exchange(is_first, false) ? "\n    " : ",\n    ";
+    for (const char c : value.dump(kJsonFormat)) {  // text in it has no newlines: they are escaped
+      text += c;
+      if (c == '\n') text += "    ";
+    }
+    output.text(text);
+  });
+  output.text(is_first ? "]," : "\n  ],");
+  output.line(after.dump(kJsonFormat).substr(std::string_view("{").size()));
 }
 
 base::Json json_number(double value) {

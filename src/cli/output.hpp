@@ -1,6 +1,7 @@
 // What the program says: standard output and standard error, exit codes, JSON, its version.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -67,6 +68,16 @@ base::Json json_document(std::string_view command);
 
 /// Prints the document, indented by two. Bytes that are not UTF-8 are replaced, so that the text always parses.
 void print_json(Output& output, const base::Json& document);
+
+/// A list in a document whose values are made as they are told: an inspected checkpoint may have 100,000 tensors.
+struct JsonList {
+  using Visit = std::function<void(const base::Json& value)>;
+  std::string_view key;
+  std::function<void(const Visit& visit)> walk;
+};
+
+/// The same of the keys of `before`, the list, and the keys of `after`; both are objects that are not empty.
+void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after);
 
 /// A number, or the string "infinity" or "nan", which JSON has no number for.
 base::Json json_number(double value);
