@@ -177,10 +177,11 @@ TEST_P(OnePlan, OfAComparison) {
 }
 
 /// Boxes of single rows and columns, many of them in the same blocks; other ones on each rank.
-std::vector<plan::MemoryBox> boxes_of(const checkpoint::OpenCheckpoint& opened, std::uint64_t batch, int rank) {
+std::vector<plan::MemoryBox> boxes_of(const checkpoint::OpenCheckpoint& opened, std::uint64_t batch, int rank,
+                                      std::uint64_t most) {
   auto random = make_random(100 * batch + static_cast<std::uint64_t>(rank));
   std::vector<plan::MemoryBox> boxes;
-  for (std::uint64_t left = uniform(random, 0, 3); left > 0; --left) {
+  for (std::uint64_t left = uniform(random, most > 1000 ? most - 1000 : 0, most); left > 0; --left) {
     const auto tensor = static_cast<std::uint32_t>(uniform(random, 0, opened.stored.tensors.size() - 1));
     const format::StoredTensor& stored = opened.stored.tensors[tensor];
     if (bits_of(stored.dtype) < 8 || shard::elements_of(stored.shape) == 0) continue;
@@ -194,42 +195,65 @@ std::vector<plan::MemoryBox> boxes_of(const checkpoint::OpenCheckpoint& opened, 
   return boxes;
 }
 
-TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {
-  constexpr std::uint64_t kBatches = 1500;
+/// Collective: batches of at most so many boxes each bring what a load of whole tensors brings. The bytes of this rank.
+std::uint64_t compare_batches(Communicator& communicator, const fs::path& source,
+                              const checkpoint::ReadOptions& options, std::uint64_t batches, std::uint64_t most_boxes) {
+  const auto opened = checkpoint::open_checkpoint(communicator, source);
+  const format::StoredCheckpoint stored = opened.stored.unpacked();
+  std::vector<base::Bytes> whole;
+  std::vector<plan::MemoryBox> all;
+  for (std::uint32_t t = 0; t < stored.tensors.size(); ++t) {
+    const auto& tensor = stored.tensors[t];
+    whole.emplace_back(shard::elements_of(tensor.shape) * bits_of(tensor.dtype) / 8);
+    all.push_back({t, shard::whole(tensor.shape), whole.back()});
+  }
+  checkpoint::Loader truth(communicator, opened, options);
+  truth.load(all);
+  checkpoint::Loader loader(communicator, opened, options);
+  const auto boxes_of_batch = [&](std::uint64_t batch) {
+    return boxes_of(opened, batch, communicator.rank(), most_boxes);
+  };
+  loader.begin({batches, boxes_of_batch});
+  std::uint64_t compared = 0;
+  for (std::uint64_t batch = 0; batch < batches; ++batch) {
+    std::vector<plan::MemoryBox> boxes = boxes_of_batch(batch);
+    std::vector<base::Bytes> memory;
+    for (plan::MemoryBox& box : boxes) {
+      const DType dtype = stored.tensors[box.tensor].dtype;
+      memory.emplace_back(shard::elements_of(box.box) * bits_of(dtype) / 8, std::byte{0x5a});
+      box.bytes = memory.back();
+    }
+    loader.load_next(boxes);
+    for (const plan::MemoryBox& box : boxes) {
+      const format::StoredTensor& tensor = stored.tensors[box.tensor];
+      plan::for_each_run(plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, box.box, box.box),
+                         [&](const plan::Run& run) {
+                           EXPECT_EQ(0, std::memcmp(whole[box.tensor].data() + run.file_offset,
+                                                    box.bytes.data() + run.memory_offset, run.length_bytes));
+                           compared += run.length_bytes;
+                         });
+    }
+  }
+  EXPECT_THROW(loader.load_next({}), Error);  // one more than was announced
+  return compared;
+}
+
+/// 4096 boxes have their tensors described at a time. Each batch has some of its bytes with the windows of the one before.
+TEST_P(OnePlan, BringsBatchesOfThousandsOfBoxes) {
   std::atomic<std::uint64_t> compared = 0;
   const Counts counts = count(source_, [&](Communicator& communicator) {
-    const auto opened = checkpoint::open_checkpoint(communicator, source_);
-    std::vector<base::Bytes> whole;
-    std::vector<plan::MemoryBox> all;
-    for (std::uint32_t t = 0; t < opened.stored.tensors.size(); ++t) {
-      const auto& tensor = opened.stored.tensors[t];
-      whole.emplace_back(shard::elements_of(tensor.shape) * bits_of(tensor.dtype) / 8);
-      all.push_back({t, shard::whole(tensor.shape), whole.back()});
-    }
-    checkpoint::Loader truth(communicator, opened, reading(GetParam()));
-    truth.load(all);
-    checkpoint::Loader loader(communicator, opened, reading(GetParam()));
-    loader.begin({kBatches, [&](std::uint64_t batch) { return boxes_of(opened, batch, communicator.rank()); }});
-    for (std::uint64_t batch = 0; batch < kBatches; ++batch) {
-      std::vector<plan::MemoryBox> boxes = boxes_of(opened, batch, communicator.rank());
-      std::vector<base::Bytes> memory;
-      for (plan::MemoryBox& box : boxes) {
-        const DType dtype = opened.stored.tensors[box.tensor].dtype;
-        memory.emplace_back(shard::elements_of(box.box) * bits_of(dtype) / 8, std::byte{0x5a});
-        box.bytes = memory.back();
-      }
-      loader.load_next(boxes);
-      for (const plan::MemoryBox& box : boxes) {
-        const format::StoredTensor& tensor = opened.stored.tensors[box.tensor];
-        plan::for_each_run(plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, box.box, box.box),
-                           [&](const plan::Run& run) {
-                             EXPECT_EQ(0, std::memcmp(whole[box.tensor].data() + run.file_offset,
-                                                      box.bytes.data() + run.memory_offset, run.length_bytes));
-                             compared += run.length_bytes;
-                           });
-      }
-    }
-    EXPECT_THROW(loader.load_next({}), Error);  // one more than was announced
+    checkpoint::ReadOptions options = reading(GetParam());
+    options.memory_budget_bytes = 256 << 20;
+    compared += compare_batches(communicator, source_, options, 2, 6'000);
+  });
+  EXPECT_GT(compared, 1'000'000U);
+  EXPECT_EQ(counts.all_to_alls, 3U);  // of opening, of the first load, and of the batches
+}
+
+TEST_P(OnePlan, BringsEveryBatchToItsMemoryAndPlansAgainWhereThePlanIsFull) {
+  std::atomic<std::uint64_t> compared = 0;
+  const Counts counts = count(source_, [&](Communicator& communicator) {
+    compared += compare_batches(communicator, source_, reading(GetParam()), 1500, 3);
   });
   EXPECT_GT(compared, 1'000'000U);
   // The first load has a plan of its own. The batches have several: the least that a plan may take is 1 MiB.
