@@ -21,7 +21,7 @@ namespace {
 
 /// Blocks must fit: a reader that has too little for them says so, and it should say so of the whole budget only.
 std::uint64_t reading_bytes(std::uint64_t budget_bytes, const OpenCheckpoint& checkpoint) {
-  const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
+  const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   return std::max(budget_bytes / 2, std::min(budget_bytes, smallest_budget(block_bytes)));
 }
 

@@ -278,7 +278,7 @@ MemorySplit fitted(comm::Communicator& communicator, const MemorySplit& budget, 
 
 ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const Wanted& wanted,
                         std::uint64_t first, const ReadPlanOptions& how) {
-  const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes : format::kDefaultBlockBytes;
+  const std::uint64_t block_bytes = checkpoint.blocks ? checkpoint.blocks->block_bytes() : format::kDefaultBlockBytes;
   ReadPlan plan;
   plan.first = first;
   plan.device = &how.device;

@@ -250,8 +250,8 @@ class LoadReplay final : public Replay {
 
   void find_blocks() {
     measure("blocks", [&] {
-      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes);
-      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes, index(world_.ranks()));
+      grid_.emplace(checkpoint::file_sizes(checkpoint_.stored.files_alone()), checkpoint_.blocks->block_bytes());
+      blocks_.emplace(checkpoint_, checkpoint_.blocks->block_bytes(), index(world_.ranks()));
       blocks_->add(wanted_.boxes(0));
     });
     std::vector<checkpoint::Ranges>& batches = blocks_->batches();
@@ -279,7 +279,7 @@ class LoadReplay final : public Replay {
     measure("extents", [&] {
       plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()),
                                             plan::section_groups(checkpoint_.stored), world_.ranks(),
-                                            checkpoint_.blocks->block_bytes));
+                                            checkpoint_.blocks->block_bytes()));
       plan_.bypass.resize(1);
       blocks_.reset();
       grid_.reset();

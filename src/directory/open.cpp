@@ -88,31 +88,31 @@ constexpr int kOpenAttempts = 8;
 /// How many files ahead the kernel is asked for their first block, so that storage is not waited for file by file.
 constexpr std::size_t kFilesAhead = 8;
 
-const format::FileBlocks* blocks_of(const fs::path& path, std::uint64_t size, const format::BlockTable& table) {
-  const auto row = std::ranges::find(table.files, path.filename().string(), &format::FileBlocks::name);
-  return row == table.files.end() || row->size_bytes != size ? nullptr : &*row;
+const format::BlockRow* blocks_of(const fs::path& path, std::uint64_t size, const format::BlockRows& table) {
+  const auto row = std::ranges::find(table.files(), path.filename().string(), &format::BlockRow::name);
+  return row == table.files().end() || row->size_bytes() != size ? nullptr : &*row;
 }
 
 /// As read_header(), of blocks that have their checksums: none is parsed before. A file that the table does not have is
 /// named by who compares the lists.
-format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockTable& table) {
+format::SafetensorsHeader read_checked_header(const fs::path& path, const format::BlockRows& table) {
   const os::File file(path, os::OpenMode::kRead);
   const std::uint64_t size = file.size_bytes();
-  const format::FileBlocks* const row = blocks_of(path, size, table);
+  const format::BlockRow* const row = blocks_of(path, size, table);
   if (row == nullptr) return read_header(path);
   base::Bytes bytes;
   std::uint64_t header_end = format::kPrefixBytes;
-  for (std::uint64_t at = 0; at < std::min(header_end, size); at += table.block_bytes) {
-    bytes.resize(std::min(at + table.block_bytes, size));
+  for (std::uint64_t at = 0; at < std::min(header_end, size); at += table.block_bytes()) {
+    bytes.resize(std::min(at + table.block_bytes(), size));
     const auto block = std::span(bytes).subspan(at);
     file.read_at(block, at);
-    const std::uint64_t number = at / table.block_bytes;
+    const std::uint64_t number = at / table.block_bytes();
     const std::uint32_t found = format::crc32c(block);
-    if (found != row->crcs.at(number)) {
-      throw Error(
-          ErrorKind::kIntegrity,
-          fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
-                      base::printable(path.string()), number, format::mismatch_words(found, row->crcs[number])));
+    const std::uint32_t written = row->crc(number);
+    if (found != written) {
+      throw Error(ErrorKind::kIntegrity,
+                  fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
+                              base::printable(path.string()), number, format::mismatch_words(found, written)));
     }
     if (at == 0) header_end += format::header_length(bytes, size, path.string());
   }
@@ -125,12 +125,12 @@ format::SafetensorsHeader read_checked_header(const fs::path& path, const format
 using Headers = std::map<std::string, format::SafetensorsHeader>;
 
 Headers read_checked_headers(const fs::path& directory, const std::vector<std::string>& names,
-                             const format::BlockTable& table) {
+                             const format::BlockRows& table) {
   Headers headers;
   std::size_t announced = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
     for (; announced < std::min(names.size(), i + kFilesAhead); ++announced) {
-      os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes);
+      os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes());
     }
     const fs::path path = directory / names[i];
     headers[names[i]] = os::about(path, [&] { return read_checked_header(path, table); });
@@ -139,7 +139,7 @@ Headers read_checked_headers(const fs::path& directory, const std::vector<std::s
 }
 
 interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
-                                  const std::optional<format::BlockTable>& blocks) {
+                                  const std::optional<format::BlockRows>& blocks) {
   std::vector<std::string> safetensors;
   interop::Directory directory = list_directory(path, entries, safetensors, nullptr);
   if (blocks) {
@@ -176,8 +176,8 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
   const auto& listed = checkpoint.manifest->data_files;
   std::map<std::string_view, const format::StoredFile*> stored;
   for (const auto& file : checkpoint.stored.files) stored.emplace(file.name, &file);
-  std::map<std::string_view, const format::FileBlocks*> rows;
-  for (const auto& row : checkpoint.blocks->files) rows.emplace(row.name, &row);
+  std::map<std::string_view, const format::BlockRow*> rows;
+  for (const auto& row : checkpoint.blocks->files()) rows.emplace(row.name(), &row);
   std::set<std::string_view> known;
   for (const auto& file : listed) {
     known.insert(file.name);
@@ -188,10 +188,10 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
                              file.size_bytes));
     }
     const auto row = rows.find(file.name);
-    if (row == rows.end() || row->second->size_bytes != file.size_bytes) {
+    if (row == rows.end() || row->second->size_bytes() != file.size_bytes) {
       throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
     }
-    const std::uint32_t digest = format::file_digest(*row->second, checkpoint.blocks->block_bytes);
+    const std::uint32_t digest = format::file_digest(row->second->unpacked(), checkpoint.blocks->block_bytes());
     if (digest != file.crc32c) {
       throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
                              file.crc32c, kBlocksFile, digest));
@@ -336,7 +336,7 @@ interop::Directory list_directory(const fs::path& path, const std::vector<os::Di
 
 std::string read_index_text(const fs::path& path) { return os::read_text(path, kMaxJsonBytes); }
 
-format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockTable>& blocks) {
+format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockRows>& blocks) {
   return blocks ? read_checked_header(path, *blocks) : read_header(path);
 }
 

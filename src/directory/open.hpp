@@ -52,7 +52,7 @@ struct OpenCheckpoint {
   std::vector<std::string> warnings;
   std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
   std::uint32_t manifest_crc32c = 0;         ///< of the manifest's text, when there is one
-  std::optional<format::BlockTable> blocks;  ///< nothing for a staging file, though it has a manifest
+  std::optional<format::BlockRows> blocks;   ///< nothing for a staging file, though it has a manifest
 };
 
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
@@ -108,6 +108,6 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes);
 
 /// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the block file is not the one
 /// that the manifest names.
-void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts);
+void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts);
 
 }  // namespace cairn::checkpoint

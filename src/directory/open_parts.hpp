@@ -25,7 +25,7 @@ std::string read_index_text(const std::filesystem::path& path);
 
 /// As read_header(); the header's blocks must have the checksums of `blocks`.
 format::SafetensorsHeader read_header_of(const std::filesystem::path& path,
-                                         const std::optional<format::BlockTable>& blocks);
+                                         const std::optional<format::BlockRows>& blocks);
 
 /// Throws as open_here() unless the files are those of the manifest, and what is carried along is there.
 void check_files(const OpenCheckpoint& checkpoint, Links links);

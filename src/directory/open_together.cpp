@@ -160,7 +160,7 @@ class Opening {
     manifest_ = in.text();
     OpenedTexts texts{std::nullopt, in.blob()};
     if (has_manifest) texts.manifest = manifest_;
-    attach_texts(opened_, texts);
+    attach_texts(opened_, std::move(texts));
     base::ByteWriter out;
     const auto rank = static_cast<std::size_t>(communicator_.rank());
     for (std::size_t i = rank; i < files_.size(); i += ranks_) {

@@ -102,11 +102,11 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   std::string manifest = in.text();
   if (has_manifest) texts.manifest = std::move(manifest);
   texts.blocks = in.blob();
-  attach_texts(checkpoint, texts);
+  attach_texts(checkpoint, std::move(texts));
   return checkpoint;
 }
 
-void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts) {
   if (!texts.manifest) return;
   const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
   checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(*texts.manifest));
@@ -121,7 +121,7 @@ void attach_texts(OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
                             found, kManifestFile, checkpoint.manifest->blocks_crc32c),
                 {0, blocks_path});
   }
-  checkpoint.blocks = os::about(blocks_path, [&] { return format::decode_blocks(texts.blocks, blocks_path); });
+  os::about(blocks_path, [&] { checkpoint.blocks.emplace(std::move(texts.blocks), blocks_path); });
 }
 
 }  // namespace cairn::checkpoint

@@ -17,8 +17,8 @@ namespace cairn::checkpoint {
 WrittenBlocks::WrittenBlocks(const OpenCheckpoint& checkpoint)
     : checkpoint_(checkpoint), rows_(checkpoint.stored.files.size(), nullptr) {
   if (!checkpoint.blocks) return;
-  std::map<std::string_view, const format::FileBlocks*> rows;
-  for (const auto& row : checkpoint.blocks->files) rows.emplace(row.name, &row);
+  std::map<std::string_view, const format::BlockRow*> rows;
+  for (const auto& row : checkpoint.blocks->files()) rows.emplace(row.name(), &row);
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     const auto at = rows.find(checkpoint.stored.files[i].name);
     if (at != rows.end()) rows_[i] = at->second;
@@ -26,8 +26,8 @@ WrittenBlocks::WrittenBlocks(const OpenCheckpoint& checkpoint)
 }
 
 void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) const {
-  const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes;
-  const std::uint32_t written = rows_[bytes.file]->crcs.at(block);
+  const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes();
+  const std::uint32_t written = rows_[bytes.file]->crc(block);
   if (found == written) return;
   const BlockFault fault{checkpoint_.directory / checkpoint_.stored.files[bytes.file].name,
                          block,
@@ -41,7 +41,7 @@ void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) con
 
 std::uint64_t WrittenBlocks::check(const plan::Window& window, std::span<const std::byte> buffer) const {
   if (!has_any()) return 0;
-  const std::uint64_t block_bytes = checkpoint_.blocks->block_bytes;
+  const std::uint64_t block_bytes = checkpoint_.blocks->block_bytes();
   for (std::size_t p = 0; p < window.parts.size(); ++p) {
     const plan::Extent& part = window.parts[p];
     std::uint64_t at = window.offsets[p];

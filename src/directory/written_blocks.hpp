@@ -35,7 +35,7 @@ class WrittenBlocks {
 
  private:
   const OpenCheckpoint& checkpoint_;
-  std::vector<const format::FileBlocks*> rows_;  ///< of each stored file; null where there is none
+  std::vector<const format::BlockRow*> rows_;  ///< of each stored file; null where there is none
 };
 
 /// Names of the tensors of a file that have bytes in the range, in file order.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -178,21 +179,30 @@ namespace {
 
 namespace layout = blocks_layout;
 
+std::uint64_t little_endian(std::span<const std::byte> bytes) {
+  std::uint64_t value = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(bytes[i]);
+  return value;
+}
+
 class BlocksReader {
  public:
-  BlocksReader(std::span<const std::byte> bytes, std::string_view path) : all_(bytes), rest_(bytes), path_(path) {}
+  BlocksReader(std::span<const std::byte> bytes, std::string_view path, BlockChecks checks)
+      : all_(bytes), rest_(bytes), path_(path), checks_all_(checks == BlockChecks::kAll) {}
 
-  BlockTable read() {
+  std::vector<BlockRow> read() {
     const std::uint64_t file_count = read_header();
     if (file_count > rest_.size() / layout::kFileHeaderBytes) {
       fail(fmt::format("says it describes {} files, too many for the {} bytes that follow", file_count, rest_.size()));
     }
-    table_.files.reserve(file_count);
-    for (std::uint64_t i = 0; i < file_count; ++i) table_.files.push_back(read_file());
+    files_.reserve(file_count);
+    for (std::uint64_t i = 0; i < file_count; ++i) files_.push_back(read_file());
     if (!rest_.empty()) fail(fmt::format("{} bytes follow the last of its {} files", rest_.size(), file_count));
-    check_unique();
-    return std::move(table_);
+    if (checks_all_) check_unique();
+    return std::move(files_);
   }
+
+  [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
@@ -206,15 +216,8 @@ class BlocksReader {
     return out;
   }
 
-  std::uint64_t number(std::size_t bytes, const char* what) {
-    const auto from = take(bytes, what);
-    std::uint64_t value = 0;
-    for (std::size_t i = bytes; i-- > 0;) value = value << 8 | std::to_integer<std::uint64_t>(from[i]);
-    return value;
-  }
-
-  std::uint32_t u32(const char* what) { return static_cast<std::uint32_t>(number(4, what)); }
-  std::uint64_t u64(const char* what) { return number(8, what); }
+  std::uint32_t u32(const char* what) { return static_cast<std::uint32_t>(little_endian(take(4, what))); }
+  std::uint64_t u64(const char* what) { return little_endian(take(8, what)); }
 
   /// Reads the fixed header, leaves `rest_` at the first file and before the trailer. Returns the number of files.
   std::uint64_t read_header() {
@@ -229,15 +232,15 @@ class BlocksReader {
     const std::uint32_t header_bytes = u32("the header");
     const std::uint32_t required_flags = u32("the header");
     static_cast<void>(u32("the header"));  // flags that may be ignored
-    table_.block_bytes = u64("the header");
+    block_bytes_ = u64("the header");
     const std::uint64_t file_count = u64("the header");
     check_whole(u64("the header"));
     if (required_flags != 0) {
       fail(fmt::format("flags {:#x} are not known to this build and must be; use a newer Cairn", required_flags));
     }
-    if (table_.block_bytes == 0) fail("the block size is 0");
-    if (table_.block_bytes > kMaxBlockBytes) {
-      fail(fmt::format("the block size is {} bytes; at most {} are read", table_.block_bytes, kMaxBlockBytes));
+    if (block_bytes_ == 0) fail("the block size is 0");
+    if (block_bytes_ > kMaxBlockBytes) {
+      fail(fmt::format("the block size is {} bytes; at most {} are read", block_bytes_, kMaxBlockBytes));
     }
     const std::size_t body_bytes = all_.size() - layout::kTrailerBytes;
     if (header_bytes < layout::kHeaderBytes || header_bytes % layout::kUnit != 0 || header_bytes > body_bytes) {
@@ -254,46 +257,33 @@ class BlocksReader {
     if (rest_.size() < layout::kTrailerBytes) fail("cut off within its own checksum");
     const auto fields = std::exchange(rest_, all_.last(layout::kTrailerBytes));
     const std::uint32_t stored = u32("its own checksum");
+    rest_ = fields;
+    if (!checks_all_) return;
     const std::uint32_t found = layout::masked(crc32c(all_.first(all_.size() - layout::kTrailerBytes)));
     if (stored != found) {
       fail(fmt::format("its own checksum is {:08x} and its bytes give {:08x}; it is damaged", stored, found));
     }
-    rest_ = fields;
   }
 
-  FileBlocks read_file() {
-    FileBlocks file;
+  BlockRow read_file() {
     const std::uint32_t name_bytes = u32("the name length of a file");
     const std::uint32_t reserved = u32("a reserved field");
-    file.size_bytes = u64("the size of a file");
+    const std::uint64_t size_bytes = u64("the size of a file");
     const std::uint64_t block_count = u64("the block count of a file");
-    const auto name = take(name_bytes, "a file name");
-    file.name.assign(reinterpret_cast<const char*>(name.data()), name.size());
-    check_relative_path(file.name, path_);
-    if (!base::is_utf8(file.name)) fail(fmt::format("file name '{}' is not UTF-8", base::printable(file.name)));
-    if (reserved != 0)
-      fail(fmt::format("file '{}': the reserved field is {}, not 0", base::printable(file.name), reserved));
+    const auto name_at = take(name_bytes, "a file name");
+    const std::string_view name(reinterpret_cast<const char*>(name_at.data()), name_at.size());
+    if (checks_all_) check_relative_path(name, path_);
+    if (checks_all_ && !base::is_utf8(name)) fail(fmt::format("file name '{}' is not UTF-8", base::printable(name)));
+    if (reserved != 0) fail(fmt::format("file '{}': the reserved field is {}, not 0", base::printable(name), reserved));
     skip_padding();
-    const std::uint64_t expected = base::ceil_div(file.size_bytes, table_.block_bytes);
+    const std::uint64_t expected = base::ceil_div(size_bytes, block_bytes_);
     if (block_count != expected || block_count > rest_.size() / layout::kCrcBytes) {
       fail(fmt::format("file '{}': {} blocks are listed; {} bytes in blocks of {} make {}, and {} bytes follow",
-                       base::printable(file.name), block_count, file.size_bytes, table_.block_bytes, expected,
-                       rest_.size()));
+                       base::printable(name), block_count, size_bytes, block_bytes_, expected, rest_.size()));
     }
-    read_checksums(file.crcs, block_count);
+    const auto crcs = take(block_count * layout::kCrcBytes, "checksums");
     skip_padding();
-    return file;
-  }
-
-  /// Millions of numbers, which every rank that loads reads: where the machine stores them alike, in one copy.
-  void read_checksums(std::vector<std::uint32_t>& crcs, std::uint64_t count) {
-    crcs.resize(count);
-    if constexpr (std::endian::native == std::endian::little) {
-      const auto from = take(count * layout::kCrcBytes, "checksums");
-      if (count != 0) std::memcpy(crcs.data(), from.data(), from.size());
-    } else {
-      for (std::uint32_t& crc : crcs) crc = u32("checksums");
-    }
+    return {name, size_bytes, crcs};
   }
 
   void skip_padding() {
@@ -305,8 +295,8 @@ class BlocksReader {
 
   void check_unique() const {
     std::vector<std::string_view> names;
-    names.reserve(table_.files.size());
-    for (const FileBlocks& file : table_.files) names.push_back(file.name);
+    names.reserve(files_.size());
+    for (const BlockRow& file : files_) names.push_back(file.name());
     std::sort(names.begin(), names.end());
     const auto twice = std::adjacent_find(names.begin(), names.end());
     if (twice != names.end()) fail(fmt::format("file '{}' appears twice", base::printable(*twice)));
@@ -315,13 +305,41 @@ class BlocksReader {
   std::span<const std::byte> all_;
   std::span<const std::byte> rest_;
   std::string_view path_;
-  BlockTable table_;
+  bool checks_all_;
+  std::uint64_t block_bytes_ = 0;
+  std::vector<BlockRow> files_;
 };
 
 }  // namespace
 
+std::uint32_t BlockRow::crc(std::uint64_t block) const {
+  if (block >= crcs_.size() / layout::kCrcBytes) throw std::out_of_range("checksum of a block");
+  return static_cast<std::uint32_t>(little_endian(crcs_.subspan(block * layout::kCrcBytes, layout::kCrcBytes)));
+}
+
+FileBlocks BlockRow::unpacked() const {
+  FileBlocks file{std::string(name_), size_bytes_, std::vector<std::uint32_t>(crcs_.size() / layout::kCrcBytes)};
+  if constexpr (std::endian::native == std::endian::little) {  // millions of numbers, in one copy
+    if (!crcs_.empty()) std::memcpy(file.crcs.data(), crcs_.data(), crcs_.size());
+  } else {
+    for (std::size_t block = 0; block < file.crcs.size(); ++block) file.crcs[block] = crc(block);
+  }
+  return file;
+}
+
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path) {
-  return BlocksReader(bytes, path).read();
+  BlocksReader reader(bytes, path, BlockChecks::kAll);
+  BlockTable table;
+  for (const BlockRow& file : reader.read()) table.files.push_back(file.unpacked());
+  table.block_bytes = reader.block_bytes();
+  return table;
+}
+
+BlockRows::BlockRows(base::Bytes bytes, std::string_view path, BlockChecks checks)
+    : bytes_(std::make_shared<const base::Bytes>(std::move(bytes))) {
+  BlocksReader reader(*bytes_, path, checks);
+  files_ = reader.read();
+  block_bytes_ = reader.block_bytes();
 }
 
 }  // namespace cairn::format

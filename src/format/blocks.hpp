@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -37,6 +38,44 @@ base::Bytes encode_blocks(const BlockTable& table);
 /// Throws Error(kFormat) naming `path`: bad magic, version, counts that do not fit the size, its own checksum wrong,
 /// unsafe or repeated file name.
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path);
+
+/// A file of a block table, where it lies in the table's bytes.
+class BlockRow {
+ public:
+  BlockRow(std::string_view name, std::uint64_t size_bytes, std::span<const std::byte> crcs)
+      : name_(name), size_bytes_(size_bytes), crcs_(crcs) {}
+
+  [[nodiscard]] std::string_view name() const { return name_; }
+  [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
+  /// Checksum of a block. Throws std::out_of_range.
+  [[nodiscard]] std::uint32_t crc(std::uint64_t block) const;
+  [[nodiscard]] FileBlocks unpacked() const;
+
+ private:
+  std::string_view name_;
+  std::uint64_t size_bytes_;
+  std::span<const std::byte> crcs_;
+};
+
+/// kCounts is for bytes that another rank has checked in full.
+enum class BlockChecks { kAll, kCounts };
+
+/// A block table as it is stored, for those who look up a few of its millions of checksums. Copies share the bytes.
+class BlockRows {
+ public:
+  /// Throws as decode_blocks; with kCounts, neither the checksum nor the names are looked at.
+  BlockRows(base::Bytes bytes, std::string_view path, BlockChecks checks = BlockChecks::kAll);
+
+  [[nodiscard]] std::uint64_t block_bytes() const { return block_bytes_; }
+  [[nodiscard]] std::span<const BlockRow> files() const { return files_; }
+  /// The whole table.
+  [[nodiscard]] const base::Bytes& bytes() const { return *bytes_; }
+
+ private:
+  std::shared_ptr<const base::Bytes> bytes_;
+  std::uint64_t block_bytes_ = 0;
+  std::vector<BlockRow> files_;  ///< lead into the bytes
+};
 
 /// Collects raw block CRCs from pieces of files in any order. Rank-local; XOR of the `raw` words of all ranks (one flat
 /// array in file order, comm's all_reduce) gives the whole, whoever added which piece. Pieces must not overlap.

@@ -77,6 +77,33 @@ TEST(Blocks, DecodesTheGoldenFile) {
   EXPECT_EQ(encode_blocks(table), golden_blocks());
 }
 
+TEST(Blocks, AreFoundWhereTheyLie) {
+  const BlockTable table = decode_blocks(golden_blocks(), "p");
+  for (const BlockChecks checks : {BlockChecks::kAll, BlockChecks::kCounts}) {
+    const BlockRows rows(golden_blocks(), "p", checks);
+    const BlockRows copy = rows;
+    EXPECT_EQ(copy.block_bytes(), table.block_bytes);
+    EXPECT_EQ(copy.bytes(), golden_blocks());
+    ASSERT_EQ(copy.files().size(), table.files.size());
+    std::size_t compared = 0;
+    for (std::size_t f = 0; f < table.files.size(); ++f) {
+      const std::vector<std::uint32_t>& crcs = table.files[f].crcs;
+      EXPECT_EQ(copy.files()[f].name(), table.files[f].name);
+      EXPECT_EQ(copy.files()[f].size_bytes(), table.files[f].size_bytes);
+      EXPECT_EQ(copy.files()[f].unpacked().crcs, crcs);
+      for (std::size_t i = 0; i < crcs.size(); ++i, ++compared) EXPECT_EQ(copy.files()[f].crc(i), crcs[i]);
+      EXPECT_THROW((void)copy.files()[f].crc(crcs.size()), std::out_of_range);
+    }
+    EXPECT_EQ(compared, 12u);
+  }
+  base::Bytes damaged = golden_blocks();
+  damaged.back() ^= std::byte{1};
+  EXPECT_THROW(BlockRows(damaged, "p"), Error);
+  EXPECT_NO_THROW(BlockRows(damaged, "p", BlockChecks::kCounts));
+  damaged.pop_back();
+  EXPECT_THROW(BlockRows(damaged, "p", BlockChecks::kCounts), Error);
+}
+
 TEST(Blocks, HaveAChecksumThatTellsTablesApart) {
   BlockTable table = decode_blocks(golden_blocks(), "p");
   const std::uint32_t before = crc32c(encode_blocks(table));
