@@ -315,7 +315,12 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     comm::agree(communicator, "plan the load", [&] { batches[batch] = without(batches[batch], batches[batch - 1]); });
   }
   std::vector<std::uint32_t> groups;
-  comm::agree(communicator, "plan the load", [&] { groups = plan::section_groups(checkpoint.stored); });
+  comm::agree(communicator, "plan the load", [&] {
+    if (checkpoint.group_of_file.size() != checkpoint.stored.files.size()) {
+      throw Error(ErrorKind::kInternal, "files of a checkpoint that is read have no groups");
+    }
+    groups = checkpoint.group_of_file;
+  });
   const Aggregators aggregators = choose_aggregators(communicator, std::move(groups), how.choice, Access::kRead);
   comm::agree(communicator, "assign the bytes to the ranks", [&] {
     plan.extents.reserve(batches.size());

@@ -100,7 +100,7 @@ checkpoint::OpenCheckpoint LoadWorld::open() {
   checkpoint::OpenCheckpoint opened = open_stored(stored_, layout_);
   opened_ = checkpoint::encode_open(opened, stored_.texts);
   checkpoint_ = opened.stored.unpacked();
-  groups_ = plan::section_groups(opened.stored);
+  groups_ = opened.group_of_file;
   const plan::NumbersByName numbers = plan::numbers_by_name(checkpoint_.tensors);
   for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
     number_of_tensor_.push_back(numbers.at({input_.state.sections[i], input_.state.tensors[i].name}));
@@ -277,9 +277,8 @@ class LoadReplay final : public Replay {
 
   void assign_extents() {
     measure("extents", [&] {
-      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()),
-                                            plan::section_groups(checkpoint_.stored), world_.ranks(),
-                                            checkpoint_.blocks->block_bytes()));
+      plan_.extents.push_back(assign_to_all(std::move(blocks_->batches().front()), checkpoint_.group_of_file,
+                                            world_.ranks(), checkpoint_.blocks->block_bytes()));
       plan_.bypass.resize(1);
       blocks_.reset();
       grid_.reset();

@@ -16,6 +16,7 @@
 #include "format/manifest.hpp"
 #include "hdf5/stage_file.hpp"
 #include "os/file.hpp"
+#include "plan/extents.hpp"
 
 namespace cairn::checkpoint {
 
@@ -63,6 +64,7 @@ OpenCheckpoint open_stage(const fs::path& path) {
   checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
   checkpoint.dialect = interop::Dialect::kHdf5;
   checkpoint.stored = plan::packed(description.stored);
+  checkpoint.group_of_file = plan::section_groups(checkpoint.stored);
   checkpoint.manifest = format::parse_manifest(description.manifest, path.string() + ":/cairn/manifest");
   checkpoint.metadata = take_metadata(*checkpoint.manifest, shown + ":/cairn/manifest");
   for (const auto& [name, bytes] : description.carried) {

@@ -23,6 +23,7 @@
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
 #include "os/pages.hpp"
+#include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 
 namespace cairn::checkpoint {
@@ -365,6 +366,7 @@ void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
   for (auto& [name, header] : directory.safetensors) header.tensors = {};
   checkpoint.dialect = recognised.dialect;
   checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
+  checkpoint.group_of_file = plan::section_groups(checkpoint.stored);
   for (auto& [name, header] : directory.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));
   checkpoint.quantised = std::move(recognised.quantised);
   checkpoint.metadata = std::move(recognised.metadata);

@@ -43,6 +43,7 @@ struct OpenCheckpoint {
   std::filesystem::path directory;
   interop::Dialect dialect = interop::Dialect::kHuggingFace;
   plan::PackedCheckpoint stored;                     ///< tensors in catalog order
+  std::vector<std::uint32_t> group_of_file;          ///< plan::section_groups of `stored`
   std::vector<interop::QuantisedMoments> quantised;  ///< moments of which `stored` has the codes and scales
   std::map<std::string, std::string> metadata;       ///< of its data files, as in interop::Recognised
   std::vector<std::string> disputed_metadata;        ///< of which the files disagree

@@ -14,6 +14,7 @@
 #include "directory/root.hpp"
 #include "interop/outline.hpp"
 #include "os/file.hpp"
+#include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 
 namespace cairn::checkpoint {
@@ -228,7 +229,8 @@ class Opening {
     base::ByteWriter out;
     for (const auto& file : opened_.stored.files) {
       out.u64(file.size_bytes);
-      out.text(outline->section_of_file.at(file.name));
+      const bool is_empty = files.at(file.name).names.count == 0;
+      out.text(is_empty ? std::string_view() : outline->section_of_file.at(file.name));
     }
     put_map(out, outline->metadata);
     put_strings(out, outline->disputed_metadata);
@@ -245,6 +247,8 @@ class Opening {
       opened_.stored.files.push_back({name, in.u64()});
       sections_.push_back(in.text());
     }
+    const std::vector<std::string_view> sections(sections_.begin(), sections_.end());
+    opened_.group_of_file = plan::section_groups(sections);
     opened_.metadata = get_map(in);
     opened_.disputed_metadata = get_strings(in);
     opened_.carried = get_strings(in);
@@ -313,7 +317,7 @@ class Opening {
   interop::Directory directory_;  ///< on rank 0
   std::string manifest_;          ///< its text, or empty
   std::vector<std::string> files_;
-  std::vector<std::string> sections_;               ///< of each file
+  std::vector<std::string> sections_;               ///< of each file; empty where it has no tensors
   std::vector<format::SafetensorsHeader> headers_;  ///< of this rank's files
   std::vector<format::PlacedTensor> tensors_;       ///< the same, in catalog order
 };

@@ -68,6 +68,7 @@ base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& tex
   out.text(checkpoint.directory.string());
   out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
   put_stored(out, checkpoint.stored);
+  out.u64s(std::vector<std::uint64_t>(checkpoint.group_of_file.begin(), checkpoint.group_of_file.end()));
   put_quantised(out, checkpoint.quantised);
   out.u64(checkpoint.metadata.size());
   for (const auto& [key, value] : checkpoint.metadata) {
@@ -89,6 +90,7 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   checkpoint.directory = in.text();
   checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
   checkpoint.stored = get_stored(in);
+  for (const std::uint64_t group : in.u64s()) checkpoint.group_of_file.push_back(static_cast<std::uint32_t>(group));
   checkpoint.quantised = get_quantised(in);
   for (std::uint64_t left = in.u64(); left > 0; --left) {
     std::string key = in.text();

@@ -255,10 +255,7 @@ std::uint64_t ExtentMaps::total_bytes() const {
   return bytes;
 }
 
-namespace {
-
-/// `sections`: of each file; empty where no tensor is in it.
-std::vector<std::uint32_t> groups_of(std::span<const std::string_view> sections) {
+std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections) {
   std::vector<std::uint32_t> groups;
   std::string_view section;
   std::uint32_t group = 0;
@@ -270,14 +267,12 @@ std::vector<std::uint32_t> groups_of(std::span<const std::string_view> sections)
   return groups;
 }
 
-}  // namespace
-
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored) {
   std::vector<std::string_view> sections(stored.files.size());
   for (const auto& tensor : stored.tensors) {
     for (const auto& box : tensor.boxes) sections.at(box.file) = tensor.section;
   }
-  return groups_of(sections);
+  return section_groups(std::span<const std::string_view>(sections));
 }
 
 std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored) {
@@ -287,7 +282,7 @@ std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored) {
     if (!tensor.in_parts) sections.at(tensor.file) = tensor.section;
     for (const auto& box : tensor.boxes) sections.at(box.file) = tensor.section;
   }
-  return groups_of(sections);
+  return section_groups(std::span<const std::string_view>(sections));
 }
 
 std::vector<FileRange> whole_files(std::span<const std::uint64_t> file_sizes) {

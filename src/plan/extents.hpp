@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
@@ -121,7 +122,9 @@ class ExtentMaps {
   std::span<const ExtentMap> maps_;
 };
 
-/// A group per run of files of one section, for Assignment.
+/// A group per run of files of one section, for Assignment. `sections`: of each file; empty where no tensor is in it.
+std::vector<std::uint32_t> section_groups(std::span<const std::string_view> sections);
+/// The same, from all tensors.
 std::vector<std::uint32_t> section_groups(const format::StoredCheckpoint& stored);
 std::vector<std::uint32_t> section_groups(const PackedCheckpoint& stored);
 

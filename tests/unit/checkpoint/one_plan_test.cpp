@@ -281,6 +281,7 @@ TEST(OnePlanAtScale, HasNoMoreRoundsThanWindows) {
     total += kFileBytes;
   }
   opened.stored.tensors = tensors;
+  opened.group_of_file = plan::section_groups(opened.stored);
   std::atomic<std::uint64_t> rounds = 0;
   std::atomic<std::uint64_t> plans = 0;
   std::atomic<std::uint64_t> bytes_read = 0;
@@ -329,6 +330,7 @@ TEST(OnePlanAtScale, OpensNoMoreFilesThanAProcessMay) {
     tensors.back().boxes.push_back({file, 0, Box{{0}, {100}}});
   }
   opened.stored.tensors = tensors;
+  opened.group_of_file = plan::section_groups(opened.stored);
   comm::run_simulated(1, [&](Communicator& communicator) {
     const checkpoint::Wanted wanted{
         kFiles, [&](std::uint64_t batch) {
