@@ -98,7 +98,7 @@ void LoadWorld::lay_out() {
 
 checkpoint::OpenCheckpoint LoadWorld::open() {
   checkpoint::OpenCheckpoint opened = open_stored(stored_, layout_);
-  opened_ = checkpoint::encode_open(opened, stored_.texts);
+  opened_ = checkpoint::encode_open(opened);
   checkpoint_ = opened.stored.unpacked();
   groups_ = opened.group_of_file;
   const plan::NumbersByName numbers = plan::numbers_by_name(checkpoint_.tensors);
@@ -227,9 +227,7 @@ class LoadReplay final : public Replay {
   void open() {
     base::Bytes opened;
     if (rank() == 0) {
-      measure("headers", [&] {
-        opened = checkpoint::encode_open(open_stored(world_.stored(), world_.layout()), world_.stored().texts);
-      });
+      measure("headers", [&] { opened = checkpoint::encode_open(open_stored(world_.stored(), world_.layout())); });
     }
     opened = world_.opened();
     measure("catalog", [&] {

@@ -213,22 +213,12 @@ interop::Directory single_file(const fs::path& path) {
   return directory;
 }
 
-struct Opened {
-  OpenCheckpoint checkpoint;
-  OpenedTexts texts;  ///< of which it was made
-};
-
-Opened open_once(const fs::path& path, Links links) {
+OpenCheckpoint open_once(const fs::path& path, Links links) {
   const std::string shown = base::printable(path.string());
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
   const bool is_directory = fs::is_directory(path);
-  Opened opened;
-  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) {
-    opened.checkpoint = open_stage(path);
-    opened.texts.manifest = format::encode_manifest(*opened.checkpoint.manifest);
-    return opened;
-  }
-  OpenCheckpoint& checkpoint = opened.checkpoint;
+  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) return open_stage(path);
+  OpenCheckpoint checkpoint;
   checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
   if (is_directory && path.string().ends_with(kPartialSuffix)) {
     throw Error(ErrorKind::kNotFound,
@@ -240,26 +230,25 @@ Opened open_once(const fs::path& path, Links links) {
   if (is_directory) {
     entries = os::list_directory(path);
     check_links(path, entries, links);
-    opened.texts = read_texts(path);
+    attach_texts(checkpoint, read_texts(path));
   }
-  attach_texts(checkpoint, opened.texts);
   recognise_files(checkpoint, is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
   if (checkpoint.manifest) check_files(checkpoint, links);
-  return opened;
+  return checkpoint;
 }
 
 /// A checkpoint that is replaced meanwhile is opened again; one whose name is free for a moment, or was left so by a
 /// crash, is opened where the old one waits.
-Opened open_one(const fs::path& given, Links links) {
+OpenCheckpoint open_one(const fs::path& given, Links links) {
   const fs::path name = given.has_filename() ? given : given.parent_path();
   fs::path path = name;
   for (int attempt = 1; attempt <= kOpenAttempts; ++attempt) {
     const std::string before = manifest_text(path);
     try {
-      Opened opened = os::about(path, [&] { return open_once(path, links); });
+      OpenCheckpoint opened = os::about(path, [&] { return open_once(path, links); });
       if (manifest_text(path) != before) continue;
       if (path != name) {
-        opened.checkpoint.warnings.push_back(
+        opened.warnings.push_back(
             fmt::format("'{}' is being replaced, or was when its saver ended: this is "
                         "the old one",
                         base::printable(name.string())));
@@ -375,7 +364,7 @@ void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
   checkpoint.warnings = std::move(recognised.warnings);
 }
 
-OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links).checkpoint; }
+OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links); }
 
 bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
   std::uint64_t changed = 0;
@@ -399,10 +388,7 @@ OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path&
     if (auto opened = open_together(communicator, path, links)) return std::move(*opened);
   }
   base::Bytes bytes;
-  comm::agree_on_root(communicator, "open checkpoint", 0, [&] {
-    const Opened opened = open_one(path, links);
-    bytes = encode_open(opened.checkpoint, opened.texts);
-  });
+  comm::agree_on_root(communicator, "open checkpoint", 0, [&] { bytes = encode_open(open_one(path, links)); });
   communicator.share(bytes, 0);
   OpenCheckpoint checkpoint;
   comm::agree(communicator, "open checkpoint", [&] { checkpoint = decode_open(bytes); });

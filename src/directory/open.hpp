@@ -51,9 +51,10 @@ struct OpenCheckpoint {
   std::vector<std::map<std::string, std::string>> metadata_of_files;
   std::vector<std::string> carried;  ///< small files that belong to it
   std::vector<std::string> warnings;
-  std::optional<format::Manifest> manifest;  ///< nothing: not Cairn's, nothing to verify against
-  std::uint32_t manifest_crc32c = 0;         ///< of the manifest's text, when there is one
-  std::optional<format::BlockRows> blocks;   ///< nothing for a staging file, though it has a manifest
+  /// Nothing: not Cairn's, nothing to verify against. From open_checkpoint without its data files, which `stored` has.
+  std::optional<format::Manifest> manifest;
+  std::uint32_t manifest_crc32c = 0;        ///< of the manifest's text, when there is one
+  std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, though it has a manifest
 };
 
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
@@ -96,19 +97,20 @@ auto with_open(comm::Communicator& communicator, const std::filesystem::path& pa
 /// Rank-local: reads and parses the header of one safetensors file.
 format::SafetensorsHeader read_header(const std::filesystem::path& path);
 
-// An open checkpoint as bytes for the other ranks.
-
-/// `manifest` and `blocks` are sent as they stand on disk and parsed again by every rank.
+/// Manifest and block table as they stand on disk.
 struct OpenedTexts {
   std::optional<std::string> manifest;  ///< nothing: there is none; an empty one is a damaged one
   base::Bytes blocks;
 };
 
-base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts);
-OpenCheckpoint decode_open(std::span<const std::byte> bytes);
-
 /// Parses manifest and block table into `checkpoint`. Throws kFormat, or kIntegrity when the block file is not the one
 /// that the manifest names.
 void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts);
+
+// An open checkpoint as bytes for the other ranks, but for the data files of its manifest and OpenCheckpoint::
+// metadata_of_files.
+
+base::Bytes encode_open(const OpenCheckpoint& checkpoint);
+OpenCheckpoint decode_open(std::span<const std::byte> bytes);
 
 }  // namespace cairn::checkpoint

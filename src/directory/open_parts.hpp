@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,6 +10,19 @@
 #include "directory/open.hpp"
 
 namespace cairn::checkpoint {
+
+// What the messages of opening have in common.
+
+void put_strings(base::ByteWriter& out, const std::vector<std::string>& values);
+std::vector<std::string> get_strings(base::ByteReader& in);
+void put_map(base::ByteWriter& out, const std::map<std::string, std::string>& map);
+std::map<std::string, std::string> get_map(base::ByteReader& in);
+/// The manifest that the checkpoint has, or that it has none, without the list of its data files: thousands, that every
+/// rank would parse.
+void put_manifest(base::ByteWriter& out, const OpenCheckpoint& checkpoint);
+void get_manifest(base::ByteReader& in, OpenCheckpoint& checkpoint);
+/// `blocks`: of another rank's BlockRows; empty where it has none.
+void attach_blocks(OpenCheckpoint& checkpoint, base::Bytes blocks);
 
 /// Rank-local: manifest and block table as they stand on disk.
 OpenedTexts read_texts(const std::filesystem::path& path);

@@ -1,4 +1,4 @@
-#include "directory/open.hpp"
+#include "directory/open_parts.hpp"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,6 @@
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
-namespace {
 
 void put_strings(base::ByteWriter& out, const std::vector<std::string>& values) {
   out.u64(values.size());
@@ -19,6 +18,43 @@ std::vector<std::string> get_strings(base::ByteReader& in) {
   for (std::uint64_t left = in.u64(); left > 0; --left) values.push_back(in.text());
   return values;
 }
+
+void put_map(base::ByteWriter& out, const std::map<std::string, std::string>& map) {
+  out.u64(map.size());
+  for (const auto& [key, value] : map) {
+    out.text(key);
+    out.text(value);
+  }
+}
+
+std::map<std::string, std::string> get_map(base::ByteReader& in) {
+  std::map<std::string, std::string> map;
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string key = in.text();
+    map[std::move(key)] = in.text();
+  }
+  return map;
+}
+
+void put_manifest(base::ByteWriter& out, const OpenCheckpoint& checkpoint) {
+  out.u64(checkpoint.manifest ? 1 : 0);
+  if (!checkpoint.manifest) return;
+  format::Manifest manifest = *checkpoint.manifest;
+  manifest.data_files.clear();
+  out.u64(checkpoint.manifest_crc32c);
+  out.u64(static_cast<std::uint64_t>(manifest.version));  // the text has this build's
+  out.text(format::encode_manifest(manifest));
+}
+
+void get_manifest(base::ByteReader& in, OpenCheckpoint& checkpoint) {
+  if (in.u64() == 0) return;
+  checkpoint.manifest_crc32c = static_cast<std::uint32_t>(in.u64());
+  const auto version = static_cast<int>(in.u64());
+  checkpoint.manifest = format::parse_manifest(in.text_view(), (checkpoint.directory / kManifestFile).string());
+  checkpoint.manifest->version = version;
+}
+
+namespace {
 
 void put_stored(base::ByteWriter& out, const plan::PackedCheckpoint& stored) {
   out.u64(stored.files.size());
@@ -63,24 +99,19 @@ std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
 
 }  // namespace
 
-base::Bytes encode_open(const OpenCheckpoint& checkpoint, const OpenedTexts& texts) {
+base::Bytes encode_open(const OpenCheckpoint& checkpoint) {
   base::ByteWriter out;
   out.text(checkpoint.directory.string());
   out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
   put_stored(out, checkpoint.stored);
   out.u64s(std::vector<std::uint64_t>(checkpoint.group_of_file.begin(), checkpoint.group_of_file.end()));
   put_quantised(out, checkpoint.quantised);
-  out.u64(checkpoint.metadata.size());
-  for (const auto& [key, value] : checkpoint.metadata) {
-    out.text(key);
-    out.text(value);
-  }
+  put_map(out, checkpoint.metadata);
   put_strings(out, checkpoint.disputed_metadata);
   put_strings(out, checkpoint.carried);
   put_strings(out, checkpoint.warnings);
-  out.u64(texts.manifest ? 1 : 0);
-  out.text(texts.manifest.value_or(""));
-  out.blob(texts.blocks);
+  put_manifest(out, checkpoint);
+  out.blob(checkpoint.blocks ? checkpoint.blocks->bytes() : base::Bytes());
   return out.take();
 }
 
@@ -92,20 +123,19 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   checkpoint.stored = get_stored(in);
   for (const std::uint64_t group : in.u64s()) checkpoint.group_of_file.push_back(static_cast<std::uint32_t>(group));
   checkpoint.quantised = get_quantised(in);
-  for (std::uint64_t left = in.u64(); left > 0; --left) {
-    std::string key = in.text();
-    checkpoint.metadata[std::move(key)] = in.text();
-  }
+  checkpoint.metadata = get_map(in);
   checkpoint.disputed_metadata = get_strings(in);
   checkpoint.carried = get_strings(in);
   checkpoint.warnings = get_strings(in);
-  OpenedTexts texts;
-  const bool has_manifest = in.u64() != 0;
-  std::string manifest = in.text();
-  if (has_manifest) texts.manifest = std::move(manifest);
-  texts.blocks = in.blob();
-  attach_texts(checkpoint, std::move(texts));
+  get_manifest(in, checkpoint);
+  attach_blocks(checkpoint, in.blob());
   return checkpoint;
+}
+
+void attach_blocks(OpenCheckpoint& checkpoint, base::Bytes blocks) {
+  if (blocks.empty()) return;
+  checkpoint.blocks.emplace(std::move(blocks), (checkpoint.directory / kBlocksFile).string(),
+                            format::BlockChecks::kCounts);
 }
 
 void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts) {
@@ -115,7 +145,6 @@ void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts) {
   const std::filesystem::path manifest_path = checkpoint.directory / kManifestFile;
   checkpoint.manifest =
       os::about(manifest_path, [&] { return format::parse_manifest(*texts.manifest, manifest_path.string()); });
-  if (checkpoint.dialect == interop::Dialect::kHdf5) return;  // no block table
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {
     throw Error(ErrorKind::kIntegrity,

@@ -79,7 +79,7 @@ void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent
     OpenCheckpoint placed;
     placed.stored = plan::packed(hdf5::write_skeleton(skeleton_path(), content));
     placed.stored.files.at(0).name = file_.filename().string();
-    bytes = encode_open(placed, {});
+    bytes = encode_open(placed);
   });
   communicator_.share(bytes, 0);
   comm::agree(communicator_, "plan the staging file", [&] {

@@ -11,7 +11,10 @@
 #include "directory/open.hpp"
 #include "directory/open_parts.hpp"
 #include "environment.hpp"
+#include "format/blocks.hpp"
+#include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
+#include "format/manifest.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 
@@ -52,13 +55,18 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "model", write_files(folder, "model", DType::kBF16));
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
+  write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, in none
   write_file(folder / "config.json", "{}");
   fs::create_directory(folder / "more");
 }
 
 std::vector<std::string> described(const OpenCheckpoint& opened) {
   std::vector<std::string> out;
-  for (const auto& file : opened.stored.files) out.push_back(file.name + " " + std::to_string(file.size_bytes));
+  for (std::size_t i = 0; i < opened.stored.files.size(); ++i) {
+    const format::StoredFile& file = opened.stored.files[i];
+    out.push_back(file.name + " " + std::to_string(file.size_bytes) + " in group " +
+                  std::to_string(opened.group_of_file.at(i)));
+  }
   for (const auto& tensor : opened.stored.tensors) {
     out.push_back(tensor.section + "/" + tensor.name + " " + std::to_string(tensor.boxes.at(0).file) + " " +
                   std::to_string(tensor.boxes.at(0).offset_bytes) + " " + std::to_string(tensor.shape.at(0)) + " " +
@@ -67,6 +75,17 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
   for (const auto& [key, value] : opened.metadata) out.push_back(key + "=" + value);
   for (const auto* list : {&opened.disputed_metadata, &opened.carried, &opened.warnings}) {
     out.insert(out.end(), list->begin(), list->end());
+  }
+  if (opened.manifest) {
+    format::Manifest manifest = *opened.manifest;
+    manifest.data_files.clear();
+    out.push_back(format::encode_manifest(manifest));
+    out.push_back("version " + std::to_string(manifest.version));
+    out.push_back("checksum " + std::to_string(opened.manifest_crc32c));
+    for (const format::BlockRow& row : opened.blocks.value().files()) {
+      out.push_back(std::string(row.name()) + " " + std::to_string(row.size_bytes()));
+      for (const std::uint32_t crc : row.unpacked().crcs) out.push_back(std::to_string(crc));
+    }
   }
   out.emplace_back(interop::name_of(opened.dialect));
   out.push_back(opened.directory);
@@ -96,6 +115,56 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("more")));
   for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
+}
+
+/// As a save leaves it, with all that a manifest may have.
+void add_manifest(const fs::path& folder) {
+  constexpr std::uint64_t kBlockBytes = 64;
+  format::BlockTable table{kBlockBytes, {}};
+  format::Manifest manifest;
+  manifest.tool = "test";
+  manifest.step = 7;
+  manifest.has_step = true;
+  manifest.run_id = "run";
+  manifest.parent = "checkpoint-6";
+  manifest.epoch = 3;
+  manifest.counter = 2;
+  manifest.lineage = {{1, 4}, {2, 6}};
+  manifest.layout = "fsdp=2";
+  manifest.ranks = 2;
+  manifest.block_bytes = kBlockBytes;
+  manifest.user_metadata["loss"] = "2\u00e9.5";
+  manifest.extra["later"] = {{"x", 0.1}, {"y", {1, -2}}};
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename();
+    const std::string text = entry.is_regular_file() ? read_file(entry.path()) : "";
+    if (name == "config.json")
+      manifest.carried_files.push_back({name, "", text.size(), format::crc32c(base::as_bytes(text))});
+    if (!name.ends_with(".safetensors")) continue;
+    const std::vector<std::string> names = {name};
+    const std::vector<std::uint64_t> sizes = {text.size()};
+    format::BlockAccumulator blocks(sizes, kBlockBytes);
+    blocks.add(0, 0, base::as_bytes(text));
+    table.files.push_back(blocks.finish(names).files.at(0));
+    manifest.data_files.push_back({name, name.substr(0, name.find_first_of("-.")), text.size(),
+                                   format::file_digest(table.files.back(), kBlockBytes)});
+  }
+  const base::Bytes encoded = format::encode_blocks(table);
+  manifest.blocks_crc32c = format::crc32c(encoded);
+  write_file(folder / "cairn.blocks", {reinterpret_cast<const char*>(encoded.data()), encoded.size()});
+  write_file(folder / "cairn.json", format::encode_manifest(manifest));
+}
+
+TEST(OpenTogether, KnowsManifestAndChecksums) {
+  const TempDir folder;
+  write_checkpoint(folder.path());
+  add_manifest(folder.path());
+  const OpenCheckpoint here = checkpoint::open_here(folder.path());
+  EXPECT_EQ(here.manifest.value().data_files.size(), 16U);
+  const auto expected = described(here);
+  EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("\"later\"")));
+  for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
+  EXPECT_EQ(described(checkpoint::decode_open(checkpoint::encode_open(here))), expected);
 }
 
 /// After `change` nobody opens the directory together, and all ranks throw what one rank throws.
@@ -155,6 +224,25 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
       "as well");
   expect_refused([&](const fs::path& folder) { fs::copy_file(folder / "config.json", folder / "cairn.json"); },
                  "cairn.");
+  const auto refuse_with_manifest = [&](const std::function<void(const fs::path&)>& change, const std::string& words) {
+    expect_refused(
+        [&](const fs::path& folder) {
+          add_manifest(folder);
+          change(folder);
+        },
+        words);
+  };
+  refuse_with_manifest([](const fs::path& folder) { fs::resize_file(folder / "cairn.blocks", 100); },
+                       "one of the two is damaged");
+  refuse_with_manifest([](const fs::path& folder) { fs::remove(folder / "nothing.safetensors"); }, "is missing");
+  refuse_with_manifest([](const fs::path& folder) { write_file(folder / "config.json", "{} "); }, "were written");
+  refuse_with_manifest(
+      [](const fs::path& folder) {
+        std::string text = read_file(folder / file_name("model", 2));
+        text[40] ^= 1;
+        write_file(folder / file_name("model", 2), text);
+      },
+      "block 0, which holds its header");
 }
 
 }  // namespace
