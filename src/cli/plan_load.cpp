@@ -17,11 +17,14 @@
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/view.hpp"
+#include "directory/open_parts.hpp"
+#include "directory/root.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
+#include "plan/stored_tensors.hpp"
 #include "plan/transfers.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
@@ -53,23 +56,16 @@ checkpoint::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t b
   return texts;
 }
 
-/// What rank 0 makes of the directory: directory/open.cpp without the reading.
-checkpoint::OpenCheckpoint open_stored(const LoadWorld::Stored& stored, const plan::FileLayout& layout) {
-  checkpoint::OpenCheckpoint checkpoint;
-  checkpoint.directory = kDirectory;
-  checkpoint::attach_texts(checkpoint, stored.texts);
-  interop::Directory directory = stored.directory;
-  for (std::size_t f = 0; f < layout.files.size(); ++f) {
-    const plan::DataFile& file = layout.files[f];
-    directory.safetensors[file.name] = format::parse_header(stored.headers[f], file.size_bytes, file.name);
-  }
-  checkpoint::recognise_files(checkpoint, std::move(directory));
-  return checkpoint;
+base::Bytes merge(const comm::Messages& runs) {
+  std::optional<base::Bytes> merged = plan::merge_runs(runs);
+  if (!merged) throw Error(ErrorKind::kInternal, "a planned checkpoint has a tensor twice");
+  return std::move(*merged);
 }
 
 }  // namespace
 
-LoadWorld::LoadWorld(const PlanInput& input) : PlanWorld(input) {
+LoadWorld::LoadWorld(const PlanInput& input)
+    : PlanWorld(input), messages_{{}, {}, {}, {}, {}, MessageLog(input.map.layout().world_size()), {}} {
   lay_out();
   want(open());
   count_traffic();
@@ -89,18 +85,63 @@ void LoadWorld::lay_out() {
   const comm::Messages sizes = {checkpoint::header_sizes_of_share(*files_, 0, 1)};
   layout_ = files_->without_content(checkpoint::join_header_sizes(*files_, sizes));
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
-    stored_.headers.push_back(files_->header_of(file).bytes.substr(format::kPrefixBytes));
+    stored_.headers[layout_.files[file].name] = files_->header_of(file).bytes.substr(format::kPrefixBytes);
   }
-  stored_.directory.path = kDirectory;
-  stored_.directory.json = checkpoint::join_indexes({checkpoint::indexes_of_share(*files_, 0, 1)});
+  stored_.indexes = checkpoint::join_indexes({checkpoint::indexes_of_share(*files_, 0, 1)});
   stored_.texts = texts_of(layout_, options.files.block_bytes);
+  stored_.directory.path = kDirectory;
+  stored_.directory.json[checkpoint::kManifestFile] = *stored_.texts.manifest;
+}
+
+base::Bytes LoadWorld::announce(checkpoint::OpenCheckpoint& on_root) const {
+  on_root.directory = kDirectory;
+  checkpoint::attach_texts(on_root, stored_.texts);
+  std::vector<std::string> files;
+  for (const auto& [name, header] : stored_.headers) files.push_back(name);
+  std::vector<std::string> indexes;
+  for (const auto& [name, text] : stored_.indexes) indexes.push_back(name);
+  return checkpoint::announce(on_root, files, indexes);
+}
+
+base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
+                             const comm::Messages& summaries) const {
+  interop::Directory directory = stored_.directory;
+  const auto outline = checkpoint::judge(listing, directory, summaries);
+  if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
+  on_root.stored.files = listing.opened.stored.files;
+  checkpoint::check_files(on_root, checkpoint::Links::kInside);
+  return checkpoint::encode_judged(listing, *outline);
+}
+
+checkpoint::ReadFiles LoadWorld::files_to_read() const {
+  return {[this](const checkpoint::OpenCheckpoint& opened, const std::string& file) {
+            const auto& rows = opened.blocks.value().files();  // as of read_header_of: a file has its size from there
+            const auto row = std::ranges::find(rows, file, &format::BlockRow::name);
+            return format::parse_header(stored_.headers.at(file), row->size_bytes(), file);
+          },
+          [this](const checkpoint::OpenCheckpoint&, const std::string& index) { return stored_.indexes.at(index); }};
 }
 
 checkpoint::OpenCheckpoint LoadWorld::open() {
-  checkpoint::OpenCheckpoint opened = open_stored(stored_, layout_);
-  opened_ = checkpoint::encode_open(opened);
+  checkpoint::OpenCheckpoint on_root;
+  messages_.announced = announce(on_root);
+  messages_.blocks = on_root.blocks.value().bytes();
+  checkpoint::Listing listing = checkpoint::take_announced(messages_.announced, messages_.blocks);
+  std::vector<checkpoint::HeaderShare> shares;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    shares.push_back({rank, ranks_, {}, {}});
+    messages_.summaries.push_back(checkpoint::read_share(listing, files_to_read(), shares.back()));
+  }
+  messages_.judged = judge(on_root, listing, messages_.summaries);
+  checkpoint::take_judged(messages_.judged, listing);
+  for (checkpoint::HeaderShare& share : shares) messages_.samples.push_back(checkpoint::place(listing, share));
+  for (checkpoint::HeaderShare& share : shares) {
+    messages_.spread.post(share.rank, checkpoint::spread(share, messages_.samples));
+  }
+  for (int rank = 0; rank < ranks_; ++rank) messages_.stretches.push_back(merge(messages_.spread.deliver(rank)));
+  checkpoint::OpenCheckpoint opened = std::move(listing.opened);
+  opened.stored.tensors = plan::StoredTensors(plan::PackedCatalog(messages_.stretches));
   checkpoint_ = opened.stored.unpacked();
-  groups_ = opened.group_of_file;
   const plan::NumbersByName numbers = plan::numbers_by_name(checkpoint_.tensors);
   for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
     number_of_tensor_.push_back(numbers.at({input_.state.sections[i], input_.state.tensors[i].name}));
@@ -129,7 +170,8 @@ void LoadWorld::want(const checkpoint::OpenCheckpoint& opened) {
     batch.push_back(std::move(ranges));
     packed_ranges_.push_back(all.pack(batch));
   }
-  extents_ = std::make_unique<plan::ExtentMap>(assign_to_all(wanted_->ranges(), groups_, ranks_, block_bytes));
+  extents_ =
+      std::make_unique<plan::ExtentMap>(assign_to_all(wanted_->ranges(), opened.group_of_file, ranks_, block_bytes));
 }
 
 std::vector<plan::MemoryBox> LoadWorld::boxes_of(int rank) const {
@@ -178,26 +220,44 @@ std::span<const TrafficFigure> LoadWorld::traffic_figures() const {
 }
 
 std::vector<MetadataVolume> LoadWorld::metadata() const {
-  std::vector<MessageVolume> catalog(traffic_.size(), {0, opened_.size()});
-  catalog.front() = {opened_.size(), 0};  // from rank 0 to all others
+  const auto to_all = [&](std::uint64_t bytes) {  // from rank 0
+    std::vector<MessageVolume> volumes(traffic_.size(), {0, bytes});
+    volumes.front() = {bytes, 0};
+    return volumes;
+  };
+  std::vector<MessageVolume> summaries;  // to rank 0 only
+  for (const base::Bytes& bytes : messages_.summaries) summaries.push_back({bytes.size(), 0});
+  summaries.front().sent_bytes = 0;
+  for (std::size_t rank = 1; rank < summaries.size(); ++rank) {
+    summaries.front().received_bytes += summaries[rank].sent_bytes;
+  }
   std::uint64_t reduced = range_counts_.size() * sizeof range_counts_.front();
   if (checkpoint::RangesOfRanks(*grid_, range_counts_).is_dense(0)) reduced += wanted_->words().size_bytes();
   if (ranks_ == 1) reduced = 0;
-  return {{"catalog", std::move(catalog)},
+  return {{"listing", to_all(messages_.announced.size() + messages_.judged.size())},
+          {"checksums", to_all(messages_.blocks.size())},
+          {"summaries", std::move(summaries)},
+          {"samples", volumes_of_gathered(messages_.samples)},
+          {"sorting", messages_.spread.volumes()},
+          {"catalog", volumes_of_gathered(messages_.stretches)},
           {"blocks", std::vector<MessageVolume>(traffic_.size(), {reduced, reduced})},
           {"ranges", volumes_of_gathered(packed_ranges_)},
           {"transfers", records().volumes()}};
 }
 
 std::vector<int> LoadWorld::busiest_ranks() const {
-  return {0, rank_with_most(ranks_, [&](int rank) { return traffic_[index(rank)].memory_bytes; })};
+  std::vector<int> busiest = {0, rank_with_most(ranks_, [&](int rank) { return traffic_[index(rank)].memory_bytes; }),
+                              most_received(messages_.spread.volumes())};
+  const int indexes = std::min(ranks_, static_cast<int>(stored_.indexes.size()));
+  for (int i = 0; i < indexes; ++i) busiest.push_back(ranks_ - 1 - i);  // as checkpoint::read_share deals them out
+  return busiest;
 }
 
 namespace {
 
 /// "shards" is what the layout costs (ShardMap::held_by and a Target per tensor), which a trainer that describes its
 /// shards itself does not have.
-constexpr std::array<std::string_view, 8> kSteps = {"shards", "headers", "catalog",   "tensors",
+constexpr std::array<std::string_view, 9> kSteps = {"shards", "listing", "headers",   "catalog", "tensors",
                                                     "blocks", "extents", "transfers", "exchange"};
 
 class LoadReplay final : public Replay {
@@ -225,14 +285,37 @@ class LoadReplay final : public Replay {
 
  private:
   void open() {
-    base::Bytes opened;
-    if (rank() == 0) {
-      measure("headers", [&] { opened = checkpoint::encode_open(open_stored(world_.stored(), world_.layout())); });
+    const LoadWorld::Messages& messages = world_.messages();
+    const bool is_root = rank() == 0;
+    base::Bytes message;
+    if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
+    message = messages.announced;
+    base::Bytes blocks = messages.blocks;
+    measure("listing", [&] { listing_ = checkpoint::take_announced(message, std::move(blocks)); });
+    checkpoint::HeaderShare share{rank(), world_.ranks(), {}, {}};
+    measure("headers", [&] { message = checkpoint::read_share(listing_, world_.files_to_read(), share); });
+    if (is_root) {
+      step_messages_ = messages.summaries;
+      measure("headers", [&] {
+        message = world_.judge(on_root_, listing_, step_messages_);
+        on_root_ = {};
+      });
     }
-    opened = world_.opened();
+    message = messages.judged;
+    measure("headers", [&] {
+      checkpoint::take_judged(message, listing_);
+      message = checkpoint::place(listing_, share);
+    });
+    step_messages_ = messages.samples;
+    measure("catalog", [&] { step_messages_ = checkpoint::spread(share, step_messages_); });
+    step_messages_ = messages.spread.deliver(rank());
+    measure("catalog", [&] { message = merge(step_messages_); });
+    step_messages_ = messages.stretches;
     measure("catalog", [&] {
-      checkpoint_ = checkpoint::decode_open(opened);
-      opened = {};
+      checkpoint_ = std::move(listing_.opened);
+      checkpoint_.stored.tensors = plan::StoredTensors(plan::PackedCatalog(step_messages_));
+      listing_ = {};
+      step_messages_ = {};
     });
   }
 
@@ -286,6 +369,8 @@ class LoadReplay final : public Replay {
   const LoadWorld& world_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Target> targets_;
+  checkpoint::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
+  checkpoint::Listing listing_;
   checkpoint::OpenCheckpoint checkpoint_;
   checkpoint::View view_;
   checkpoint::Wanted wanted_;  ///< one batch

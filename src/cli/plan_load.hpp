@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "cairn/checkpoint.hpp"
 #include "cli/plan_world.hpp"
 #include "directory/open.hpp"
+#include "directory/open_steps.hpp"
 #include "interop/directory.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
@@ -33,13 +35,29 @@ class LoadWorld final : public PlanWorld {
 
   /// The directory as its files would be read, tensor data apart.
   struct Stored {
-    std::vector<std::string> headers;  ///< JSON of each data file, by layout().files
-    interop::Directory directory;      ///< without the headers
+    std::map<std::string, std::string> headers;  ///< JSON of each data file
+    std::map<std::string, std::string> indexes;  ///< their texts
+    interop::Directory directory;                ///< all else
     checkpoint::OpenedTexts texts;
   };
   [[nodiscard]] const Stored& stored() const { return stored_; }
-  /// What rank 0 tells all others of it.
-  [[nodiscard]] const base::Bytes& opened() const { return opened_; }
+
+  /// What ranks tell each other when they open it, step by step (directory/open_steps.hpp).
+  struct Messages {
+    base::Bytes announced;  ///< by rank 0, to all
+    base::Bytes blocks;     ///< beside it
+    comm::Messages summaries;
+    base::Bytes judged;  ///< by rank 0, to all
+    comm::Messages samples;
+    MessageLog spread;
+    comm::Messages stretches;
+  };
+  [[nodiscard]] const Messages& messages() const { return messages_; }
+  /// Step 1, and the first half of step 4, as rank 0 takes them.
+  [[nodiscard]] base::Bytes announce(checkpoint::OpenCheckpoint& on_root) const;
+  [[nodiscard]] base::Bytes judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
+                                  const comm::Messages& summaries) const;
+  [[nodiscard]] checkpoint::ReadFiles files_to_read() const;
   /// Ranges of blocks that ranks want, summed over them, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
   /// The blocks that some rank wants: what a reduction over ranks gives where these are many.
@@ -56,9 +74,8 @@ class LoadWorld final : public PlanWorld {
   void check_sums() const;
 
   Stored stored_;
-  base::Bytes opened_;
+  Messages messages_;
   format::StoredCheckpoint checkpoint_;
-  std::vector<std::uint32_t> groups_;            ///< of its files
   std::vector<std::uint32_t> number_of_tensor_;  ///< in the checkpoint, by tensor of the state
   std::unique_ptr<plan::BlockGrid> grid_;
   std::unique_ptr<plan::BlockSet> wanted_;

@@ -5,7 +5,7 @@ from program import CairnTest, exit_codes, main
 
 MODEL = ("--model", "smollm2-135m", "--layers", "4")
 STEPS = ["shards", "describe", "catalog", "files", "indexes", "claims", "places", "transfers", "exchange"]
-LOAD_STEPS = ["shards", "headers", "catalog", "tensors", "blocks", "extents", "transfers", "exchange"]
+LOAD_STEPS = ["shards", "listing", "headers", "catalog", "tensors", "blocks", "extents", "transfers", "exchange"]
 CONFIG = ('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, '
           '"num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 96, "tie_word_embeddings": false, '
           '"torch_dtype": "bfloat16"}')
@@ -160,11 +160,13 @@ class PlanLoad(CairnTest):
         self.assertGreater(rank["read_bytes"], document["files_size_bytes"] - document["files"] * document["block_size_bytes"])
         self.assertEqual(document["rounds"], document["per_rank"]["windows"]["max"])
         metadata = {row["name"]: row for row in document["metadata"]}
-        self.assertEqual(list(metadata), ["catalog", "blocks", "ranges", "transfers"])
-        for name in ("blocks", "transfers"):
+        self.assertEqual(list(metadata), ["listing", "checksums", "summaries", "samples", "sorting", "catalog", "blocks",
+                                          "ranges", "transfers"])
+        for name in ("summaries", "sorting", "blocks", "transfers"):
             self.assertEqual(metadata[name]["sent_bytes"]["sum"], metadata[name]["received_bytes"]["sum"], name)
         others = document["ranks"] - 1
-        self.assertEqual(metadata["ranges"]["received_bytes"]["sum"], others * metadata["ranges"]["sent_bytes"]["sum"])
+        for name in ("listing", "checksums", "samples", "catalog", "ranges"):  # to all others
+            self.assertEqual(metadata[name]["received_bytes"]["sum"], others * metadata[name]["sent_bytes"]["sum"], name)
         self.assertAlmostEqual(document["local_share"], rank["local_bytes"] / rank["wanted_bytes"])
         for balance, name in (("read_balance", "read_bytes"), ("wanted_balance", "wanted_bytes")):
             spread = document["per_rank"][name]
