@@ -115,7 +115,7 @@ base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Li
 
 checkpoint::ReadFiles LoadWorld::files_to_read() const {
   return {[this](const checkpoint::OpenCheckpoint& opened, const std::string& file) {
-            const auto& rows = opened.blocks.value().files();  // as of read_header_of: a file has its size from there
+            const auto& rows = opened.blocks.value().files();  // read_header_of looks the file up there, too
             const auto row = std::ranges::find(rows, file, &format::BlockRow::name);
             return format::parse_header(stored_.headers.at(file), row->size_bytes(), file);
           },

@@ -1,8 +1,8 @@
 // Every rank of a layout plans a load, in one process and without a byte of tensor data.
 //
 // The checkpoint is the one that a save of the same state writes: its files are a function of the catalog alone, so
-// whoever saved it does not matter. The steps are those of a real load (directory/open.hpp, checkpoint/targets.hpp,
-// checkpoint/read_plan.hpp, plan/transfers.hpp).
+// whoever saved it does not matter. The steps are those of a real load (directory/open_steps.hpp,
+// checkpoint/targets.hpp, checkpoint/read_plan.hpp, plan/transfers.hpp).
 #pragma once
 
 #include <cstdint>
