@@ -109,6 +109,9 @@ void check_complete(RootEntry& entry) {
     }
     const auto manifest =
         format::parse_manifest(os::read_text(manifest_path, kMaxManifestBytes), manifest_path.string());
+    entry.has_manifest = true;
+    entry.generation = {manifest.epoch, manifest.counter};
+    entry.lineage = manifest.lineage;
     for (const auto* files : {&manifest.data_files, &manifest.carried_files}) {
       for (const auto& file : *files) {
         const auto path = entry.directory / file.name;
@@ -123,8 +126,6 @@ void check_complete(RootEntry& entry) {
         }
       }
     }
-    entry.generation = {manifest.epoch, manifest.counter};
-    entry.lineage = manifest.lineage;
     for (const auto& file : manifest.data_files) entry.bytes += file.size_bytes;
     entry.files = manifest.data_files.size();
     entry.complete = true;
@@ -309,9 +310,15 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
   return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
 }
 
+namespace {
+
+/// By which of two checkpoints that was saved last.
+std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
+
+}  // namespace
+
 const RootEntry* head_of(const std::vector<RootEntry>& entries) {
   const RootEntry* head = nullptr;
-  const auto place = [](const RootEntry& entry) { return std::pair(entry.generation, entry.step); };
   for (const RootEntry& entry : entries) {
     if (entry.complete && (head == nullptr || place(*head) < place(entry))) head = &entry;
   }
@@ -332,6 +339,43 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
     return !entry.partial && entry.complete && !entry.is_void && entry.step == *named;
   };
   return std::ranges::any_of(entries, is_named) ? *named : head->step;
+}
+
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
+  std::vector<RootEntry> order;
+  std::vector<RootEntry> unreadable;  // by step
+  for (const RootEntry& entry : entries) {
+    if (!entry.partial) (entry.has_manifest ? order : unreadable).push_back(entry);
+  }
+  std::ranges::sort(order, [](const RootEntry& a, const RootEntry& b) { return place(b) < place(a); });
+  std::optional<std::uint64_t> last_saved;
+  if (!order.empty()) {
+    last_saved = order.front().step;
+    const Descent newest{order.front().generation.epoch, order.front().lineage};
+    std::erase_if(order, [&](const RootEntry& entry) {
+      return entry.is_void || why_void(newest, entry.step, entry.generation.epoch);
+    });
+  }
+  for (RootEntry& entry : unreadable) {
+    const auto lower = std::ranges::find_if(order, [&](const RootEntry& other) { return other.step < entry.step; });
+    order.insert(lower, std::move(entry));
+  }
+  const auto position_of = [&](const std::optional<std::uint64_t>& step) {
+    return std::ranges::find_if(order, [&](const RootEntry& entry) { return entry.step == step; });
+  };
+  const auto named = read_latest_file(root);
+  const auto written = read_root_state(root).latest_written;
+  const auto chosen = named == written ? order.end() : position_of(named);
+  if (chosen != order.end()) {  // people went back to it, and want none of those before
+    order.erase(order.begin(), chosen);
+    return order;
+  }
+  // What was saved last, whether it can be read or not: what stands before it was not, and is the last resort.
+  const auto start = position_of(written);
+  if (start != order.end() && (written == last_saved || !start->has_manifest)) {
+    std::rotate(order.begin(), start, order.end());
+  }
+  return order;
 }
 
 }  // namespace cairn::checkpoint

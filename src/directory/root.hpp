@@ -82,8 +82,9 @@ struct RootEntry {
   std::string problem;              ///< why not complete
   std::uint64_t bytes = 0;          ///< of data files
   std::uint64_t files = 0;
-  Generation generation;              ///< of a complete one
-  std::vector<format::Life> lineage;  ///< of a complete one
+  bool has_manifest = false;          ///< one that can be read, also when files are missing
+  Generation generation;              ///< with has_manifest
+  std::vector<format::Life> lineage;  ///< with has_manifest
   bool is_void = false;               ///< complete, but of a life that was left before this step: `problem` says which
   bool is_replaced = false;           ///< there is a checkpoint of this step under another name, too
 };
@@ -119,5 +120,12 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries);
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand: list_root(root).
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
+
+/// Rank-local. The steps from which a run may resume, in the order in which to try them: those that are not void, also to
+/// the newest of which the manifest can be read, last saved first. What is damaged (not complete) is among them, so that
+/// it can be named; where its manifest cannot be read, it stands before the lower steps. It begins with newest_step(), or
+/// with what is damaged and newer; where people named a step in the latest file, with that one, damaged or not, and has
+/// none that was saved later.
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::checkpoint

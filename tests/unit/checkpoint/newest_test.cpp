@@ -106,6 +106,87 @@ TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   EXPECT_THAT(read_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile), HasSubstr("\"later\": ["));
 }
 
+/// "600! 500 300": the order in which steps are tried, ! for one that is not complete.
+std::string order_of(const fs::path& root) {
+  std::string text;
+  for (const auto& entry : checkpoint::resume_order(root, checkpoint::list_root(root))) {
+    EXPECT_EQ(entry.problem.empty(), entry.complete);
+    text += (text.empty() ? "" : " ") + std::to_string(entry.step) + (entry.complete ? "" : "!");
+  }
+  return text;
+}
+
+void lose_a_file(const fs::path& root, std::uint64_t step) {
+  const auto directory = checkpoint::checkpoint_directory(root, step);
+  fs::remove(directory / checkpoint::open_here(directory).stored.files.at(0).name);
+}
+
+void cut_manifest(const fs::path& root, std::uint64_t step) {
+  fs::resize_file(checkpoint::checkpoint_directory(root, step) / checkpoint::kManifestFile, 10);
+}
+
+TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
+  const TempDir root;
+  EXPECT_EQ(order_of(root.path()), "");
+  live(root.path(), {}, {300, 500, 400});
+  EXPECT_EQ(order_of(root.path()), "400 500 300");
+  lose_a_file(root.path(), 500);
+  cut_manifest(root.path(), 300);
+  EXPECT_EQ(order_of(root.path()), "400 500! 300!");
+  fs::create_directory(root / "checkpoint-900");  // not Cairn's, or damaged: not what was saved last, anyway
+  fs::create_directory(root / "checkpoint-901.0123456789abcdef.partial");
+  EXPECT_EQ(order_of(root.path()), "400 500! 300! 900!");
+  cut_manifest(root.path(), 400);
+  EXPECT_EQ(order_of(root.path()), "400! 300! 900! 500!");
+  fs::remove_all(root / checkpoint::kLeaseDirectory);
+  fs::remove(root / checkpoint::kLatestFile);  // nothing says that 900 is older
+  EXPECT_EQ(order_of(root.path()), "900! 500! 400! 300!");
+}
+
+/// A step that was left behind is no way back from one that is damaged.
+TEST(ResumeOrder, LeavesOutWhatIsVoidToADamagedOne) {
+  const TempDir root;
+  live(root.path(), {}, {300, 500, 700, 1000});
+  live(root.path(), {{1, 500}}, {600});
+  EXPECT_EQ(order_of(root.path()), "600 500 300");
+  lose_a_file(root.path(), 600);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);  // of the complete ones
+  EXPECT_EQ(order_of(root.path()), "600! 500 300");
+  cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
+  EXPECT_EQ(order_of(root.path()), "600! 500 300 1000 700");
+}
+
+TEST(ResumeOrder, ForgetsADamagedStepThatARunWentBackFrom) {
+  for (const bool has_manifest : {true, false}) {
+    const TempDir root;
+    live(root.path(), {}, {10, 20, 30});
+    has_manifest ? lose_a_file(root.path(), 30) : cut_manifest(root.path(), 30);
+    EXPECT_EQ(order_of(root.path()), "30! 20 10");
+    live(root.path(), {{1, 20}}, {25});
+    EXPECT_EQ(order_of(root.path()), has_manifest ? "25 20 10" : "25 20 10 30!");
+    live(root.path(), {{1, 20}, {2, 25}}, {30});
+    EXPECT_EQ(order_of(root.path()), "30 25 20 10");
+  }
+}
+
+TEST(ResumeOrder, BeginsWherePeopleWentBackTo) {
+  const TempDir root;
+  live(root.path(), {}, {10, 20, 30, 40});
+  const auto order_from = [&](const char* latest) {
+    write_file(root / checkpoint::kLatestFile, latest);
+    return order_of(root.path());
+  };
+  EXPECT_EQ(order_from("30"), "30 20 10");
+  EXPECT_EQ(order_from("35"), "40 30 20 10");
+  lose_a_file(root.path(), 30);
+  EXPECT_EQ(order_from("30"), "30! 20 10");
+  cut_manifest(root.path(), 30);
+  EXPECT_EQ(order_from("30"), "30! 20 10");
+  EXPECT_EQ(order_from("40"), "40 30! 20 10");
+  live(root.path(), {{1, 20}}, {25});
+  EXPECT_EQ(order_from("40"), "25 20 10 30!");  // void
+}
+
 TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   const TempDir root;
   live(root.path(), {}, {1, 2});
