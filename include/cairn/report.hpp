@@ -53,7 +53,15 @@ struct TensorName {
   friend bool operator==(const TensorName&, const TensorName&) = default;
 };
 
+/// A checkpoint that load_latest() passed over.
+struct SkippedStep {
+  std::uint64_t step = 0;
+  std::filesystem::path directory;
+  std::string problem;  ///< what is wrong with it, and where: one line
+};
+
 struct Report {
+  std::uint64_t step = 0;  ///< that was saved or loaded; of a staging file or another directory than a step's, 0
   std::filesystem::path directory;
   std::uint64_t bytes = 0;  ///< of tensors
   std::uint64_t tensors = 0;
@@ -70,6 +78,9 @@ struct Report {
   /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
   std::vector<CodingError> beyond_figures;
   std::vector<TensorName> missing;  ///< of a load: optional targets of this rank that the checkpoint does not have
+  /// Of load_latest(): the checkpoints before which it tried to load, newest first, the same on all ranks. Each is one of
+  /// `warnings`, too.
+  std::vector<SkippedStep> skipped;
   /// Of a load that asked for them: selected tensors of the checkpoint for which no rank had a target, by section and
   /// name; on rank 0. Moments count, their codes and scales do not.
   std::vector<TensorName> not_loaded;

@@ -7,6 +7,7 @@
 #include "checkpoint/extras.hpp"
 #include "checkpoint/listing.hpp"
 #include "checkpoint/load.hpp"
+#include "checkpoint/newest.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
 #include "codes/view.hpp"
@@ -34,7 +35,7 @@ struct Checkpointer::State {
   auto with_open(std::uint64_t step, Read read) {
     return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
   }
-  Report load(const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
+  Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
 
   /// Rank-local, on rank 0.
@@ -100,6 +101,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
     comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
     const os::AccessScope access(state_->access);
     report = state_->saver.save(state_->directory_of(step), step, state, extras, &state_->life);
+    report.step = step;
   });
   return report;
 }
@@ -156,18 +158,37 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, c
   Report report;
   checkpoint::run_call(*state_->communicator, "open", [&] {
     report = state_->with_open(step, [&](const OpenCheckpoint& opened) {
-      return state_->load(opened, {targets, options}, whole);
+      return state_->load(step, opened, {targets, options}, whole);
     });
   });
   return report;
 }
 
+Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOptions& options) {
+  const checkpoint::PhaseClock whole;
+  Report report;
+  const auto load = [&](std::uint64_t step) {
+    const checkpoint::ProgressScope progress(state_->options.progress, step);
+    return state_->with_open(step, [&](const OpenCheckpoint& opened) {
+      if (!opened.manifest) {  // it was there when the root was listed; without it nothing would be verified
+        throw comm::AgreedError(ErrorKind::kIntegrity,
+                                "checkpoint-" + std::to_string(step) + " has lost its cairn.json");
+      }
+      return state_->load(step, opened, {targets, options}, whole);
+    });
+  };
+  checkpoint::run_call(*state_->communicator, "latest",
+                       [&] { report = checkpoint::load_newest(*state_->communicator, state_->root, load); });
+  return report;
+}
+
 /// Collective.
-Report Checkpointer::State::load(const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
-                                 const checkpoint::PhaseClock& whole) {
+Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opened,
+                                 const checkpoint::LoadRequest& request, const checkpoint::PhaseClock& whole) {
   checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, request.options);
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
+  report.step = step;
   if (opened.manifest) {
     comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
   }

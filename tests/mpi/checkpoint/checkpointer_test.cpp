@@ -139,7 +139,7 @@ TEST(Checkpointer, FaultsOnAnyRankLeaveTheLastCheckpoint) {
 }
 
 /// The other saver is a thread of rank 0 that exchanges directories while the load stands between opening and reading.
-TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
+void load_while_it_is_replaced(bool by_step) {
   const World world;
   const SharedTempDir root;
   RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
@@ -164,11 +164,20 @@ TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
   RankState loaded(small_state(), Cut::kColumns, world.rank, world.ranks);
   {
     const Faults faults("memory.load:rank=0:times=1:pause=" + go.string());
-    const std::string message = message_of([&] { checkpointer.load(1, loaded.targets()); });
+    const std::string message = message_of([&] {
+      const Report report =
+          by_step ? checkpointer.load(1, loaded.targets()) : checkpointer.load_latest(loaded.targets());
+      EXPECT_TRUE(report.skipped.empty());
+    });
     EXPECT_EQ(message, "");
   }
   if (other.joinable()) other.join();
   EXPECT_EQ(loaded.matching_bytes(2), loaded.bytes());
+}
+
+TEST(Checkpointer, ALoadStartsOverWhenItsCheckpointIsReplacedMeanwhile) {
+  load_while_it_is_replaced(true);
+  load_while_it_is_replaced(false);
 }
 
 }  // namespace

@@ -1,0 +1,132 @@
+#include "checkpoint/newest.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "directory/root.hpp"
+#include "os/file.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// In the error that every step is damaged, so many are described, and the others named.
+constexpr std::size_t kDescribed = 8;
+
+std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+
+/// Below the directory, or below what it is called while another checkpoint takes its name.
+bool is_inside(std::string_view path, const fs::path& directory) {
+  const std::string& name = directory.native();
+  if (!path.starts_with(name)) return false;
+  return path.size() == name.size() || path[name.size()] == '/' || path[name.size()] == '.';
+}
+
+/// Collective: resume_order() of rank 0, as steps that are skipped already where `problem` says why.
+std::vector<SkippedStep> steps_to_try(comm::Communicator& communicator, const fs::path& root) {
+  base::Bytes bytes;
+  comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {
+    const auto order = os::exists(root) ? resume_order(root, list_root(root)) : std::vector<RootEntry>();
+    if (order.empty()) {
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint to resume from", shown(root)),
+                  {0, root.native()});
+    }
+    base::ByteWriter out;
+    for (const RootEntry& entry : order) {
+      out.u64(entry.step);
+      out.text(entry.directory.native());
+      out.text(entry.complete ? "" : entry.problem);
+    }
+    bytes = out.take();
+  });
+  communicator.share(bytes, 0);
+  std::vector<SkippedStep> steps;
+  comm::agree(communicator, "look for the newest checkpoint", [&] {
+    for (base::ByteReader in(bytes); !in.done();) {
+      SkippedStep& step = steps.emplace_back();
+      step.step = in.u64();
+      step.directory = in.text();
+      step.problem = in.text();
+    }
+  });
+  return steps;
+}
+
+std::string warning_of(const SkippedStep& step) {
+  return fmt::format("'{}' is passed over for the checkpoint before it: {}", shown(step.directory), step.problem);
+}
+
+/// That every step is damaged: the last error, in words about all.
+Error none_is_whole(const fs::path& root, const std::vector<SkippedStep>& skipped, const Error& last) {
+  std::string text;
+  for (std::size_t i = 0; i < skipped.size(); ++i) {
+    text += fmt::format("{}{}", i == 0 ? ": " : "; ", base::printable(skipped[i].directory.filename().string()));
+    if (i < kDescribed) text += fmt::format(": {}", skipped[i].problem);
+  }
+  return last.with_message(fmt::format("none of {} of '{}' can be loaded{}",
+                                       base::counted(skipped.size(), "checkpoint"), shown(root), text));
+}
+
+}  // namespace
+
+bool is_of_checkpoint(const Error& error, const fs::path& directory) {
+  switch (error.kind()) {
+    case ErrorKind::kIntegrity:
+    case ErrorKind::kFormat: return true;
+    case ErrorKind::kNotFound:  // of a tensor names no file
+    case ErrorKind::kIo: {
+      const int cause = error.system_error();
+      return is_inside(error.path(), directory) && cause != ENOMEM && cause != EMFILE && cause != ENFILE;
+    }
+    default: return false;
+  }
+}
+
+Report load_newest(comm::Communicator& communicator, const fs::path& root,
+                   const std::function<Report(std::uint64_t step)>& load) {
+  std::vector<SkippedStep> skipped;
+  std::vector<std::string> warnings;
+  std::optional<Error> last;
+  for (SkippedStep& step : steps_to_try(communicator, root)) {
+    if (step.problem.empty()) {
+      try {
+        Report report = load(step.step);
+        comm::agree(communicator, "report", [&] {
+          report.warnings.insert(report.warnings.begin(), warnings.begin(), warnings.end());
+          report.skipped = std::move(skipped);
+        });
+        return report;
+      } catch (const comm::AgreedError& error) {  // all ranks are here
+        if (!is_of_checkpoint(error, checkpoint_directory(root, step.step))) throw;
+        last = error;
+      }
+    }
+    comm::agree(communicator, "note what is damaged", [&] {
+      if (step.problem.empty()) {
+        step.problem = last->what();
+      } else {
+        last = Error(ErrorKind::kIntegrity, step.problem, {0, step.directory.native()});
+      }
+      warnings.push_back(warning_of(step));
+      skipped.push_back(std::move(step));
+      base::log_warning(warnings.back());
+    });
+  }
+  comm::agree(communicator, "say what is damaged", [&] { last = none_is_whole(root, skipped, *last); });
+  throw comm::AgreedError(last->kind(), last->what(), last->details());
+}
+
+}  // namespace cairn::checkpoint
