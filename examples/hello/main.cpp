@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
     cairn::Checkpointer checkpointer(MPI_COMM_WORLD, "run1");
     resumed = checkpointer.latest().has_value();
     if (!resumed) checkpointer.save(100, std::vector<cairn::Source>{{shard, weight.data()}});
-    checkpointer.load(*checkpointer.latest(), std::vector<cairn::Target>{{shard, loaded.data()}});
+    checkpointer.load_latest(std::vector<cairn::Target>{{shard, loaded.data()}});
     equal = loaded == weight;
   }
   MPI_Allreduce(MPI_IN_PLACE, &equal, 1, MPI_CXX_BOOL, MPI_LAND, MPI_COMM_WORLD);

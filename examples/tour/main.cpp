@@ -113,6 +113,9 @@ void tour(const std::string& root, int rank, int ranks) {
   const auto only_grid = checkpointer.load(200, targets, how);
   check(only_grid.missing.empty() && (rank != 0 || only_grid.not_loaded.empty()), "load what a pattern selects");
 
+  const cairn::Report resumed = checkpointer.load_latest(targets, how);
+  check(resumed.step == 200 && resumed.skipped.empty(), "load_latest, of a root in which nothing is damaged");
+
   const auto with_it = checkpointer.load_extras(200);
   check(with_it.metadata.at("learning_rate") == "0.1" && with_it.rank_blob.size() == 1000, "load_extras");
   check(checkpointer.load_rank_blob(100, with_it.rank_blobs - 1).size() == with_it.rank_blobs, "load_rank_blob");
