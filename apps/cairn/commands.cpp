@@ -350,6 +350,7 @@ void add_verify(Subcommand program) {
   Subcommand command = program.add_subcommand("verify", "Check that the bytes on disk are those that were written");
   const auto options = std::make_shared<cli::VerifyOptions>();
   command.option("path", &options->path, "A checkpoint directory, or a root of checkpoints (its newest)").required();
+  command.flag("--all", options->all, "Every checkpoint of the root, a line for each");
   add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The result as JSON");
   command.footer(
@@ -358,7 +359,8 @@ void add_verify(Subcommand program) {
       "cairn.json has no checksums: its structure is checked.\n"
       "Examples:\n"
       "  cairn verify runs/a/checkpoint-1000\n"
-      "  mpirun -n 8 cairn verify runs/a");
+      "  mpirun -n 8 cairn verify runs/a\n"
+      "  mpirun -n 8 cairn verify runs/a --all");
   command.runs([options](cli::Context& context) { return cli::run_verify(context, *options); });
 }
 

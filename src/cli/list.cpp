@@ -11,7 +11,6 @@
 #include "directory/root.hpp"
 
 namespace cairn::cli {
-namespace {
 
 using checkpoint::RootEntry;
 
@@ -20,6 +19,8 @@ const char* state_of(const RootEntry& entry) {
   if (!entry.complete) return "incomplete";
   return entry.is_void ? "void" : "complete";
 }
+
+namespace {
 
 struct Listing {
   std::vector<RootEntry> entries;

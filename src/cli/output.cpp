@@ -50,6 +50,10 @@ void Output::error(std::string_view text) {
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 
+void Output::flush() {
+  if (enabled_) std::fflush(stdout);  // the state of the stream is checked once, in finish()
+}
+
 void Output::finish() {
   if (!enabled_) return;
   errno = 0;

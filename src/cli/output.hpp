@@ -27,6 +27,8 @@ class Output {
   void text(std::string_view text);
   /// Rank-local. Prints "cairn: error: <text>" on standard error, as one line whatever the text holds.
   void error(std::string_view text);
+  /// Rank-local. What was printed goes out, for who waits for it; whether it arrived finish() says.
+  void flush();
   /// Rank-local. Flushes standard output; Error(kIo) when anything could not be written.
   void finish();
 

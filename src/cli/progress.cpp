@@ -28,8 +28,9 @@ constexpr const char* kErase = "\r\x1b[K";
 
 std::string text_of(const Progress& progress) {
   const std::uint64_t total = progress.bytes_total;
+  const std::string of_step = progress.step ? fmt::format(" step {}:", *progress.step) : "";
   std::string text =
-      fmt::format("cairn: {} {}", base::printable(progress.phase), base::format_size(progress.bytes_done));
+      fmt::format("cairn: {}{} {}", base::printable(progress.phase), of_step, base::format_size(progress.bytes_done));
   if (total == 0) return text;
   const double percent = 100.0 * static_cast<double>(std::min(progress.bytes_done, total)) / static_cast<double>(total);
   return text + fmt::format(" of {} ({:.0f} %)", base::format_size(total), percent);
@@ -74,8 +75,9 @@ checkpoint::ProgressScope::Tell teller(const Output& output) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(const Output& output) : tell_(teller(output)), draws_(output.error_is_terminal()) {
-  scope_.emplace(tell_);
+ProgressLine::ProgressLine(const Output& output, std::optional<std::uint64_t> step)
+    : tell_(teller(output)), draws_(output.error_is_terminal()) {
+  scope_.emplace(tell_, step);
 }
 
 ProgressLine::~ProgressLine() {

@@ -20,7 +20,8 @@ namespace cairn::cli {
 /// CAIRN_PROGRESS_S (0: none). At most one at a time.
 class ProgressLine {
  public:
-  explicit ProgressLine(const Output& output);
+  /// `step`: of the checkpoint that is worked on, where there are several.
+  explicit ProgressLine(const Output& output, std::optional<std::uint64_t> step = {});
   ~ProgressLine();
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;

@@ -3,13 +3,25 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
 #include "base/log.hpp"
 #include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "checkpoint/newest.hpp"
 #include "checkpoint/verify.hpp"
 #include "cli/arguments.hpp"
+#include "cli/list.hpp"
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
+#include "comm/agree.hpp"
+#include "directory/root.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -45,9 +57,7 @@ void print_text(Output& output, const ResolvedPath& target, const checkpoint::Ve
   }
 }
 
-void print_document(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
-  base::Json document = json_document("verify");
-  document["path"] = target.path.string();
+void add_result(base::Json& document, const checkpoint::VerifyResult& result, std::vector<std::string> notes) {
   document["good"] = result.faults.empty();
   document["has_checksums"] = result.has_checksums;
   document["files"] = result.files;
@@ -63,17 +73,200 @@ void print_document(Output& output, const ResolvedPath& target, const checkpoint
     row["message"] = fault.message;
     document["faults"].push_back(std::move(row));
   }
-  std::vector<std::string> notes = target.notes;
   notes.insert(notes.end(), result.warnings.begin(), result.warnings.end());
   if (const std::string note = note_of(result); !note.empty()) notes.push_back(note);
   document["notes"] = notes;
   document["phases"] = phases_json(result.phases);
+}
+
+void print_document(Output& output, const ResolvedPath& target, const checkpoint::VerifyResult& result) {
+  base::Json document = json_document("verify");
+  document["path"] = target.path.string();
+  add_result(document, result, target.notes);
   print_json(output, document);
+}
+
+/// A checkpoint of a root, and what was found.
+struct Row {
+  std::uint64_t step = 0;
+  std::string state;  ///< as `cairn ls` says, or "gone"
+  std::filesystem::path directory;
+  std::string problem;                                  ///< of one that is not complete
+  std::optional<checkpoint::VerifyResult> result = {};  ///< none: it was not checked
+};
+
+bool is_bad(const Row& row) { return row.result && !row.result->faults.empty(); }
+
+struct Rows {
+  std::vector<Row> rows;
+  std::vector<std::uint64_t> order;  ///< in which a run that resumes tries the steps
+};
+
+/// Collective. Throws kNotFound for what is no root of checkpoints.
+Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root) {
+  base::Bytes bytes;
+  comm::agree_on_root(communicator, "list the checkpoints", 0, [&] {
+    if (!std::filesystem::is_directory(root)) {
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("'{}' is not a directory; --all takes the root of a run's checkpoints",
+                              base::printable(root.string())));
+    }
+    auto entries = checkpoint::list_root(root);
+    if (entries.empty()) {
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no checkpoint-<step>; --all takes the root of a run's "
+                                                    "checkpoints",
+                                                    base::printable(root.string())));
+    }
+    const auto order = checkpoint::resume_order(root, entries);
+    std::ranges::stable_sort(entries, {}, &checkpoint::RootEntry::step);  // those that are not committed stay behind
+    base::ByteWriter out;
+    out.u64(entries.size());
+    for (const checkpoint::RootEntry& entry : entries) {
+      out.u64(entry.step);
+      out.text(state_of(entry));
+      out.text(entry.directory.native());
+      out.text(entry.complete ? "" : entry.problem);
+    }
+    for (const checkpoint::RootEntry& entry : order) out.u64(entry.step);
+    bytes = out.take();
+  });
+  communicator.share(bytes, 0);
+  Rows all;
+  comm::agree(communicator, "list the checkpoints", [&] {
+    base::ByteReader in(bytes);
+    for (std::uint64_t left = in.u64(); left > 0; --left) {
+      Row& row = all.rows.emplace_back();
+      row.step = in.u64();
+      row.state = in.text();
+      row.directory = in.text();
+      row.problem = in.text();
+    }
+    while (!in.done()) all.order.push_back(in.u64());
+  });
+  return all;
+}
+
+void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
+  result.faults.emplace_back().message = message;
+}
+
+/// Collective. What one checkpoint has is no reason not to look at the next one.
+void verify_row(Context& context, Row& row, bool follow_links) {
+  const ProgressLine progress(context.output, row.step);
+  try {
+    row.result = checkpoint::verify(context.communicator, row.directory, checkpoint::links_of(follow_links));
+  } catch (const comm::AgreedError& error) {
+    if (!checkpoint::is_of_checkpoint(error, row.directory)) throw;
+    if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // it was complete when the root was listed
+      row.state = "gone";
+      row.problem = "removed meanwhile";
+      return;
+    }
+    add_fault(row.result.emplace(), error.what());
+  }
+  if (!row.problem.empty() && row.result->faults.empty()) add_fault(*row.result, row.problem);  // such as no cairn.json
+}
+
+std::string text_of(const Row& row) {
+  if (!row.result) return "not checked: " + one_line(row.problem);
+  const checkpoint::VerifyResult& result = *row.result;
+  if (result.faults.empty()) {
+    return fmt::format("good: {} in {} of {}, {:.2f} s ({} GiB/s)", base::format_size(result.bytes),
+                       counted(result.blocks, "block"), counted(result.files, "file"), result.seconds,
+                       throughput(result.bytes, result.seconds));
+  }
+  const std::string more =
+      result.faults.size() == 1 ? "" : fmt::format("{}, the first: ", counted(result.faults.size(), "fault"));
+  return fmt::format("bad: {}{}", more, one_line(result.faults.front().message));
+}
+
+/// Of all checkpoints.
+struct Sum {
+  std::uint64_t checked = 0;
+  std::uint64_t bad = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t blocks = 0;
+  double seconds = 0;
+  std::optional<std::uint64_t> newest_good;  ///< what load_latest would load
+};
+
+Sum sum_of(const Rows& all) {
+  Sum sum;
+  for (const Row& row : all.rows) {
+    if (!row.result) continue;
+    ++sum.checked;
+    sum.bad += is_bad(row) ? 1 : 0;
+    sum.bytes += row.result->bytes;
+    sum.blocks += row.result->blocks;
+    sum.seconds += row.result->seconds;
+  }
+  const auto is_good = [&](std::uint64_t step) {
+    return std::ranges::any_of(
+        all.rows, [&](const Row& row) { return row.step == step && row.result && row.result->faults.empty(); });
+  };
+  if (const auto good = std::ranges::find_if(all.order, is_good); good != all.order.end()) sum.newest_good = *good;
+  return sum;
+}
+
+void print_sum(Output& output, const std::filesystem::path& root, const Sum& sum) {
+  const std::string under = fmt::format("under '{}'", base::printable(root.string()));
+  const std::string newest = sum.newest_good ? fmt::format("the newest good one is step {}", *sum.newest_good)
+                                             : "there is no good one to resume from";
+  if (sum.bad != 0)
+    return output.line(fmt::format("bad: {} of {} {}; {}", sum.bad, counted(sum.checked, "checkpoint"), under, newest));
+  output.line(fmt::format("good: {} {}, {} in {} checked in {:.2f} s; {}", counted(sum.checked, "checkpoint"), under,
+                          base::format_size(sum.bytes), counted(sum.blocks, "block"), sum.seconds, newest));
+}
+
+void print_document(Output& output, const std::filesystem::path& root, const Rows& all, const Sum& sum) {
+  base::Json document = json_document("verify");
+  document["path"] = root.string();
+  document["good"] = sum.bad == 0;
+  document["newest_good_step"] = sum.newest_good ? base::Json(*sum.newest_good) : base::Json(nullptr);
+  document["size_bytes"] = sum.bytes;
+  document["blocks"] = sum.blocks;
+  document["seconds_max"] = sum.seconds;
+  base::Json rows = base::Json::array();
+  for (const Row& row : all.rows) {
+    base::Json entry = base::Json::object();
+    entry["step"] = row.step;
+    entry["state"] = row.state;
+    entry["directory"] = row.directory.string();
+    entry["problem"] = row.problem;
+    entry["good"] = nullptr;
+    if (row.result) add_result(entry, *row.result, {});
+    rows.push_back(std::move(entry));
+  }
+  document["checkpoints"] = std::move(rows);
+  print_json(output, document);
+}
+
+int verify_all(Context& context, const VerifyOptions& options) {
+  Rows all = rows_of(context.communicator, options.path);
+  const std::size_t width = std::to_string(all.rows.back().step).size() + 1;
+  for (Row& row : all.rows) {
+    if (row.state != "partial") verify_row(context, row, options.follow_links);
+    if (options.json) continue;
+    if (row.result) {
+      for (const std::string& warning : row.result->warnings) base::warn_once(warning);
+      if (const std::string note = note_of(*row.result); !note.empty()) base::warn_once(note);
+    }
+    context.output.line(fmt::format("step {:>{}}  {:<10}  {}", row.step, width, row.state, text_of(row)));
+    context.output.flush();
+  }
+  const Sum sum = sum_of(all);
+  if (options.json) {
+    print_document(context.output, options.path, all, sum);
+  } else {
+    print_sum(context.output, options.path, sum);
+  }
+  return sum.bad == 0 ? kExitGood : kExitFailed;
 }
 
 }  // namespace
 
 int run_verify(Context& context, const VerifyOptions& options) {
+  if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
   const checkpoint::VerifyResult result = verify_with_progress(context, target.path, options.follow_links);
   if (options.json) {

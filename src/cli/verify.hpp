@@ -9,11 +9,13 @@ namespace cairn::cli {
 
 struct VerifyOptions {
   std::filesystem::path path;
+  bool all = false;           ///< the path is a root: each of its checkpoints
   bool follow_links = false;  ///< out of the checkpoint's directory
   bool json = false;
 };
 
-/// Collective. Prints each fault on a line of its own. kExitFailed when there is any.
+/// Collective. Prints each fault on a line of its own; of all checkpoints of a root, a line for each checkpoint.
+/// kExitFailed when there is any fault.
 int run_verify(Context& context, const VerifyOptions& options);
 
 }  // namespace cairn::cli

@@ -6,13 +6,13 @@ import struct
 import subprocess
 import tempfile
 
-from program import CairnTest, cairn, exit_codes, main
+from program import CairnTest, Paused, cairn, exit_codes, main
 from small_files import counting, two_shards, write_safetensors
 
 BLOCK = 4096
 
 
-class Verify(CairnTest):
+class SoundCheckpoint(CairnTest):
     """A checkpoint of one file with two tensors of ten blocks each."""
 
     def setUp(self):
@@ -25,15 +25,19 @@ class Verify(CairnTest):
         self.data_start = 8 + length
         self.assertEqual(self.data_start % BLOCK, 0)
 
-    def copy(self):
-        target = self.folder / "damaged"
-        shutil.rmtree(target, ignore_errors=True)
-        return shutil.copytree(self.sound, target)
-
     def flip(self, path, offset):
         content = bytearray(path.read_bytes())
         content[offset] ^= 0x10
         path.write_bytes(content)
+
+
+class Verify(SoundCheckpoint):
+    """One checkpoint."""
+
+    def copy(self):
+        target = self.folder / "damaged"
+        shutil.rmtree(target, ignore_errors=True)
+        return shutil.copytree(self.sound, target)
 
     def faults(self, folder, **options):
         result = cairn("verify", folder, "--json", **options)
@@ -111,6 +115,84 @@ class Verify(CairnTest):
         self.assertIn("structure good: 3 tensors in 2 files", result.out)
         document = self.good("verify", self.folder / "plain", "--json", ranks=2).json()
         self.assertEqual((document["good"], document["has_checksums"]), (True, False))
+
+
+class VerifyAll(SoundCheckpoint):
+    """A root with checkpoints 10, 20 and 30, and one that was never committed."""
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.folder / "root"
+        for step in (10, 20, 30):
+            shutil.copytree(self.sound, self.checkpoint(step))
+        (self.root / "checkpoint-40.0123456789abcdef.partial").mkdir()
+
+    def checkpoint(self, step):
+        return self.root / f"checkpoint-{step}"
+
+    def rows(self, code, **options):
+        result = cairn("verify", self.root, "--all", "--json", **options)
+        self.assertEqual(result.code, code, result.err)
+        document = result.json()
+        self.assertEqual(document["good"], code == 0)
+        return document, {row["step"]: row for row in document["checkpoints"]}
+
+    def test_every_checkpoint_is_a_line(self):
+        size = (self.sound / "model.safetensors").stat().st_size
+        for ranks in (None, 3):
+            lines = self.good("verify", self.root, "--all", ranks=ranks).out.splitlines()
+            self.assertEqual(len(lines), 5, lines)
+            for line, step in zip(lines, (10, 20, 30)):
+                self.assertRegex(line, rf"^step +{step}  complete +good: .* in {size // BLOCK} blocks of 1 file, ")
+            self.assertRegex(lines[3], "^step +40  partial +not checked: not committed$")
+            self.assertRegex(lines[4], f"^good: 3 checkpoints under .*, .* in {3 * size // BLOCK} blocks checked in .*; "
+                                       "the newest good one is step 30$")
+        document, rows = self.rows(0, ranks=2)
+        self.assertEqual((document["newest_good_step"], document["size_bytes"]), (30, 3 * size))
+        self.assertEqual({step: row["state"] for step, row in rows.items()},
+                         {10: "complete", 20: "complete", 30: "complete", 40: "partial"})
+        self.assertEqual((rows[10]["size_bytes"], rows[10]["faults"], rows[10]["tensors"]), (size, [], 2))
+        self.assertIsNone(rows[40]["good"])
+
+    def test_what_is_wrong_with_each(self):
+        for block in (2, 12):
+            self.flip(self.checkpoint(30) / "model.safetensors", self.data_start + block * BLOCK)
+        (self.checkpoint(20) / "cairn.json").unlink()
+        for ranks in (None, 3):
+            document, rows = self.rows(1, ranks=ranks)
+            self.assertEqual(document["newest_good_step"], 10)
+            self.assertEqual([fault["tensors"] for fault in rows[30]["faults"]], [["first.weight"], ["second.weight"]])
+            self.assertEqual((rows[20]["state"], rows[20]["good"]), ("incomplete", False))
+            self.assertEqual(rows[20]["faults"][0]["message"], "no cairn.json")
+            self.assertTrue(rows[10]["good"])
+        result = cairn("verify", self.root, "--all")
+        lines = result.out.splitlines()
+        self.assertEqual((result.code, len(lines)), (1, 5), lines)
+        self.assertRegex(lines[1], "^step +20  incomplete  bad: no cairn.json$")
+        self.assertRegex(lines[2], "^step +30  complete +bad: 2 faults, the first: .*model.safetensors.*first.weight")
+        self.assertRegex(lines[4], "^bad: 2 of 3 checkpoints under .*; the newest good one is step 10$")
+        self.assertEqual(exit_codes("verify", self.root, "--all", ranks=3), [1, 1, 1])
+        (self.checkpoint(10) / "model.safetensors").unlink()
+        (self.checkpoint(30) / "model.safetensors").unlink()
+        (self.checkpoint(30) / "model.safetensors").symlink_to(self.sound / "model.safetensors")
+        document, rows = self.rows(1)
+        self.assertIsNone(document["newest_good_step"])
+        self.assertIn("is missing", rows[10]["faults"][0]["message"])
+        self.assertIn("--follow-links", rows[30]["faults"][0]["message"])
+        self.assertIn("there is no good one to resume from", cairn("verify", self.root, "--all").out)
+
+    def test_what_is_no_root(self):
+        for path in (self.sound, self.sound / "model.safetensors", self.folder / "missing"):
+            self.bad(1, "verify", path, "--all", ranks=2, says=["--all takes the root", path.name])
+
+    def test_a_checkpoint_that_is_removed_meanwhile_is_no_fault(self):
+        paused = Paused(self, "read:path=checkpoint-10/model.safetensors", "verify", self.root, "--all")
+        shutil.rmtree(self.checkpoint(20))
+        paused.go()
+        result = paused.result()
+        self.assertEqual(result.code, 0, result.out + result.err)
+        self.assertRegex(result.out, r"step +20  gone +not checked: removed meanwhile")
+        self.assertRegex(result.out, "good: 2 checkpoints under")
 
 
 if __name__ == "__main__":
