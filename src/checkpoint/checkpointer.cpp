@@ -1,4 +1,5 @@
 // The public Checkpointer on top of Saver and Loader.
+#include <functional>
 #include <map>
 #include <string>
 
@@ -177,8 +178,10 @@ Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOpti
       return state_->load(step, opened, {targets, options}, whole);
     });
   };
-  checkpoint::run_call(*state_->communicator, "latest",
-                       [&] { report = checkpoint::load_newest(*state_->communicator, state_->root, load); });
+  checkpoint::run_call(*state_->communicator, "latest", [&] {
+    // By reference: a copy may take memory, and that step would not be agreed on.
+    report = checkpoint::load_newest(*state_->communicator, state_->root, std::ref(load));
+  });
   return report;
 }
 

@@ -35,8 +35,13 @@ bool is_inside(std::string_view path, const fs::path& directory) {
   return path.size() == name.size() || path[name.size()] == '/' || path[name.size()] == '.';
 }
 
-/// Collective: resume_order() of rank 0, as steps that are skipped already where `problem` says why.
-std::vector<SkippedStep> steps_to_try(comm::Communicator& communicator, const fs::path& root) {
+struct Attempt {
+  SkippedStep step;     ///< `problem`: known before it is tried; else empty
+  fs::path checkpoint;  ///< its own name, also where it is read under another one
+};
+
+/// Collective: resume_order() of rank 0.
+std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
   base::Bytes bytes;
   comm::agree_on_root(communicator, "look for the newest checkpoint", 0, [&] {
     const auto order = os::exists(root) ? resume_order(root, list_root(root)) : std::vector<RootEntry>();
@@ -53,16 +58,17 @@ std::vector<SkippedStep> steps_to_try(comm::Communicator& communicator, const fs
     bytes = out.take();
   });
   communicator.share(bytes, 0);
-  std::vector<SkippedStep> steps;
+  std::vector<Attempt> attempts;
   comm::agree(communicator, "look for the newest checkpoint", [&] {
     for (base::ByteReader in(bytes); !in.done();) {
-      SkippedStep& step = steps.emplace_back();
-      step.step = in.u64();
-      step.directory = in.text();
-      step.problem = in.text();
+      Attempt& attempt = attempts.emplace_back();
+      attempt.step.step = in.u64();
+      attempt.step.directory = in.text();
+      attempt.step.problem = in.text();
+      attempt.checkpoint = checkpoint_directory(root, attempt.step.step);
     }
   });
-  return steps;
+  return attempts;
 }
 
 std::string warning_of(const SkippedStep& step) {
@@ -70,14 +76,15 @@ std::string warning_of(const SkippedStep& step) {
 }
 
 /// That every step is damaged: the last error, in words about all.
-Error none_is_whole(const fs::path& root, const std::vector<SkippedStep>& skipped, const Error& last) {
+comm::AgreedError none_is_whole(const fs::path& root, const std::vector<SkippedStep>& skipped, const Error& last) {
   std::string text;
   for (std::size_t i = 0; i < skipped.size(); ++i) {
     text += fmt::format("{}{}", i == 0 ? ": " : "; ", base::printable(skipped[i].directory.filename().string()));
     if (i < kDescribed) text += fmt::format(": {}", skipped[i].problem);
   }
-  return last.with_message(fmt::format("none of {} of '{}' can be loaded{}",
-                                       base::counted(skipped.size(), "checkpoint"), shown(root), text));
+  text =
+      fmt::format("none of {} of '{}' can be loaded{}", base::counted(skipped.size(), "checkpoint"), shown(root), text);
+  return {last.kind(), text, last.details()};
 }
 
 }  // namespace
@@ -100,7 +107,8 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
   std::vector<SkippedStep> skipped;
   std::vector<std::string> warnings;
   std::optional<Error> last;
-  for (SkippedStep& step : steps_to_try(communicator, root)) {
+  for (Attempt& attempt : attempts_of(communicator, root)) {
+    SkippedStep& step = attempt.step;
     if (step.problem.empty()) {
       try {
         Report report = load(step.step);
@@ -110,7 +118,7 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
         });
         return report;
       } catch (const comm::AgreedError& error) {  // all ranks are here
-        if (!is_of_checkpoint(error, checkpoint_directory(root, step.step))) throw;
+        if (!is_of_checkpoint(error, attempt.checkpoint)) throw;
         last = error;
       }
     }
@@ -125,8 +133,9 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
       base::log_warning(warnings.back());
     });
   }
-  comm::agree(communicator, "say what is damaged", [&] { last = none_is_whole(root, skipped, *last); });
-  throw comm::AgreedError(last->kind(), last->what(), last->details());
+  std::optional<comm::AgreedError> none;
+  comm::agree(communicator, "say what is damaged", [&] { none = none_is_whole(root, skipped, *last); });
+  throw comm::AgreedError(*none);
 }
 
 }  // namespace cairn::checkpoint
