@@ -62,15 +62,16 @@ constexpr std::array<std::string_view, 14> kFileOperations = {"open",   "write",
                                                               "rename", "exchange", "mkdir", "unlink", "truncate",
                                                               "flock",  "link",     "chown", "chmod"};
 
-constexpr std::array<std::pair<std::string_view, int>, 9> kErrors = {{{"EIO", EIO},
-                                                                      {"ENOSPC", ENOSPC},
-                                                                      {"EDQUOT", EDQUOT},
-                                                                      {"ENOENT", ENOENT},
-                                                                      {"EACCES", EACCES},
-                                                                      {"EINTR", EINTR},
-                                                                      {"EINVAL", EINVAL},
-                                                                      {"ENOLCK", ENOLCK},
-                                                                      {"ENOTSUP", ENOTSUP}}};
+constexpr std::array<std::pair<std::string_view, int>, 10> kErrors = {{{"EIO", EIO},
+                                                                       {"ENOSPC", ENOSPC},
+                                                                       {"EDQUOT", EDQUOT},
+                                                                       {"ENOENT", ENOENT},
+                                                                       {"EACCES", EACCES},
+                                                                       {"EINTR", EINTR},
+                                                                       {"EINVAL", EINVAL},
+                                                                       {"ENOLCK", ENOLCK},
+                                                                       {"ENOTSUP", ENOTSUP},
+                                                                       {"EMFILE", EMFILE}}};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -158,7 +159,9 @@ class RuleParser {
     const auto* const found =
         std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
     if (found == kErrors.end())
-      fail("has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK and ENOTSUP are known");
+      fail(
+          "has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP and EMFILE are "
+          "known");
     rule_.error = found->second;
   }
 

@@ -9,9 +9,8 @@
 //           fault_memory), "thread.watchdog" (a thread that cannot be started), or one of the benchmark ("bench.saved",
 //           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
-//   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT, EACCES,
-// EINTR,
-//                                                                     EINVAL, ENOLCK, ENOTSUP
+//   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT,
+//                                                                     EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
 //   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP, then go on without failing
 //   lie     write half of the bytes and report all, as some storage does; until times=N, or for good

@@ -84,9 +84,9 @@ TEST(Fault, PathMustContain) {
 }
 
 TEST(Fault, EachErrno) {
-  const std::pair<const char*, int> known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC},  {"EDQUOT", EDQUOT},
-                                               {"ENOENT", ENOENT}, {"EACCES", EACCES},  {"EINVAL", EINVAL},
-                                               {"ENOLCK", ENOLCK}, {"ENOTSUP", ENOTSUP}};
+  const std::pair<const char*, int> known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC},   {"EDQUOT", EDQUOT},
+                                               {"ENOENT", ENOENT}, {"EACCES", EACCES},   {"EINVAL", EINVAL},
+                                               {"ENOLCK", ENOLCK}, {"ENOTSUP", ENOTSUP}, {"EMFILE", EMFILE}};
   for (const auto& [name, number] : known) {
     const Faults faults(std::string("write:errno=") + name);
     EXPECT_THAT(errors_of(2, "write"), ElementsAre(number, number)) << name;
