@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -82,8 +80,8 @@ comm::AgreedError none_is_whole(const fs::path& root, const std::vector<SkippedS
     text += fmt::format("{}{}", i == 0 ? ": " : "; ", base::printable(skipped[i].directory.filename().string()));
     if (i < kDescribed) text += fmt::format(": {}", skipped[i].problem);
   }
-  text =
-      fmt::format("none of {} of '{}' can be loaded{}", base::counted(skipped.size(), "checkpoint"), shown(root), text);
+  text = fmt::format("none of the checkpoints of '{}' can be loaded{}; 'cairn verify --all' names every fault",
+                     shown(root), text);
   return {last.kind(), text, last.details()};
 }
 
@@ -94,10 +92,7 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
     case ErrorKind::kIntegrity:
     case ErrorKind::kFormat: return true;
     case ErrorKind::kNotFound:  // of a tensor names no file
-    case ErrorKind::kIo: {
-      const int cause = error.system_error();
-      return is_inside(error.path(), directory) && cause != ENOMEM && cause != EMFILE && cause != ENFILE;
-    }
+    case ErrorKind::kIo: return is_inside(error.path(), directory) && !is_shortage(error);
     default: return false;
   }
 }

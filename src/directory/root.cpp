@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <set>
 #include <string>
@@ -130,6 +131,7 @@ void check_complete(RootEntry& entry) {
     entry.files = manifest.data_files.size();
     entry.complete = true;
   } catch (const Error& error) {
+    if (is_shortage(error)) throw;
     entry.problem = error.what();
   }
 }
@@ -187,6 +189,11 @@ void check_step(RootEntry& entry) {
 }
 
 }  // namespace
+
+bool is_shortage(const Error& error) {
+  const int cause = error.system_error();
+  return cause == ENOMEM || cause == EMFILE || cause == ENFILE;
+}
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step) {
   return root / fmt::format("{}{}", kPrefix, step);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/error.hpp"
 #include "format/manifest.hpp"
 
 namespace cairn::checkpoint {
@@ -73,6 +74,9 @@ std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::
 
 /// Rank-local. Highest epoch in the manifests of complete checkpoints; 0 without any, and when the root does not exist.
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
+
+/// Whether this process, or the machine, has no memory or file descriptor left: that says nothing of a file.
+bool is_shortage(const Error& error);
 
 struct RootEntry {
   std::uint64_t step = 0;
