@@ -145,24 +145,26 @@ class Checkpointer {
   /// a checkpoint without resuming from it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
 
-  /// Collective. load() of the newest checkpoint that is whole, for a run that resumes: begins with the step that latest()
-  /// names, and where that one is damaged goes on with the one saved before it, on all ranks alike. Report::step says
-  /// which one was loaded, and Report::skipped, Report::warnings and the log what is wrong with those passed over.
+  /// Collective. For a run that resumes: load() of the newest checkpoint that is whole. It begins with the step that
+  /// latest() names; where that one is damaged, all ranks go back to the one saved before it, and so on. Report::step is
+  /// what was loaded; Report::skipped, Report::warnings and the log say which ones were passed over, and what is wrong
+  /// with them.
   ///
-  /// Damaged is a checkpoint of which a file is missing, cut off or another one's, breaks its format, cannot be read, or
-  /// differs from its checksums (kIntegrity, kFormat, kIo and kNotFound about its own files). It is found in what is read:
-  /// the files' sizes, manifest, block table, headers, and the blocks of the targets; `cairn verify --all` reads all.
-  /// What is newer than latest() and not complete counts as damaged as well. Void steps are not tried. All else is thrown
-  /// at once, as by load(): a wrong call, a tensor that the checkpoint does not have or has in another dtype or shape,
-  /// memory, lost ranks. Throws kNotFound, with path() the root, when no step was ever saved there; when each of them is
-  /// damaged, the last error, naming all.
+  /// A checkpoint is damaged when a file of it is missing, cut off or another one's, breaks its format, cannot be read, or
+  /// differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about its own files. That is found in what is
+  /// read: sizes of files, manifest, block table, headers, and the blocks of the targets; `cairn verify --all` reads
+  /// everything. What is newer than latest() says and not complete is passed over as damaged, too; where people named a
+  /// damaged step in the latest file, it begins there. Void steps are not tried.
   ///
-  /// What this object saves later descends from the step that was loaded, as after load(): those passed over are void
-  /// with the next save, never the newest again, and their steps may be saved again.
+  /// All other errors are thrown at once, as by load(): a wrong call, a tensor that the checkpoint does not have or has
+  /// in another dtype or shape, no memory or file descriptors, lost ranks. Throws kNotFound, path() being the root, when
+  /// there is no step in the root; when every one is damaged, the last error, naming all.
   ///
-  /// Targets hold the bytes of the loaded step. The one exception: an optional target that it does not have
-  /// (Report::missing) stays as it was only when nothing was skipped, else it is unspecified, for a damaged checkpoint may
-  /// have had it.
+  /// What this object saves later descends from the loaded step, as after load(): with the next save those passed over
+  /// become void, are never the newest again, and their steps may be saved again.
+  ///
+  /// Targets hold the bytes of the loaded step. An optional target that it does not have (Report::missing) is unspecified
+  /// when something was passed over, which may have had it; else it stays as it is.
   Report load_latest(std::span<const Target> targets, const LoadOptions& options = {});
 
   /// What travelled with a checkpoint. All but `rank_blob` is the same on all ranks.

@@ -72,7 +72,7 @@ std::optional<Generation> generation_of(const std::filesystem::path& directory);
 /// when its saver ended; nothing where there is none.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
-/// Rank-local. Highest epoch in the manifests of complete checkpoints; 0 without any, and when the root does not exist.
+/// Rank-local. Highest epoch in the manifests that can be read, also where files are missing; 0 without any, and when the root does not exist.
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 
 /// Whether this process, or the machine, has no memory or file descriptor left: that says nothing of a file.

@@ -151,6 +151,7 @@ TEST(ResumeOrder, LeavesOutWhatIsVoidToADamagedOne) {
   EXPECT_EQ(order_of(root.path()), "600 500 300");
   lose_a_file(root.path(), 600);
   EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);  // of the complete ones
+  EXPECT_EQ(checkpoint::highest_saved_epoch(root.path()), 2U);
   EXPECT_EQ(order_of(root.path()), "600! 500 300");
   cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
   EXPECT_EQ(order_of(root.path()), "600! 500 300 1000 700");
