@@ -204,8 +204,8 @@ void Replay::plan_exchange(std::vector<plan::Runs> transfers, const plan::Extent
     const auto step_to = [&](const plan::Runs& runs) { return (runs.file_rank - rank() + ranks) % ranks; };
     std::stable_sort(transfers.begin(), transfers.end(),
                      [&](const auto& a, const auto& b) { return step_to(a) < step_to(b); });
-    memory_side_ = io::Schedule(io::End::kMemory, world_.rounds());
-    file_side_ = io::Schedule(io::End::kFile, world_.rounds());
+    memory_side_ = io::Schedule(io::End::kMemory, world_.rounds(), io::ExchangeOptions().largest_message_bytes);
+    file_side_ = io::Schedule(io::End::kFile, world_.rounds(), io::ExchangeOptions().largest_message_bytes);
     for (std::size_t first = 0; first < transfers.size();) {
       const int peer = transfers[first].file_rank;
       const io::WindowIndex theirs = index_of(peer);

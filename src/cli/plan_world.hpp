@@ -21,6 +21,7 @@
 #include "cli/arguments.hpp"
 #include "cli/heap_meter.hpp"
 #include "comm/messages.hpp"
+#include "io/exchange.hpp"
 #include "io/exchange_messages.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"

@@ -84,6 +84,14 @@ void BypassRuns::keep(const plan::BlockSet& blocks) {
   slices_ = std::move(kept);
 }
 
+void BypassRuns::cover_memory(std::vector<plan::MemorySpan>& spans) const {
+  for (const plan::Slice& slice : slices_) {
+    const plan::Runs& runs = runs_[slice.runs];
+    if (runs.local >= spans.size()) spans.resize(runs.local + std::size_t{1});
+    spans[runs.local].cover(plan::memory_span(runs, slice));
+  }
+}
+
 std::vector<BypassRuns::Walk> BypassRuns::walks() const {
   std::vector<Walk> walks;
   for (std::size_t s = 0; s < slices_.size(); ++s) {

@@ -45,6 +45,8 @@ class BypassRuns {
 
   [[nodiscard]] bool empty() const { return slices_.empty(); }
   [[nodiscard]] std::uint64_t bytes() const;
+  /// Widens the spans, by memory box, by what the runs touch.
+  void cover_memory(std::vector<plan::MemorySpan>& spans) const;
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive it.
   class Walk {

@@ -217,9 +217,9 @@ void Exchange::make(std::span<const format::StoredFile> files, plan::ExtentMaps 
       return WindowIndex(extents[batch].of(peer), window_bytes, extents[batch].block_bytes(), rounds_.first[batch]);
     };
     State& state = *state_;
-    state.memory_side = Schedule(End::kMemory, rounds_.count());
-    state.file_side = Schedule(End::kFile, rounds_.count());
-    state.local = Schedule(End::kMemory, rounds_.count());
+    state.memory_side = Schedule(End::kMemory, rounds_.count(), options.largest_message_bytes);
+    state.file_side = Schedule(End::kFile, rounds_.count(), options.largest_message_bytes);
+    state.local = Schedule(End::kMemory, rounds_.count(), options.largest_message_bytes);
     if (mine.size() > 1) {
       std::size_t away = 0;
       std::size_t all = 0;
@@ -340,6 +340,13 @@ std::uint64_t Exchange::gather(std::uint64_t round, std::span<const plan::Memory
   finish_device_copies();
   require(incoming.completed_bytes() == state.file_side.bytes(round), "bytes are missing after a gather");
   return incoming.completed_bytes() + pool_->arrived(round);
+}
+
+std::vector<plan::MemorySpan> Exchange::memory_from(std::uint64_t first_round) const {
+  std::vector<plan::MemorySpan> spans;
+  state_->memory_side.cover_memory(first_round, spans);
+  state_->local.cover_memory(first_round, spans);
+  return spans;
 }
 
 std::uint64_t Exchange::scatter(std::uint64_t round, std::span<const plan::MemoryBox> memory) {

@@ -28,6 +28,9 @@ namespace cairn::io {
 struct ExchangeOptions {
   std::uint64_t buffer_bytes = 64ULL << 20;  ///< send and receive buffers together, per rank
   DeviceCopies* device = nullptr;  ///< for transfers of device memory, where there are any; outlives the object
+  /// A message that is sent from where it lies; the same on all ranks. Beside a program that sends small messages
+  /// itself, large ones make those wait.
+  std::uint64_t largest_message_bytes = 256ULL << 20;
 };
 
 /// The windows of a rank, round by round.
@@ -72,6 +75,10 @@ class Exchange {
   /// rank's buffer. The first round of a batch checks, on all ranks alike, that the memory boxes have room for the transfers and lie where
   /// these say. With device memory on any rank, every round ends in an agreement: a device may refuse a copy.
   std::uint64_t gather(std::uint64_t round, std::span<const plan::MemoryBox> memory);
+
+  /// Rank-local: what gather() reads in `first_round` (below rounds(), or at it: nothing) and later, by memory box. Of
+  /// one batch.
+  [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
 
   /// Collective, round r: distributes this rank's window, which holds its bytes, to all ranks' memory. Returns the
   /// bytes that arrived here. The window may be written again afterwards.

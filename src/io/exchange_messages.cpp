@@ -113,6 +113,14 @@ bool Schedule::has_packed_items() const {
                      [&](const Item& item) { return !is_direct(runs_[item.runs], item); });
 }
 
+void Schedule::cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const {
+  for (std::size_t i = round_begin_.at(first_round); i < items_.size(); ++i) {
+    const plan::Runs& runs = runs_[items_[i].runs];
+    if (runs.local >= spans.size()) spans.resize(runs.local + std::size_t{1});
+    spans[runs.local].cover(plan::memory_span(runs, items_[i]));
+  }
+}
+
 namespace {
 
 constexpr int kExchangeTag = 1971;
@@ -120,7 +128,6 @@ constexpr std::size_t kInFlightPerLane = 64;
 /// Packed bytes on their way per lane: enough for any network's delay, little enough to stay in the cache between
 /// packing and sending (with 32 MiB a tenth to a quarter slower on shared memory, 2026-11).
 constexpr std::uint64_t kPackedInFlightBytes = 2ULL << 20;
-constexpr std::uint64_t kLargestMessageBytes = 256ULL << 20;
 constexpr std::uint64_t kLocalPieceBytes = 1ULL << 20;
 
 /// Where a batch of an item lies on this side.
@@ -220,7 +227,7 @@ void PacketCutter::advance() {
   if (message.zero_copy) {  // up to the end of the run
     const std::uint64_t run = runs.run_bytes;
     const std::uint64_t to_run_end = run - (item.first + offset_) % run;
-    message.bytes = std::min({to_run_end, item.bytes - offset_, kLargestMessageBytes});
+    message.bytes = std::min({to_run_end, item.bytes - offset_, schedule_.largest_message_bytes()});
     offset_ += message.bytes;
     if (offset_ == item.bytes) {
       ++item_;

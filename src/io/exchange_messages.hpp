@@ -75,7 +75,9 @@ class WindowIndex {
 class Schedule {
  public:
   Schedule() = default;
-  Schedule(End own, std::uint64_t rounds) : own_(own), round_begin_(rounds + 1, 0) {}
+  /// `largest_message_bytes`: of a zero-copy one.
+  Schedule(End own, std::uint64_t rounds, std::uint64_t largest_message_bytes)
+      : own_(own), largest_message_bytes_(largest_message_bytes), round_begin_(rounds + 1, 0) {}
 
   /// Room for so many transfers; a list that grows holds twice as many for a moment.
   void reserve(std::size_t transfers);
@@ -93,6 +95,9 @@ class Schedule {
   [[nodiscard]] std::span<const Item> items(std::uint64_t round) const;
   [[nodiscard]] std::uint64_t bytes(std::uint64_t round) const;
   [[nodiscard]] bool has_packed_items() const;
+  [[nodiscard]] std::uint64_t largest_message_bytes() const { return largest_message_bytes_; }
+  /// Widens the spans, by memory box, by what the items of `first_round` and later touch. Of a memory side.
+  void cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const;
 
  private:
   struct Scheduled {
@@ -101,6 +106,7 @@ class Schedule {
   };
   void schedule(std::uint32_t number, const WindowIndex& windows);
   End own_ = End::kMemory;
+  std::uint64_t largest_message_bytes_ = 0;
   std::vector<plan::Runs> runs_;
   std::vector<Scheduled> pending_;  // between add and finish
   std::vector<Item> items_;

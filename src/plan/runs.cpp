@@ -203,6 +203,23 @@ std::uint64_t Runs::bytes_before(std::uint64_t file_offset) const {
   return before + std::min(rest, run_bytes);
 }
 
+void MemorySpan::cover(const MemorySpan& other) {
+  if (other.begin == other.end) return;
+  if (begin == end) {
+    *this = other;
+    return;
+  }
+  begin = std::min(begin, other.begin);
+  end = std::max(end, other.end);
+}
+
+MemorySpan memory_span(const Runs& runs, const Slice& slice) {
+  if (slice.bytes == 0) return {};
+  const std::uint64_t first = RunCursor(runs, slice.first, 1).next().memory_offset;
+  const std::uint64_t last = RunCursor(runs, slice.first + slice.bytes - 1, 1).next().memory_offset;
+  return {first, last + 1};
+}
+
 RunCursor::RunCursor(const Runs& runs, std::uint64_t first, std::uint64_t bytes)
     : runs_(runs), file_offset_(runs.file_begin), memory_offset_(runs.memory_begin), left_(bytes) {
   if (first > runs.bytes || bytes > runs.bytes - first) {

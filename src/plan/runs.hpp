@@ -68,6 +68,20 @@ struct Slice {
   std::uint64_t bytes = 0;
 };
 
+/// Bytes [begin, end) of a memory box; none at first.
+struct MemorySpan {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
+  /// The smallest one around both.
+  void cover(const MemorySpan& other);
+  friend bool operator==(const MemorySpan&, const MemorySpan&) = default;
+};
+
+/// From the first to the last byte of a slice of `runs`, of its memory box.
+MemorySpan memory_span(const Runs& runs, const Slice& slice);
+
 /// The runs of `region`, which lies inside both boxes (all in global coordinates); ranks and `local` are left to the
 /// caller. Runs are maximal: without strides no two are adjacent on both sides. Throws Error(kInternal) for a region outside its boxes,
 /// or that cuts a byte of a sub-byte dtype, and for offsets that do not fit 64 bits: nothing that is later added up can
