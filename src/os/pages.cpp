@@ -1,19 +1,25 @@
 #include "os/pages.hpp"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/checked.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::os {
 namespace {
@@ -22,6 +28,7 @@ namespace {
 constexpr std::uint64_t kMappedBytes = 1ULL << 30;
 constexpr int kAttempts = 3;
 constexpr std::chrono::milliseconds kBetweenAttempts{2};
+constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE: older headers lack it
 
 std::uint64_t cached_bytes(const File& file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t page_bytes) {
   void* const mapping = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), static_cast<off_t>(offset));
@@ -141,6 +148,43 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
 bool can_make_pages_huge() {
   static const bool answer = try_a_huge_page();
   return answer;
+}
+
+PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  const std::uint64_t room = base::round_up(bytes, kHugePageBytes);
+  fault_memory("memory.populate");
+  void* const mapping = ::mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const auto refuse = [&](int why) {
+    throw Error(ErrorKind::kIo,
+                fmt::format("{} of memory are not to be had: {}", base::format_size(bytes), std::strerror(why)),
+                {why, {}, {}});
+  };
+  if (mapping == MAP_FAILED) refuse(errno);
+  data_ = static_cast<std::byte*>(mapping);
+  size_ = room;
+  ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
+  if (::madvise(data_, room, kPopulateWrite) == 0) return;
+  const int why = errno;
+  if (why != EINVAL) {
+    ::munmap(data_, room);
+    refuse(why);
+  }
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));  // before Linux 5.14
+  for (std::uint64_t at = 0; at < room; at += page_bytes) *const_cast<volatile std::byte*>(data_ + at) = std::byte{0};
+}
+
+PopulatedMemory::~PopulatedMemory() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+PopulatedMemory::PopulatedMemory(PopulatedMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+PopulatedMemory& PopulatedMemory::operator=(PopulatedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
 }
 
 }  // namespace cairn::os

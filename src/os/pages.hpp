@@ -51,4 +51,24 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
 /// Whether make_pages_huge() can do it here: tried once in a process.
 bool can_make_pages_huge();
 
+/// Private memory of this process, in huge pages where it may have them, all of which it has already: the first copy
+/// into it is as fast as the later ones.
+class PopulatedMemory {
+ public:
+  PopulatedMemory() = default;
+  /// Throws Error(kIo) when the system has no such memory left.
+  explicit PopulatedMemory(std::uint64_t bytes);
+  ~PopulatedMemory();
+  PopulatedMemory(PopulatedMemory&& other) noexcept;
+  PopulatedMemory& operator=(PopulatedMemory&& other) noexcept;
+  PopulatedMemory(const PopulatedMemory&) = delete;
+  PopulatedMemory& operator=(const PopulatedMemory&) = delete;
+
+  [[nodiscard]] std::span<std::byte> span() const { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
 }  // namespace cairn::os

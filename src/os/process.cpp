@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -13,6 +14,9 @@
 #include <random>
 #include <sstream>
 #include <system_error>
+
+#include "base/text.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::os {
 namespace {
@@ -88,6 +92,37 @@ BlockedSignals::BlockedSignals() {
 }
 
 BlockedSignals::~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+cpu_set_t cores_of(const std::string& list) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  const auto refuse = [&] {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is no list of processors; write numbers and ranges, such as 0-3,8 (below {})",
+                            base::printable(list), CPU_SETSIZE));
+  };
+  const char* at = list.data();
+  const char* const end = at + list.size();
+  const auto read_number = [&] {
+    unsigned number = 0;
+    const auto [rest, error] = std::from_chars(at, end, number);
+    if (error != std::errc() || number >= CPU_SETSIZE) refuse();
+    at = rest;
+    return number;
+  };
+  for (;;) {
+    const unsigned first = read_number();
+    unsigned last = first;
+    if (at != end && *at == '-') {
+      ++at;
+      last = read_number();
+      if (last < first) refuse();
+    }
+    for (unsigned core = first; core <= last; ++core) CPU_SET(core, &cores);
+    if (at == end) return cores;
+    if (*at++ != ',') refuse();
+  }
+}
 
 std::string random_nonce() {
   std::random_device random;

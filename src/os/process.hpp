@@ -1,6 +1,7 @@
 // Who this process is, so that another can tell later whether it still lives.
 #pragma once
 
+#include <sched.h>
 #include <signal.h>
 
 #include <cstdint>
@@ -40,6 +41,9 @@ class BlockedSignals {
  private:
   sigset_t before_{};
 };
+
+/// Processors as taskset writes them: "0-3,8". Throws Error(kUsage) for what is no such list, or names none.
+cpu_set_t cores_of(const std::string& list);
 
 /// 16 hexadecimal digits that nobody else draws.
 std::string random_nonce();
