@@ -27,7 +27,7 @@ thread_local int quiet_steps = 0;
 
 }  // namespace
 
-PhaseClock::PhaseClock() : start_(Clock::now()), phase_start_(start_), current_(kNone) {}
+PhaseClock::PhaseClock(Clock::time_point start) : start_(start), phase_start_(start), current_(kNone) {}
 
 void PhaseClock::begin(std::string_view name) {
   stop();

@@ -23,7 +23,9 @@ namespace cairn::checkpoint {
 /// same order. Takes no memory but its own: to begin a phase cannot fail.
 class PhaseClock {
  public:
-  PhaseClock();
+  using Clock = std::chrono::steady_clock;
+  /// `start`: of the whole, when that is not now.
+  explicit PhaseClock(Clock::time_point start = Clock::now());
   /// Ends the running phase and begins (or continues) `name`, a literal. At most 16 of them.
   void begin(std::string_view name);
   void add_bytes(std::uint64_t bytes);
@@ -37,7 +39,6 @@ class PhaseClock {
   double slowest_seconds(comm::Communicator& communicator) const;
 
  private:
-  using Clock = std::chrono::steady_clock;
   struct Row {
     std::string_view name;
     double seconds = 0;

@@ -98,7 +98,8 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
   const auto buffers = how.store.get(communicator, made->buffer_bytes);
   made->buffers = buffers;
   made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *buffers,
-                         std::move(transfers), io::ExchangeOptions{budget.exchange_bytes, made->device.get()});
+                         std::move(transfers),
+                         io::ExchangeOptions{budget.exchange_bytes, made->device.get(), how.largest_message_bytes});
   return made;
 }
 
@@ -221,50 +222,61 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 
 }  // namespace
 
-/// The state as it is saved.
-struct Saver::StateToSave {
-  CodedState coded;
-  std::vector<plan::MemoryBox> memory;
-  std::vector<plan::MemoryBox> blob;
-};
-
-/// What is made of it.
+/// What is made of a planned state.
 struct Saver::Made {
   CommitTarget target;
   CommitContent content;
 };
 
-Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
-    : communicator_(communicator), options_(std::move(options)), store_(store) {
+Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store, Manners manners)
+    : communicator_(communicator), options_(std::move(options)), store_(store), manners_(manners) {
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
 }
 
 Saver::~Saver() = default;
 
-// A save on one screen, with write_files() below it. Each rank brings shards; together they agree on a plan: which files there are, and which stretches
-// of them, its extents, each rank writes. A rank's extents are cut into windows. Round by round a window of every rank is
-// filled from the memory of all (gather), checksummed while it is in cache, and handed to the engine (submit), which writes
-// it while the next ones fill. Headers go last: a file that was cut off has none. Then all is synced, and the directory
-// gets its name. Between two collective calls nothing fails on one rank alone: what may fail is agreed on.
+// A save on one screen, with write() and write_files() below it. Each rank brings shards; together they agree on a
+// plan: which files there are, and which stretches of them, its extents, each rank writes. A rank's extents are cut into
+// windows. Round by round a window of every rank is filled from the memory of all (gather), checksummed while it is in
+// cache, and handed to the engine (submit), which writes it while the next ones fill. Headers go last: a file that was
+// cut off has none. Then all is synced, and the directory gets its name. Between two collective calls nothing fails on
+// one rank alone: what may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
   if (root != nullptr) hold_root(communicator_, root->lease);
   Call call(communicator_);
-  Report report;
-  call.begin("plan");
-  if (!choice_)
-    choice_ = choose_engine(communicator_, {options_.engine.name, options_.engine.aggregators_per_node}, directory);
-  StateToSave state = plan_save(given, call, report);
-  plan_blob(given, extras.rank_blob, state);
-  Made made = describe_checkpoint(directory, step, extras, root);
+  const auto planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
+  return write(*planned, {directory, step, extras, root}, {planned->state.memory}, call);
+}
 
+const EngineChoice& Saver::choose_engine_for(const fs::path& directory) {
+  if (choice_) return *choice_;
+  choice_ = choose_engine(communicator_, {options_.engine.name, options_.engine.aggregators_per_node}, directory);
+  if (manners_.has_rounds_only) choice_->bypass = false;
+  return *choice_;
+}
+
+std::unique_ptr<Saver::Planned> Saver::plan(const fs::path& beside, std::span<const Source> given,
+                                            std::span<const std::byte> blob, Gathered gathered, Call& call) {
+  std::unique_ptr<Planned> planned;
+  comm::agree(communicator_, "begin a save", [&] { planned = std::make_unique<Planned>(); });
+  call.begin("plan");
+  choose_engine_for(beside);
+  planned->state = plan_state(given, gathered, call, planned->report);
+  plan_blob(given, blob, planned->state);
+  return planned;
+}
+
+Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveEscort* escort) {
+  Report report = std::move(planned.report);
+  Made made = describe_checkpoint(place);
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
-    made.content.blocks = write_files(*plan_, state.memory, commit.partial(), call);
+    made.content.blocks = write_files(*plan_, memory, commit.partial(), call, escort);
     if (blob_plan_) {
       const QuietProgress quiet;  // the state's files were what takes long
-      format::BlockTable blocks = write_files(*blob_plan_, state.blob, commit.partial(), call);
+      format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, commit.partial(), call, nullptr);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(made.content, std::move(blocks)); });
     }
     std::string warning =
@@ -274,31 +286,35 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
       if (!warning.empty()) report.warnings.push_back(std::move(warning));
     });
     call.begin("commit");
+    if (escort != nullptr) escort->before_commit();
     commit.finish(std::move(made.content));
   } catch (const comm::AgreedError& error) {
     commit.name_new_holder(error);
     throw;
   }
   call.stop();
-  comm::agree(communicator_, "report", [&] { describe_saved(directory, root, report); });
+  comm::agree(communicator_, "report", [&] { describe_saved(place.directory, place.root, report); });
   call.report(report);
   return report;
 }
 
-format::BlockTable Saver::write_files(SavePlan& plan, std::span<const plan::MemoryBox> memory, const fs::path& partial,
-                                      Call& call) {
+format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const fs::path& partial, Call& call,
+                                      SaveEscort* escort) {
   io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
   FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds()});
   try {
     call.begin("open");
     files.open(choice_->name, options_.engine.hints, partial);
-    if (choice_->bypass) files.write_bypass(plan.bypass, {memory, plan.device.get()}, call);
+    if (choice_->bypass) files.write_bypass(plan.bypass, {memory.of(0), plan.device.get()}, call);
+    std::uint64_t moved_bytes = 0;
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
+      if (escort != nullptr) escort->before_round(round, moved_bytes);
       const io::WindowBuffer window = files.wait_for_window(round);
       call.begin("exchange");
-      const std::uint64_t arrived_bytes = exchange.gather(round, memory);
+      const std::uint64_t arrived_bytes = exchange.gather(round, memory.of(round));
+      moved_bytes = arrived_bytes;
       call.add_bytes(arrived_bytes);
       files.finish_older_rounds();
       call.begin("checksum");
@@ -306,6 +322,7 @@ format::BlockTable Saver::write_files(SavePlan& plan, std::span<const plan::Memo
       call.begin("write");
       call.add_bytes(files.submit());
     }
+    if (escort != nullptr) escort->before_round(exchange.rounds(), moved_bytes);
     call.begin("checksum");
     call.add_bytes(files.checksum_headers());
     call.begin("write");
@@ -323,7 +340,7 @@ format::BlockTable Saver::write_files(SavePlan& plan, std::span<const plan::Memo
 }
 
 /// Describes the state, codes it, and makes the plan unless the last one still holds.
-Saver::StateToSave Saver::plan_save(std::span<const Source> given, Call& call, Report& report) {
+Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report) {
   StateToSave state;
   DescribedState saved{given, {}};
   base::Bytes description;
@@ -331,6 +348,7 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, Call& call, R
   comm::agree(communicator_, "describe the state", [&] {
     check_shards(given);
     description = describe(given, options_);
+    if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
@@ -345,9 +363,16 @@ Saver::StateToSave Saver::plan_save(std::span<const Source> given, Call& call, R
     saved = {state.coded.sources, state.coded.codings};
     call.begin("plan");
   }
-  comm::agree(communicator_, "number the memory boxes", [&] { state.memory = memory_boxes(saved.sources); });
+  std::vector<plan::MemoryBox> planned;  // where they differ from those of the state
+  comm::agree(communicator_, "number the memory boxes", [&] {
+    state.memory = memory_boxes(saved.sources);
+    if (plan_ || gathered == Gathered::kFromSources) return;
+    planned = state.memory;
+    for (plan::MemoryBox& box : planned) box.memory = Memory::kHost;
+  });
   if (!plan_) {
-    plan_ = make_save_plan(communicator_, saved, state.memory, {options_, *choice_, store_});
+    plan_ = make_save_plan(communicator_, saved, gathered == Gathered::kFromSources ? state.memory : planned,
+                           {options_, *choice_, store_, nullptr, manners_.largest_message_bytes});
     plan_->description = std::move(description);
   }
   return state;
@@ -360,6 +385,14 @@ bool Saver::renew_buffers(SavePlan& plan) {
   const bool fits = plan.exchange->use(*buffers);
   plan.buffers = buffers;
   return communicator_.min(fits ? 1 : 0) != 0;
+}
+
+std::uint64_t Saver::rounds() const { return plan_->exchange->rounds(); }
+
+std::vector<plan::MemorySpan> Saver::memory_from(std::uint64_t first_round) const {
+  std::vector<plan::MemorySpan> spans = plan_->exchange->memory_from(first_round);
+  if (first_round == 0) plan_->bypass.cover_memory(spans);
+  return spans;
 }
 
 void Saver::forget_plan() {
@@ -393,7 +426,8 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
   });
   if (is_changed || !renew_buffers(*blob_plan_)) {
     blob_plan_.reset();
-    blob_plan_ = make_blob_plan(communicator_, sizes, state.blob, {options_, *choice_, store_, store_.pool.get()});
+    blob_plan_ = make_blob_plan(communicator_, sizes, state.blob,
+                                {options_, *choice_, store_, store_.pool.get(), manners_.largest_message_bytes});
     blob_plan_->description = std::move(description);
   }
   if (renew_buffers(*plan_)) return;  // where the blobs have larger windows than a small state
@@ -404,14 +438,13 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
   });
 }
 
-Saver::Made Saver::describe_checkpoint(const fs::path& directory, std::uint64_t step, const Extras& extras,
-                                       RootLife* root) const {
+Saver::Made Saver::describe_checkpoint(const Place& place) const {
   Made made;
   comm::agree(communicator_, "describe the checkpoint", [&] {
-    Lease* const lease = root == nullptr ? nullptr : root->lease;
-    made.target = {directory, options_.overwrite, root != nullptr, options_.read_back, lease, {}};
-    made.content = content_of(step, extras);
-    if (lease != nullptr) set_life(*root, made.target, made.content.manifest);
+    Lease* const lease = place.root == nullptr ? nullptr : place.root->lease;
+    made.target = {place.directory, options_.overwrite, place.root != nullptr, options_.read_back, lease, {}};
+    made.content = content_of(place.step, place.extras);
+    if (lease != nullptr) set_life(*place.root, made.target, made.content.manifest);
   });
   return made;
 }

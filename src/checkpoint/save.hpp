@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,6 +12,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
@@ -46,6 +48,7 @@ struct SavePlanOptions {
   const EngineChoice& choice;
   io::WindowStore& store;
   const io::WindowPool* beside = nullptr;  ///< of a plan that is kept meanwhile: to do with its windows where they can
+  std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
 };
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
@@ -66,7 +69,6 @@ struct CommitContent;
 class Lease;
 struct SavePlan;
 class Call;
-class StateCoder;
 
 /// One life of a root: between taking its lease and leaving it, or resuming again.
 struct RootLife {
@@ -75,11 +77,47 @@ struct RootLife {
   std::uint64_t saves = 0;            ///< so far, on rank 0
 };
 
+/// Where the bytes of a save are when they are gathered.
+enum class Gathered {
+  kFromSources,   ///< where the program has them
+  kFromSnapshot,  ///< in host memory, whose places are given later (Planned::memory)
+};
+
+/// The memory boxes of a save as its rounds find them: until `first_late` those in `early`. Bypass runs count as before
+/// all rounds.
+struct RoundMemory {
+  std::span<const plan::MemoryBox> early;
+  std::span<const plan::MemoryBox> late = {};
+  std::uint64_t first_late = std::numeric_limits<std::uint64_t>::max();
+
+  [[nodiscard]] std::span<const plan::MemoryBox> of(std::uint64_t round) const {
+    return round < first_late ? early : late;
+  }
+};
+
+/// Goes along with a save that runs behind the program.
+class SaveEscort {
+ public:
+  virtual ~SaveEscort() = default;
+  /// Collective: before each round, and once after the last. `bytes`: moved by this rank since the last time. What it
+  /// throws on all ranks alike ends the save, which leaves nothing.
+  virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
+  /// Collective: all bytes are on storage, and the commit begins. Likewise.
+  virtual void before_commit() = 0;
+};
+
 /// Keeps the plan of the last save; an unchanged description (agreed by one reduction) uses it again.
 class Saver {
  public:
+  /// How its saves go beside others that use the machine.
+  struct Manners {
+    std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
+    bool has_rounds_only = false;  ///< nothing bypasses them: SaveEscort sees all bytes
+  };
   /// `communicator` and `store`, which has the windows, must outlive the object.
-  Saver(comm::Communicator& communicator, Options options, io::WindowStore& store);
+  Saver(comm::Communicator& communicator, Options options, io::WindowStore& store, Manners manners);
+  Saver(comm::Communicator& communicator, Options options, io::WindowStore& store)
+      : Saver(communicator, std::move(options), store, Manners()) {}
   ~Saver();
 
   /// Collective. Writes a directory beside `directory` and commits it under that name; `step` is recorded. With `root`
@@ -87,24 +125,58 @@ class Saver {
   Report save(const std::filesystem::path& directory, std::uint64_t step, std::span<const Source> state,
               const Extras& extras, RootLife* root = nullptr);
 
+  // The same in two parts, for who has something to do between them. All of `given` may change after the first one but
+  // the bytes that the memory boxes name.
+
+  /// What the state is saved as.
+  struct StateToSave {
+    CodedState coded;
+    std::vector<plan::MemoryBox> memory;
+    std::vector<plan::MemoryBox> blob;
+  };
+  struct Planned {
+    StateToSave state;
+    Report report;  ///< so far
+  };
+  struct Place {
+    std::filesystem::path directory;
+    std::uint64_t step = 0;
+    const Extras& extras;
+    RootLife* root = nullptr;
+  };
+  /// Collective. `beside` is where the checkpoint will be. With kFromSnapshot boxes in device memory are planned as if they
+  /// were in host memory.
+  std::unique_ptr<Planned> plan(const std::filesystem::path& beside, std::span<const Source> given,
+                                std::span<const std::byte> blob, Gathered gathered, Call& call);
+  /// Collective, with the root held (hold_root) where there is one.
+  Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
+               SaveEscort* escort = nullptr);
+
+  /// Rank-local, after plan(): rounds of the state's files, and what they read of the memory boxes in `first_round` and
+  /// later; from round 0 on bypass runs are among it.
+  [[nodiscard]] std::uint64_t rounds() const;
+  [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
+  /// Collective, the first time.
+  const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
+  /// Moments are coded, or weights left out: what is saved is another state than the one given.
+  [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
+
   /// Rank-local: gives the plan back, with all that it holds. The next save makes another one.
   void forget_plan();
 
  private:
-  struct StateToSave;
   struct Made;
   /// Collective. Puts what it finds out about the state into the report.
-  StateToSave plan_save(std::span<const Source> given, Call& call, Report& report);
-  /// Collective, after plan_save().
+  StateToSave plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report);
+  /// Collective, after plan_state().
   void plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state);
   /// Collective, with a plan that has been made before. False where it does not go with the buffers that are kept now.
   bool renew_buffers(SavePlan& plan);
   /// Collective.
-  Made describe_checkpoint(const std::filesystem::path& directory, std::uint64_t step, const Extras& extras,
-                           RootLife* root) const;
+  Made describe_checkpoint(const Place& place) const;
   /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
-  format::BlockTable write_files(SavePlan& plan, std::span<const plan::MemoryBox> memory,
-                                 const std::filesystem::path& partial, Call& call);
+  format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const std::filesystem::path& partial,
+                                 Call& call, SaveEscort* escort);
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along.
   CommitContent content_of(std::uint64_t step, const Extras& extras) const;
   /// Rank-local.
@@ -113,6 +185,7 @@ class Saver {
   comm::Communicator& communicator_;
   Options options_;
   io::WindowStore& store_;
+  Manners manners_;
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<StateCoder> coder_;
