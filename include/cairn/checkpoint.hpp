@@ -27,6 +27,7 @@
 #include "cairn/report.hpp"
 #include "cairn/selection.hpp"
 #include "cairn/tensor.hpp"
+#include "cairn/ticket.hpp"
 
 namespace cairn {
 
@@ -117,6 +118,26 @@ class Checkpointer {
   /// wait up to a lease time to see whether another saver is alive. Overwriting keeps the old checkpoint loadable until
   /// the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
+
+  /// Collective. As save(), but for what happens behind the program: it returns when the state has been copied (or, of what
+  /// AsyncOptions::max_snapshot_bytes has no room for, written), and exchange, writing and commit go on in a thread of
+  /// Cairn's, on a communicator of its own. What is saved is the state as it was at the call. Sources, and what `extras`
+  /// refers to, may change and go when it returns; carried files must stay until the ticket is done. Moments in host
+  /// memory are coded in the background as well, which takes a snapshot of the whole state.
+  ///
+  /// Throws what save() throws before there is a plan: kUsage and kState for a wrong state. What goes wrong later, also a
+  /// step that exists, or another saver of the root, is thrown by SaveTicket::wait(); it hinders no later save, whose
+  /// report names it. One save at a time: AsyncOptions::when_busy. Other calls of this object may be made meanwhile: they
+  /// see what is committed. save(), release_memory() and the destructor wait for it; a load's windows are then on top of
+  /// the memory budget.
+  ///
+  /// MPI must have been initialised with MPI_THREAD_MULTIPLE; where it was not, and with engine "mpiio", whose calls cannot
+  /// be left, the save is done when the call returns, and Report::warnings says why.
+  [[nodiscard]] SaveTicket save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
+
+  /// Collective. Plans and makes the memory of snapshots of such a state, so that the first save_async() takes no longer than
+  /// the others. Throws as save_async(), and kIo when memory is short.
+  void prepare_async(std::span<const Source> state);
 
   /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people
   /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an

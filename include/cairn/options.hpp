@@ -78,6 +78,28 @@ struct Limits {
   std::uint64_t memory_budget_bytes = 256ULL << 20;  ///< extra host memory during save and load
 };
 
+/// What save_async() does while the save before it is still under way on any rank.
+enum class WhenBusy {
+  kWait,  ///< waits for it; the wait is part of the stall
+  kSkip,  ///< saves nothing; the ticket says so
+  kFail,  ///< throws kState
+};
+
+/// Saves that go on behind the program (Checkpointer::save_async).
+struct AsyncOptions {
+  WhenBusy when_busy = WhenBusy::kWait;
+  /// Of host memory for the snapshot, on each rank. What does not fit is gathered from the program's own memory while
+  /// save_async() waits for it; with device memory such a save is synchronous. Unset: as much as a snapshot needs,
+  /// which is what the rank hands over: its shards, less what replicas on other ranks hand over in its place.
+  std::optional<std::uint64_t> max_snapshot_bytes;
+  /// That each rank gathers and writes a second in the background, so that the program's own messages and reads keep
+  /// their share. 0: as fast as it goes.
+  std::uint64_t max_bytes_per_s = 0;
+  /// Processors of each node for the background work of all its ranks, as taskset writes them ("0-3,8"): spare ones, if
+  /// the node has some. Empty: those that the thread which makes the Checkpointer's first asynchronous save may use.
+  std::string cores;
+};
+
 /// Name the members that you set (`Options options; options.files.block_bytes = ...`): groups and members are added, and
 /// their order may change.
 struct Options {
@@ -86,6 +108,7 @@ struct Options {
   Limits limits;
   Quantisation quantisation;
   LeaseOptions lease;
+  AsyncOptions async;
   Waiting waiting;         ///< how long calls wait for ranks that make no progress, and what happens then
   std::string run_id;      ///< recorded in every manifest
   bool overwrite = false;  ///< replace an existing checkpoint of the same step
@@ -93,7 +116,8 @@ struct Options {
   /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a
   /// snapshot of a Hugging Face cache to its blobs never need it.
   bool follow_links = false;
-  /// Rank-local, and may be set on some ranks only: called on the thread of the call, when a phase begins and when it
+  /// Rank-local, and may be set on some ranks only: called on the thread of the call, of an asynchronous save on Cairn's
+  /// own, when a phase begins and when it
   /// has ended, and in between at most ten times a second. It must not call this object again or anything collective,
   /// since the other ranks wait for its return. What it throws ends there, as one warning, and this call of Cairn's goes
   /// on without it.

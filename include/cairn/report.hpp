@@ -60,6 +60,18 @@ struct SkippedStep {
   std::string problem;  ///< what is wrong with it, and where: one line
 };
 
+/// What an asynchronous save cost the program that went on: how long save_async() kept it. Seconds are of the slowest
+/// rank.
+struct Stall {
+  double seconds = 0;                ///< of the whole call, but for a wait for the save before it
+  double wait_seconds = 0;           ///< for the save before it
+  double plan_seconds = 0;           ///< part of `seconds`; next to nothing where the plan is used again
+  double prepare_seconds = 0;        ///< likewise, for memory that later snapshots use again: the first save's, or none
+  double copy_seconds = 0;           ///< likewise
+  std::uint64_t snapshot_bytes = 0;  ///< copied, of all ranks; what is not was gathered while the program waited
+  std::uint64_t pool_bytes = 0;      ///< kept for snapshots, on the rank that keeps most
+};
+
 struct Report {
   std::uint64_t step = 0;  ///< that was saved or loaded; of a staging file or another directory than a step's, 0
   std::filesystem::path directory;
@@ -70,7 +82,9 @@ struct Report {
   std::string engine_reason;                        ///< why it was that one
   std::map<std::string, std::string> engine_hints;  ///< what MPI-IO says of the first file; empty without MPI-IO
   double seconds = 0;                               ///< whole call, slowest rank
-  bool plan_reused = false;  ///< of a save: the state was described as in the one before; blobs may differ in size
+  bool plan_reused = false;     ///< of a save: the state was described as in the one before; blobs may differ in size
+  std::optional<Stall> stall;   ///< of an asynchronous save
+  std::string earlier_failure;  ///< of a save: why the asynchronous one before it failed
   std::vector<Phase> phases;
   std::vector<std::string> warnings;
   std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0

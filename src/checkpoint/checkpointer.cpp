@@ -1,9 +1,14 @@
-// The public Checkpointer on top of Saver and Loader.
+// The public Checkpointer on top of Saver, AsyncSaver and Loader.
+#include <chrono>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "checkpoint/async.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/extras.hpp"
 #include "checkpoint/listing.hpp"
@@ -11,6 +16,7 @@
 #include "checkpoint/newest.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/targets.hpp"
+#include "checkpoint/ticket.hpp"
 #include "codes/view.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
@@ -47,15 +53,32 @@ struct Checkpointer::State {
     life.lease = lease.get();
   }
   /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new
-  /// lease.
+  /// lease. A save under way ends as what it began.
   void resume_from(const format::Manifest& opened) {
+    std::vector<format::Life> lineage = opened.lineage;
+    lineage.push_back({opened.epoch, opened.step});
+    resumed = std::move(lineage);
+    if (!async || !async->is_busy()) begin_life();
+  }
+  /// Rank-local, while no save is under way.
+  void begin_life() {
+    if (!resumed) return;
     const bool has_saved = life.saves != 0;
-    life = {life.lease, opened.lineage, 0};
-    life.lineage.push_back({opened.epoch, opened.step});
+    life = {life.lease, std::move(*resumed), 0};
+    resumed.reset();
     if (!has_saved || lease == nullptr) return;
     lease.reset();  // released before another one is watched
     watch_lease();
   }
+  /// Waits for the save under way.
+  void settle() {
+    if (async) async->wait();
+    begin_life();
+  }
+
+  /// Collective, the first time.
+  void make_async();
+  void check_launcher() { comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process); }
   /// Collective: the directory of a step, which all ranks were given alike.
   std::filesystem::path directory_of(std::uint64_t step) {
     std::filesystem::path directory;
@@ -74,6 +97,8 @@ struct Checkpointer::State {
   checkpoint::Saver saver;
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
+  std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
 };
 
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
@@ -97,17 +122,86 @@ Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
   Report report;
+  std::filesystem::path directory;
+  state_->settle();
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   checkpoint::run_call(*state_->communicator, "save", [&] {
-    comm::agree(*state_->communicator, "look at the launcher", comm::refuse_lonely_process);
+    state_->check_launcher();
     const os::AccessScope access(state_->access);
-    report = state_->saver.save(state_->directory_of(step), step, state, extras, &state_->life);
+    directory = state_->directory_of(step);
+    if (!state_->async) report = state_->saver.save(directory, step, state, extras, &state_->life);
     report.step = step;
   });
+  if (state_->async) report = state_->async->save({directory, step, state, extras, &state_->life});
   return report;
 }
 
+namespace {
+
+/// Collective. Why saves cannot go on behind this program: the same on all ranks; empty where they can.
+std::string why_not_async(comm::Communicator& communicator) {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (communicator.max(level == MPI_THREAD_MULTIPLE ? 0 : 1) == 0) return {};
+  return "MPI was not initialised with MPI_THREAD_MULTIPLE (MPI_Init_thread) on every rank";
+}
+
+}  // namespace
+
+void Checkpointer::State::make_async() {
+  if (async) return;
+  std::string why_not = why_not_async(*communicator);
+  auto apart = communicator->duplicate();
+  comm::agree(*communicator, "begin asynchronous saves", [&] {
+    saver.forget_plan();  // from now on the other one saves
+    windows.pool.reset();
+    async = std::make_unique<checkpoint::AsyncSaver>(
+        checkpoint::AsyncSaver::Setup{std::move(apart), options, access, std::move(why_not)});
+  });
+}
+
+SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
+  const auto came = std::chrono::steady_clock::now();
+  std::filesystem::path directory;
+  std::shared_ptr<SaveTicket::State> ticket;
+  bool is_busy = false;
+  checkpoint::run_call(*state_->communicator, "save", [&] {
+    state_->check_launcher();
+    directory = state_->directory_of(step);
+    state_->make_async();
+    is_busy = state_->communicator->max(state_->async->is_busy() ? 1 : 0) != 0;
+    comm::agree(*state_->communicator, "begin a save", [&] {
+      ticket = std::make_shared<SaveTicket::State>();
+      ticket->step = step;
+      if (is_busy && state_->options.async.when_busy == WhenBusy::kFail) {
+        throw Error(ErrorKind::kState, "a save is still under way; wait for its ticket, or choose another WhenBusy");
+      }
+    });
+  });
+  if (is_busy && state_->options.async.when_busy == WhenBusy::kSkip) {
+    ticket->was_skipped = true;
+    return SaveTicket(std::move(ticket));
+  }
+  state_->settle();
+  checkpoint::AsyncSaver::Request request{directory, step, state, extras, &state_->life};
+  if (is_busy) request.wait_seconds = std::chrono::duration<double>(request.began - came).count();
+  if (!is_busy) request.began = came;
+  ticket->save = state_->async->start(request);
+  return SaveTicket(std::move(ticket));
+}
+
+void Checkpointer::prepare_async(std::span<const Source> state) {
+  state_->settle();
+  checkpoint::run_call(*state_->communicator, "plan", [&] {
+    state_->check_launcher();
+    state_->make_async();
+  });
+  state_->async->prepare(state_->root, state);
+}
+
 void Checkpointer::release_memory() {
+  state_->settle();
+  if (state_->async) return state_->async->release_memory();
   checkpoint::run_call(*state_->communicator, "release memory", [&] {
     comm::agree(*state_->communicator, "release memory", [] {});
     state_->saver.forget_plan();

@@ -306,11 +306,12 @@ format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory,
   try {
     call.begin("open");
     files.open(choice_->name, options_.engine.hints, partial);
+    if (escort != nullptr) escort->before_round(0, 0);
     if (choice_->bypass) files.write_bypass(plan.bypass, {memory.of(0), plan.device.get()}, call);
     std::uint64_t moved_bytes = 0;
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
-      if (escort != nullptr) escort->before_round(round, moved_bytes);
+      if (escort != nullptr && round != 0) escort->before_round(round, moved_bytes);
       const io::WindowBuffer window = files.wait_for_window(round);
       call.begin("exchange");
       const std::uint64_t arrived_bytes = exchange.gather(round, memory.of(round));

@@ -99,7 +99,7 @@ struct RoundMemory {
 class SaveEscort {
  public:
   virtual ~SaveEscort() = default;
-  /// Collective: before each round, and once after the last. `bytes`: moved by this rank since the last time. What it
+  /// Collective: before each round (and all that comes before round 0), and after the last. `bytes`: moved by this rank since the last time. What it
   /// throws on all ranks alike ends the save, which leaves nothing.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
   /// Collective: all bytes are on storage, and the commit begins. Likewise.

@@ -1,0 +1,536 @@
+#include "checkpoint/async.hpp"
+
+#include <fmt/core.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "base/log.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "comm/agree.hpp"
+#include "comm/wait.hpp"
+#include "directory/commit.hpp"
+#include "os/fault.hpp"
+#include "os/process.hpp"
+#include "planning/describe.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+constexpr std::uint64_t kLargestMessageBytes = 1ULL << 20;
+constexpr std::chrono::milliseconds kLongestNap{50};
+constexpr const char* kTooLarge = "the snapshot is larger than Options::async.max_snapshot_bytes on a rank";
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+std::string text_of(const std::exception_ptr& failure) noexcept {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    try {
+      return error.what();
+    } catch (...) {
+    }
+  } catch (...) {
+  }
+  return {};
+}
+
+bool has_device_memory(std::span<const Source> state) {
+  return std::any_of(state.begin(), state.end(), [](const Source& s) { return s.memory == Memory::kDevice; });
+}
+
+/// All that a source has in memory, as one box of bytes that begins `shift` bytes behind its pointer.
+struct WholeSource {
+  plan::MemoryBox bytes;
+  std::uint64_t shift = 0;
+};
+
+WholeSource whole_source(const Source& source) {
+  std::vector<plan::MemoryBox> boxes;
+  add_boxes(source, 0, boxes);
+  const auto* const data = static_cast<const std::byte*>(source.data);
+  plan::MemorySpan span;
+  for (const plan::MemoryBox& box : boxes) {
+    if (box.bytes.empty()) continue;
+    const auto begin = static_cast<std::uint64_t>(box.bytes.data() - data);
+    span.cover({begin, begin + box.bytes.size()});
+  }
+  WholeSource whole;
+  whole.shift = span.begin;
+  if (span.bytes() != 0) whole.bytes.bytes = {const_cast<std::byte*>(data) + span.begin, span.bytes()};  // only read
+  return whole;
+}
+
+}  // namespace
+
+bool SaveState::is_done() const {
+  const std::lock_guard lock(mutex_);
+  return is_done_;
+}
+
+void SaveState::wait() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return is_done_; });
+}
+
+const Report& SaveState::report() const {
+  wait();
+  if (failure_) std::rethrow_exception(failure_);
+  return report_;
+}
+
+void SaveState::set_copied(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  is_copied_ = true;
+  copy_failure_ = std::move(failure);
+  changed_.notify_all();
+}
+
+bool SaveState::wait_for_copy() const {
+  std::unique_lock lock(mutex_);
+  if (!changed_.wait_for(lock, kLongestNap, [&] { return is_copied_; })) return false;
+  if (copy_failure_) std::rethrow_exception(copy_failure_);
+  return true;
+}
+
+void SaveState::wait_until_copied() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return is_copied_; });
+}
+
+void SaveState::release_sources() {
+  const std::lock_guard lock(mutex_);
+  is_released_ = true;
+  changed_.notify_all();
+}
+
+void SaveState::wait_for_sources() const {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return is_released_; });
+}
+
+void SaveState::finish(Report report, std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  report_ = std::move(report);
+  failure_ = std::move(failure);
+  is_released_ = true;
+  is_done_ = true;
+  changed_.notify_all();
+}
+
+Worker::Worker(const std::string& cores) {
+  cpu_set_t allowed;
+  if (!cores.empty()) allowed = os::cores_of(cores);
+  try {
+    const os::BlockedSignals no_signals;
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error& error) {
+    throw Error(ErrorKind::kIo, fmt::format("no thread for asynchronous saves: {}", error.what()),
+                {error.code().value(), {}, -1});
+  }
+  if (cores.empty()) return;
+  const int why = ::pthread_setaffinity_np(thread_.native_handle(), sizeof allowed, &allowed);
+  if (why == 0) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("Options::async.cores: this process may not use processors {}: {}", cores, std::strerror(why)),
+      {why, {}, -1});
+}
+
+Worker::~Worker() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_ending_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Worker::begin(const std::function<void()>& work) noexcept {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return work_ == nullptr; });  // it may be on its way out of the work before
+  work_ = &work;
+  changed_.notify_all();
+}
+
+void Worker::run() {
+  const comm::PatientWaits patient;
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return work_ != nullptr || is_ending_; });
+    if (work_ == nullptr) return;
+    lock.unlock();
+    (*work_)();
+    lock.lock();
+    work_ = nullptr;
+    changed_.notify_all();
+  }
+}
+
+/// A save on its way.
+struct AsyncSaver::Job {
+  std::shared_ptr<SaveState> state;
+  std::filesystem::path directory;
+  Extras extras;
+  RootLife* root = nullptr;
+  std::vector<Source> sources;              ///< in the snapshot: to be coded and planned behind the program
+  std::unique_ptr<Saver::Planned> planned;  ///< null: not yet
+  std::uint64_t first_late = 0;             ///< round from which on bytes come out of the snapshot
+  bool is_synchronous = false;
+  std::string why_not;  ///< asynchronous
+  Clock::time_point began = Clock::now();
+  PhaseClock clock{began};
+  Stall stall;  ///< of this rank
+};
+
+class AsyncSaver::Escort final : public SaveEscort {
+ public:
+  Escort(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
+
+  void before_round(std::uint64_t round, std::uint64_t bytes) override {
+    if (round == 0) saver_.wait_for_copy(job_);
+    stop_if_cancelled();
+    if (round == job_.first_late && round != 0) {
+      job_.stall.seconds = seconds_since(job_.began);
+      job_.state->release_sources();
+    }
+    pace(bytes);
+  }
+
+  void before_commit() override {
+    stop_if_cancelled();
+    comm::agree(*saver_.communicator_, "commit", [&] { check_unchanged(); });
+  }
+
+ private:
+  /// Collective.
+  void stop_if_cancelled() const {
+    if (saver_.communicator_->max(job_.state->is_cancelled() ? 1 : 0) == 0) return;
+    job_.state->set_cancelled();
+    throw comm::AgreedError(ErrorKind::kState, fmt::format("the save of step {} was cancelled", job_.state->step()));
+  }
+
+  void check_unchanged() const {
+    const auto box = saver_.snapshot_.first_changed();
+    if (!box) return;
+    const std::string name =
+        job_.planned ? saver_.names_.at(job_.planned->state.memory.at(*box).tensor) : job_.sources.at(*box).name;
+    throw Error(ErrorKind::kIntegrity,
+                fmt::format("tensor '{}' was changed while save_async() copied it; nothing may write into the state "
+                            "before that returns",
+                            base::printable(name)));
+  }
+
+  /// Sleeps while this rank is ahead of Options::async.max_bytes_per_s.
+  void pace(std::uint64_t bytes) {
+    const std::uint64_t limit = saver_.options_.async.max_bytes_per_s;
+    if (limit == 0) return;
+    if (!pace_start_) pace_start_ = Clock::now();
+    paced_bytes_ += bytes;
+    const auto due = *pace_start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
+                                        static_cast<double>(paced_bytes_) / static_cast<double>(limit)));
+    const auto liveness = saver_.communicator_->liveness();
+    for (auto now = Clock::now(); now < due && !job_.state->is_cancelled(); now = Clock::now()) {
+      std::this_thread::sleep_for(std::min<Clock::duration>(due - now, kLongestNap));
+      if (liveness) liveness->worked();
+    }
+  }
+
+  AsyncSaver& saver_;
+  Job& job_;
+  std::optional<Clock::time_point> pace_start_;
+  std::uint64_t paced_bytes_ = 0;
+};
+
+AsyncSaver::AsyncSaver(Setup setup)
+    : communicator_(std::move(setup.communicator)),
+      options_(std::move(setup.options)),
+      access_(setup.access),
+      why_not_(std::move(setup.why_not)),
+      saver_(*communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0}),
+      work_([this] { finish(*job_); }),
+      worker_(options_.async.cores) {}
+
+AsyncSaver::~AsyncSaver() { wait(); }
+
+void AsyncSaver::wait() {
+  if (current_) current_->wait();
+}
+
+std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
+  run_call(*communicator_, "save", [&] {
+    comm::agree(*communicator_, "begin a save", [&] {
+      job_ = std::make_unique<Job>();
+      job_->began = request.began;
+      job_->clock = PhaseClock(request.began);
+      job_->state = std::make_shared<SaveState>(request.step);
+      job_->directory = request.directory;
+      job_->extras = request.extras;
+      job_->root = request.root;
+      job_->stall.wait_seconds = request.wait_seconds;
+      job_->why_not = why_not_;
+    });
+    job_->is_synchronous = !why_not_.empty() || !take(*job_, request.state);
+    if (!job_->is_synchronous) return;
+    comm::agree(*communicator_, "save synchronously",
+                [&] { job_->sources.assign(request.state.begin(), request.state.end()); });
+  });
+  current_ = job_->state;
+  if (job_->is_synchronous) {
+    finish(*job_);
+    return current_;
+  }
+  worker_.begin(work_);  // which makes directory and files meanwhile
+  copy(*job_);
+  current_->wait_for_sources();
+  return current_;
+}
+
+/// Collective: copies what the save needs of the state. False where that cannot be, and Job::why_not says why.
+bool AsyncSaver::take(Job& job, std::span<const Source> state) {
+  const bool is_on_device = communicator_->max(has_device_memory(state) ? 1 : 0) != 0;
+  const auto refuse = [&](const char* why) {
+    comm::agree(*communicator_, "save synchronously", [&] { job.why_not = why; });
+    return false;
+  };
+  if (saver_.choose_engine_for(job.directory).name == "mpiio") {
+    return refuse("the calls of engine mpiio cannot be left once they have begun");
+  }
+  if (saver_.is_coding() && !is_on_device) return take_whole(job, state) || refuse(kTooLarge);
+  if (is_on_device && !device_fits_) return refuse(kTooLarge);
+
+  Call call(*communicator_, job.clock);
+  const auto start = Clock::now();
+  plan(job, state, call);
+  job.stall.plan_seconds = seconds_since(start);
+  const Saver::StateToSave& planned = job.planned->state;
+  job.first_late = first_round_that_fits(planned);
+  if (is_on_device && job.first_late != 0) {
+    device_fits_ = false;
+    job.planned.reset();
+    return refuse(kTooLarge);
+  }
+  std::vector<plan::MemorySpan> spans;
+  comm::agree(*communicator_, "find what the snapshot needs", [&] { spans = saver_.memory_from(job.first_late); });
+  make_room(job, planned.memory, spans);
+  return true;
+}
+
+void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
+  job.planned = saver_.plan(job.directory, state, job.extras.rank_blob, Gathered::kFromSnapshot, call);
+  if (job.planned->report.plan_reused) return;
+  comm::agree(*communicator_, "note the names", [&] {
+    names_.clear();
+    const std::span<const Source> saved = saver_.is_coding() ? job.planned->state.coded.sources : state;
+    for (const Source& source : saved) names_.push_back(source.name);
+  });
+}
+
+/// Collective: 0 when all that is planned fits into Options::async.max_snapshot_bytes on every rank; else the first round
+/// of which, and of the later ones, that holds.
+std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
+  std::uint64_t first = 0;
+  comm::agree(*communicator_, "measure the snapshot", [&] {
+    const auto fits = [&](std::uint64_t round) {
+      const auto& limit = options_.async.max_snapshot_bytes;
+      return !limit || snapshot_bytes(state.memory, saver_.memory_from(round)).all() <= *limit;
+    };
+    if (fits(0)) return;
+    std::uint64_t too_early = 0;
+    first = saver_.rounds();  // of which, and later, there is nothing
+    while (first - too_early > 1) {
+      const std::uint64_t round = too_early + (first - too_early) / 2;
+      (fits(round) ? first : too_early) = round;
+    }
+    first = std::max<std::uint64_t>(first, 1);  // bypass runs, which come before all rounds, did not fit
+  });
+  return communicator_->max(first);
+}
+
+/// Collective: the state to be coded in the background, whole. False when it does not fit.
+bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
+  std::vector<WholeSource> whole;
+  std::vector<plan::MemoryBox> boxes;
+  std::vector<plan::MemorySpan> spans;
+  std::uint64_t is_too_large = 0;
+  comm::agree(*communicator_, "describe the state", [&] {
+    check_shards(state);
+    for (const Source& source : state) {
+      whole.push_back(whole_source(source));
+      boxes.push_back(whole.back().bytes);
+      spans.push_back({0, whole.back().bytes.bytes.size()});
+    }
+    const auto& limit = options_.async.max_snapshot_bytes;
+    is_too_large = limit && snapshot_bytes(boxes, spans).all() > *limit ? 1 : 0;
+  });
+  if (communicator_->max(is_too_large) != 0) return false;
+  make_room(job, boxes, spans);
+  comm::agree(*communicator_, "describe the snapshot", [&] {
+    job.sources.assign(state.begin(), state.end());
+    for (std::size_t s = 0; s < whole.size(); ++s) {
+      const std::span<std::byte> copied = snapshot_.boxes()[s].bytes;
+      if (copied.empty()) continue;
+      // Places are counted from the pointer of the source, which may lie before all of its bytes.
+      const auto data = reinterpret_cast<std::uintptr_t>(copied.data()) - whole[s].shift;
+      job.sources[s].data = reinterpret_cast<const void*>(data);  // NOLINT(performance-no-int-to-ptr)
+    }
+  });
+  return true;
+}
+
+/// Collective.
+void AsyncSaver::make_room(Job& job, std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans) {
+  comm::agree(*communicator_, "make room for a snapshot", [&] {
+    const auto start = Clock::now();
+    snapshot_.reserve(snapshot_bytes(memory, spans));
+    job.stall.prepare_seconds = seconds_since(start);
+    snapshot_.place(memory, spans);
+  });
+}
+
+/// Rank-local, while the background has begun: it waits before the first byte.
+void AsyncSaver::copy(Job& job) noexcept {
+  std::exception_ptr failure;
+  const auto start = Clock::now();
+  try {
+    snapshot_.copy();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  job.stall.copy_seconds = seconds_since(start);
+  job.stall.snapshot_bytes = snapshot_.copied_bytes();
+  if (job.first_late == 0) {
+    job.stall.seconds = seconds_since(job.began);
+    job.state->release_sources();
+  }
+  job.state->set_copied(std::move(failure));
+}
+
+/// Collective, in the background.
+void AsyncSaver::wait_for_copy(Job& job) {
+  comm::agree(*communicator_, "copy the state", [&] {
+    const auto liveness = communicator_->liveness();
+    while (!job.state->wait_for_copy()) {
+      if (liveness) liveness->worked();
+    }
+  });
+}
+
+void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const Source> state) {
+  if (!why_not_.empty()) return;
+  run_call(*communicator_, "plan", [&] {
+    Job job;
+    job.directory = beside;
+    Call call(*communicator_, job.clock);
+    const bool is_on_device = communicator_->max(has_device_memory(state) ? 1 : 0) != 0;
+    if (saver_.choose_engine_for(beside).name == "mpiio") return;
+    if (saver_.is_coding() && !is_on_device) {
+      take_whole(job, state);
+      return;
+    }
+    plan(job, state, call);
+    const std::uint64_t first = first_round_that_fits(job.planned->state);
+    if (is_on_device && first != 0) return;
+    comm::agree(*communicator_, "make room for snapshots",
+                [&] { snapshot_.reserve(snapshot_bytes(job.planned->state.memory, saver_.memory_from(first))); });
+  });
+}
+
+/// The part behind the program, or all of a synchronous save.
+void AsyncSaver::finish(Job& job) noexcept {
+  Report report;
+  std::exception_ptr failure;
+  try {
+    const os::AccessScope access(access_);
+    const ProgressScope progress(options_.progress, job.state->step());
+    run_call(*communicator_, "save", [&] { report = write(job); });
+  } catch (...) {
+    failure = std::current_exception();
+    last_failure_ = text_of(failure);
+  }
+  if (!job.is_synchronous) job.state->wait_until_copied();  // out of what goes now, also after an early failure
+  job.extras = {};
+  job.planned.reset();
+  job.state->finish(std::move(report), std::move(failure));
+}
+
+Report AsyncSaver::write(Job& job) {
+  Report report;
+  if (job.is_synchronous) {
+    report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
+    job.stall.seconds = seconds_since(job.began);
+  } else {
+    if (job.root != nullptr) hold_root(*communicator_, job.root->lease);
+    Call call(*communicator_, job.clock);
+    Escort escort(*this, job);
+    const Saver::Place place{job.directory, job.state->step(), job.extras, job.root};
+    if (job.planned) {
+      const std::span<const plan::MemoryBox> given = job.planned->state.memory;
+      report = saver_.write(*job.planned, place, {given, snapshot_.boxes(), job.first_late}, call, &escort);
+    } else {
+      wait_for_copy(job);
+      const auto planned = saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
+      report = saver_.write(*planned, place, {planned->state.memory}, call, &escort);
+    }
+    if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round was late enough
+  }
+  add_stall(job, report);
+  return report;
+}
+
+/// Collective.
+void AsyncSaver::add_stall(const Job& job, Report& report) {
+  Stall stall = job.stall;
+  std::array<double, 5> seconds = {stall.seconds, stall.wait_seconds, stall.plan_seconds, stall.prepare_seconds,
+                                   stall.copy_seconds};
+  communicator_->all_reduce(seconds, comm::ReduceOp::kMax);
+  stall = {seconds[0],
+           seconds[1],
+           seconds[2],
+           seconds[3],
+           seconds[4],
+           communicator_->sum(stall.snapshot_bytes),
+           communicator_->max(snapshot_.pool_bytes())};
+  comm::agree(*communicator_, "report", [&] {
+    report.stall = stall;
+    report.earlier_failure = std::exchange(last_failure_, {});
+    if (job.is_synchronous) report.warnings.push_back("the save was synchronous: " + job.why_not);
+  });
+}
+
+Report AsyncSaver::save(const Request& request) {
+  wait();
+  Report report;
+  run_call(*communicator_, "save", [&] {
+    const os::AccessScope access(access_);
+    report = saver_.save(request.directory, request.step, request.state, request.extras, request.root);
+    comm::agree(*communicator_, "report", [&] { report.earlier_failure = std::exchange(last_failure_, {}); });
+  });
+  return report;
+}
+
+void AsyncSaver::release_memory() {
+  wait();
+  run_call(*communicator_, "release memory", [&] {
+    comm::agree(*communicator_, "release memory", [] {});
+    saver_.forget_plan();
+    windows_.pool.reset();
+    snapshot_.release();
+  });
+}
+
+}  // namespace cairn::checkpoint

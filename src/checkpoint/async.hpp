@@ -1,0 +1,166 @@
+// The asynchronous save: plan and snapshot while the program waits, the rest in a thread behind it.
+//
+// It is the save of save.hpp, cut where the program's memory is no longer needed. It has a communicator of its own, on
+// which the program's thread plans while nothing is under way, and the background thread does everything else. That
+// never blocks inside MPI (comm/wait.hpp) and sends messages of at most 1 MiB, so that small messages of the program
+// pass it.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
+#include "checkpoint/save.hpp"
+#include "checkpoint/snapshot.hpp"
+#include "comm/communicator.hpp"
+#include "io/window_pool.hpp"
+#include "os/access.hpp"
+
+namespace cairn::checkpoint {
+
+/// What is known of an asynchronous save: by its ticket, by the thread that makes it, and by who starts the next one.
+/// Thread-safe.
+class SaveState {
+ public:
+  explicit SaveState(std::uint64_t step) : step_(step) {}
+
+  [[nodiscard]] std::uint64_t step() const { return step_; }
+  [[nodiscard]] bool is_done() const;
+  void wait() const;
+  /// When it is done. Throws what the save threw.
+  [[nodiscard]] const Report& report() const;
+  [[nodiscard]] std::exception_ptr failure() const { return failure_; }
+
+  /// It ended by ask_to_cancel(), and left nothing; when it is done.
+  [[nodiscard]] bool was_cancelled() const { return was_cancelled_.load(std::memory_order_relaxed); }
+  void set_cancelled() { was_cancelled_.store(true, std::memory_order_relaxed); }
+  void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
+  [[nodiscard]] bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
+
+  /// The snapshot is taken, or could not be.
+  void set_copied(std::exception_ptr failure);
+  /// False: not yet, after a short wait. Throws what went wrong.
+  bool wait_for_copy() const;
+  void wait_until_copied() const;
+  /// The program's memory is not needed any more.
+  void release_sources();
+  void wait_for_sources() const;
+  void finish(Report report, std::exception_ptr failure);
+
+ private:
+  const std::uint64_t step_;
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool is_copied_ = false;
+  std::exception_ptr copy_failure_;
+  bool is_released_ = false;
+  bool is_done_ = false;
+  std::atomic<bool> is_cancelled_{false};
+  std::atomic<bool> was_cancelled_{false};
+  Report report_;
+  std::exception_ptr failure_;
+};
+
+/// A thread that does one piece of work at a time.
+class Worker {
+ public:
+  /// Throws Error(kIo) when no thread can be had, kUsage for `cores` that are none or not allowed (os/cores.hpp).
+  explicit Worker(const std::string& cores);
+  /// Waits for the work.
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  /// Requires: idle. Allocates nothing, and cannot fail. `work` must throw nothing, and be there until it is done.
+  void begin(const std::function<void()>& work) noexcept;
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  const std::function<void()>* work_ = nullptr;
+  bool is_ending_ = false;
+  std::thread thread_;
+};
+
+class AsyncSaver {
+ public:
+  struct Setup {
+    std::unique_ptr<comm::Communicator> communicator;  ///< of these saves alone
+    Options options;
+    os::Access access;    ///< of what is made
+    std::string why_not;  ///< asynchronous: a reason that is the same on all ranks, or empty
+  };
+  /// Rank-local. Throws what Worker's constructor throws.
+  explicit AsyncSaver(Setup setup);
+  /// Waits for what is under way.
+  ~AsyncSaver();
+
+  struct Request {
+    std::filesystem::path directory;
+    std::uint64_t step = 0;
+    std::span<const Source> state;
+    const Extras& extras;
+    RootLife* root = nullptr;                                                        ///< must outlive the save
+    std::chrono::steady_clock::time_point began = std::chrono::steady_clock::now();  ///< of the stall
+    double wait_seconds = 0;  ///< that the program has waited before
+  };
+  /// Collective, on this object's communicator; nothing may be under way. Returns when the state may change.
+  std::shared_ptr<SaveState> start(const Request& request);
+  /// Collective, likewise: a synchronous save with the same plan and windows.
+  Report save(const Request& request);
+  /// Collective, likewise.
+  void prepare(const std::filesystem::path& beside, std::span<const Source> state);
+  /// Collective, likewise: gives back plan, windows and snapshot.
+  void release_memory();
+
+  /// Rank-local.
+  [[nodiscard]] bool is_busy() const { return current_ && !current_->is_done(); }
+  void wait();
+  [[nodiscard]] comm::Communicator& communicator() { return *communicator_; }
+
+ private:
+  struct Job;
+  class Escort;
+  using Clock = std::chrono::steady_clock;
+  bool take(Job& job, std::span<const Source> state);
+  bool take_whole(Job& job, std::span<const Source> state);
+  void plan(Job& job, std::span<const Source> state, Call& call);
+  std::uint64_t first_round_that_fits(const Saver::StateToSave& state);
+  void make_room(Job& job, std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans);
+  void copy(Job& job) noexcept;
+  void wait_for_copy(Job& job);
+  void finish(Job& job) noexcept;
+  Report write(Job& job);
+  void add_stall(const Job& job, Report& report);
+
+  std::unique_ptr<comm::Communicator> communicator_;
+  const Options options_;
+  const os::Access access_;
+  const std::string why_not_;
+  io::WindowStore windows_;
+  Saver saver_;
+  Snapshot snapshot_;
+  bool device_fits_ = true;         ///< the same on all ranks
+  std::vector<std::string> names_;  ///< of the planned state's tensors
+  std::string last_failure_;
+  std::shared_ptr<SaveState> current_;
+  std::unique_ptr<Job> job_;
+  std::function<void()> work_;
+  Worker worker_;  // last: its thread uses the others
+};
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,19 @@
+// What a SaveTicket holds.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "cairn/ticket.hpp"
+#include "checkpoint/async.hpp"
+
+namespace cairn {
+
+struct SaveTicket::State {
+  std::uint64_t step = 0;
+  bool was_skipped = false;
+  std::shared_ptr<checkpoint::SaveState> save;  ///< null: skipped
+  bool was_asked = false;                       ///< how it ended
+};
+
+}  // namespace cairn

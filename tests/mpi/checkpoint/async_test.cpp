@@ -1,0 +1,397 @@
+// Asynchronous saves: what is saved is the state as it was at the call, whatever happens to it, to the save and to the
+// ticket afterwards.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/snapshot.hpp"
+#include "expect_error.hpp"
+#include "faults.hpp"
+#include "moment_state.hpp"
+#include "same_text.hpp"
+#include "sharded_state.hpp"
+#include "shared_temp_dir.hpp"
+#include "world.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+class Async : public testing::Test {
+ protected:
+  Checkpointer make(const Options& options = options_for_small_state("posix")) const {
+    return {MPI_COMM_WORLD, root_.path(), options};
+  }
+  RankState state_of(Cut cut, int version) const {
+    RankState state(small_state(), cut, world_.rank, world_.ranks);
+    state.fill(version);
+    return state;
+  }
+  /// Collective.
+  void expect_content(Checkpointer& checkpointer, std::uint64_t step, int version) const {
+    RankState loaded(small_state(), Cut::kColumns, world_.rank, world_.ranks);
+    checkpointer.load(step, loaded.targets());
+    EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes()) << "step " << step;
+  }
+  /// Collective.
+  template <class Action>
+  void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) const {
+    const std::string text = message_of_error(kind, action);
+    EXPECT_THAT(text, HasSubstr(part));
+    expect_same_everywhere(text);
+  }
+  /// What is left in the root beside checkpoints and the latest file.
+  [[nodiscard]] std::vector<std::string> leftovers() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(root_.path())) {
+      const std::string name = entry.path().filename().string();
+      if (name.ends_with(".partial") || name.ends_with(".replaced")) names.push_back(name);
+    }
+    return names;
+  }
+
+  const World world_;
+  SharedTempDir root_;
+  SharedTempDir outside_;
+};
+
+/// Writes of all ranks stop until release().
+class PausedWrites {
+ public:
+  explicit PausedWrites(const fs::path& directory)
+      : gate_(directory / "gate"), faults_("write:path=.partial:pause=" + gate_.string()) {}
+  ~PausedWrites() { release(); }
+  void release() { std::ofstream(gate_) << "go"; }
+  /// Waits until a write has been stopped.
+  void reached() const {
+    while (!fs::exists(gate_.string() + ".reached")) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+ private:
+  fs::path gate_;
+  Faults faults_;
+};
+
+TEST_F(Async, SavesTheStateAsItWasAtTheCall) {
+  std::uint64_t step = 0;
+  for (const char* engine : {"posix", "direct"}) {
+    Checkpointer checkpointer = make(options_for_small_state(engine));
+    for (const Cut cut : {Cut::kReplicated, Cut::kRows, Cut::kFlat, Cut::kMixed}) {
+      RankState state = state_of(cut, 1);
+      for (const int version : {1, 2}) {
+        state.fill(version);
+        SaveTicket ticket = checkpointer.save_async(++step, state.sources());
+        state.fill(7);
+        EXPECT_EQ(ticket.step(), step);
+        const Report report = ticket.wait();
+        EXPECT_TRUE(ticket.test());
+        EXPECT_FALSE(ticket.was_skipped());
+        EXPECT_TRUE(report.plan_reused || version == 1);
+        ASSERT_TRUE(report.stall);
+        EXPECT_EQ(report.stall->snapshot_bytes, report.bytes);  // replicas are copied once
+        EXPECT_LE(report.stall->copy_seconds + report.stall->plan_seconds, report.stall->seconds + 1e-3);
+        EXPECT_LE(report.stall->seconds, report.seconds);
+        EXPECT_TRUE(report.warnings.empty());
+        EXPECT_EQ(ticket.wait().bytes, report.bytes) << "a second time";
+        expect_content(checkpointer, step, version);
+      }
+    }
+  }
+}
+
+TEST_F(Async, GathersWhatDoesNotFitBeforeItReturns) {
+  for (const std::uint64_t limit : {0, 30'000, 100'000}) {
+    Options options = options_for_small_state("posix");
+    options.async.max_snapshot_bytes = limit;
+    options.overwrite = true;
+    Checkpointer checkpointer = make(options);
+    RankState state = state_of(Cut::kRows, 1);
+    SaveTicket ticket = checkpointer.save_async(1, state.sources());
+    state.fill(7);
+    const Report report = ticket.wait();
+    EXPECT_LE(report.stall->snapshot_bytes, limit * static_cast<std::uint64_t>(world_.ranks));
+    EXPECT_LT(report.stall->snapshot_bytes, report.bytes);
+    EXPECT_TRUE(report.warnings.empty());
+    expect_content(checkpointer, 1, 1);
+  }
+}
+
+TEST_F(Async, OneSaveAtATime) {
+  for (const WhenBusy when : {WhenBusy::kWait, WhenBusy::kSkip, WhenBusy::kFail}) {
+    const SharedTempDir gate;
+    Options options = options_for_small_state("posix");
+    options.async.when_busy = when;
+    options.overwrite = true;
+    Checkpointer checkpointer = make(options);
+    RankState state = state_of(Cut::kRows, 1);
+    checkpointer.save(1, state.sources());
+    SaveTicket first;
+    SaveTicket second;
+    {
+      PausedWrites writes(gate.path());
+      first = checkpointer.save_async(2, state.sources());
+      EXPECT_FALSE(first.test());
+      state.fill(2);
+      std::thread later;
+      if (when == WhenBusy::kWait) {
+        later = std::thread([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          writes.release();
+        });
+      }
+      if (when == WhenBusy::kFail) {
+        expect_error_everywhere(ErrorKind::kState, "still under way",
+                                [&] { second = checkpointer.save_async(3, state.sources()); });
+      } else {
+        second = checkpointer.save_async(3, state.sources());
+      }
+      if (later.joinable()) later.join();
+    }
+    EXPECT_EQ(second.was_skipped(), when == WhenBusy::kSkip);
+    first.wait();
+    const Report report = second.wait();
+    if (when == WhenBusy::kWait) {
+      EXPECT_GT(report.stall->wait_seconds, 0.05);
+    }
+    expect_content(checkpointer, 2, 1);
+    EXPECT_EQ(checkpointer.latest(), when == WhenBusy::kWait ? 3U : 2U);
+    if (when == WhenBusy::kWait) expect_content(checkpointer, 3, 2);
+  }
+}
+
+TEST_F(Async, WhatIsCommittedMayBeLoadedMeanwhile) {
+  Checkpointer checkpointer = make();
+  RankState state = state_of(Cut::kRows, 1);
+  checkpointer.save_async(1, state.sources()).wait();
+  state.fill(2);
+  SaveTicket ticket;
+  {
+    PausedWrites writes(outside_.path());
+    ticket = checkpointer.save_async(2, state.sources());
+    EXPECT_EQ(checkpointer.latest(), 1U);
+    expect_content(checkpointer, 1, 1);
+    expect_error_everywhere(ErrorKind::kNotFound, "checkpoint-2", [&] { static_cast<void>(checkpointer.tensors(2)); });
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  ticket.wait();
+  EXPECT_EQ(checkpointer.latest(), 2U);
+  expect_content(checkpointer, 2, 2);
+  state.fill(3);
+  checkpointer.save_async(3, state.sources()).wait();  // descends from step 2, which was loaded last
+  EXPECT_EQ(checkpointer.latest(), 3U);
+  for (const StepInfo& info : checkpointer.steps()) EXPECT_TRUE(info.complete && !info.is_void) << info.step;
+}
+
+TEST_F(Async, AFailureIsThrownByItsTicketAndHindersNoLaterSave) {
+  Checkpointer checkpointer = make();
+  RankState state = state_of(Cut::kRows, 1);
+  checkpointer.save(1, state.sources());
+  {
+    const Faults full_disk("write:path=.partial:errno=ENOSPC:after=1");
+    SaveTicket ticket = checkpointer.save_async(2, state.sources());
+    expect_error_everywhere(ErrorKind::kIo, "No space left", [&] { ticket.wait(); });
+    expect_error_everywhere(ErrorKind::kIo, "No space left", [&] { ticket.wait(); });
+    EXPECT_TRUE(ticket.test());
+    EXPECT_FALSE(ticket.cancel());
+  }
+  EXPECT_EQ(checkpointer.latest(), 1U);
+  EXPECT_TRUE(leftovers().empty());
+  const Report report = checkpointer.save_async(2, state.sources()).wait();
+  EXPECT_THAT(report.earlier_failure, HasSubstr("No space left"));
+  expect_content(checkpointer, 2, 1);
+  EXPECT_EQ(checkpointer.save_async(3, state.sources()).wait().earlier_failure, "");
+  {
+    SaveTicket ticket = checkpointer.save_async(3, state.sources());  // found in the background
+    expect_error_everywhere(ErrorKind::kUsage, "exists", [&] { ticket.wait(); });
+  }
+  EXPECT_THAT(checkpointer.save(4, state.sources()).earlier_failure, HasSubstr("exists"));
+  auto sources = state.sources();
+  sources.pop_back();
+  sources.front().shape = {1};
+  EXPECT_THROW(static_cast<void>(checkpointer.save_async(5, sources)), Error) << "found at once";
+  checkpointer.save_async(5, state.sources()).wait();
+}
+
+TEST_F(Async, ACancelledSaveLeavesNothing) {
+  Checkpointer checkpointer = make();
+  RankState state = state_of(Cut::kRows, 1);
+  checkpointer.save(1, state.sources());
+  {
+    PausedWrites writes(outside_.path());
+    SaveTicket ticket = checkpointer.save_async(2, state.sources());
+    writes.reached();
+    std::thread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // cancel() was called by then
+      writes.release();
+    });
+    EXPECT_TRUE(ticket.cancel());
+    later.join();
+    EXPECT_TRUE(ticket.test());
+    expect_error_everywhere(ErrorKind::kState, "cancelled", [&] { ticket.wait(); });
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  EXPECT_TRUE(leftovers().empty());
+  EXPECT_EQ(checkpointer.latest(), 1U);
+  SaveTicket ticket = checkpointer.save_async(2, state.sources());
+  ticket.wait();
+  EXPECT_FALSE(ticket.cancel()) << "a step that is committed stays";
+  expect_content(checkpointer, 2, 1);
+}
+
+TEST_F(Async, TicketAndCheckpointerMayGoInAnyOrder) {
+  RankState state = state_of(Cut::kRows, 1);
+  {
+    Checkpointer checkpointer = make();
+    { const SaveTicket dropped = checkpointer.save_async(1, state.sources()); }
+    EXPECT_EQ(checkpointer.latest(), 1U) << "a ticket that goes has waited";
+    SaveTicket ticket = checkpointer.save_async(2, state.sources());
+    ticket = checkpointer.save_async(3, state.sources());
+    EXPECT_EQ(ticket.step(), 3U);
+  }
+  SaveTicket ticket;
+  EXPECT_TRUE(ticket.test());
+  EXPECT_EQ(ticket.wait().bytes, 0U);
+  EXPECT_FALSE(ticket.cancel());
+  {
+    Checkpointer checkpointer = make();
+    state.fill(4);
+    ticket = checkpointer.save_async(4, state.sources());
+  }
+  EXPECT_TRUE(ticket.test());
+  EXPECT_GT(ticket.wait().bytes, 0U);
+  Checkpointer checkpointer = make();
+  expect_content(checkpointer, 4, 4);
+}
+
+TEST_F(Async, ExtrasMayGoAtOnce) {
+  Checkpointer checkpointer = make();
+  RankState state = state_of(Cut::kRows, 1);
+  SaveTicket ticket;
+  {
+    Extras extras;
+    extras.rank_blob.assign(1000, static_cast<std::byte>(world_.rank));
+    extras.metadata = {{"loss", "2.5"}};
+    extras.carry_texts = {{"config.json", "{}"}};
+    ticket = checkpointer.save_async(1, state.sources(), extras);
+    std::memset(extras.rank_blob.data(), 99, extras.rank_blob.size());
+  }
+  ticket.wait();
+  const auto extras = checkpointer.load_extras(1);
+  EXPECT_EQ(extras.rank_blob, std::vector<std::byte>(1000, static_cast<std::byte>(world_.rank)));
+  EXPECT_EQ(extras.metadata.at("loss"), "2.5");
+  EXPECT_EQ(extras.carried.at("config.json"), 2U);
+}
+
+TEST_F(Async, MomentsAreCodedBehindTheProgram) {
+  Options options;
+  options.files.max_bytes = 100'000;
+  options.files.block_bytes = 4096;
+  options.limits.memory_budget_bytes = 64 << 10;
+  options.quantisation.codecs = {{"optimizer", "q8"}};
+  Checkpointer checkpointer = make(options);
+  for (const Cut cut : {Cut::kColumns, Cut::kReplicated}) {
+    const std::uint64_t step = cut == Cut::kColumns ? 1 : 3;
+    MomentRank state(cut, world_.rank, world_.ranks);
+    state.fill(1);
+    checkpointer.save(step, state.sources());
+    SaveTicket ticket = checkpointer.save_async(step + 1, state.sources());
+    state.fill(2);
+    EXPECT_TRUE(ticket.wait().warnings.empty());
+    const auto load = [&](std::uint64_t from) {
+      MomentRank loaded(Cut::kRows, world_.rank, world_.ranks);
+      std::vector<Target> targets;
+      for (std::size_t i = 0; i < loaded.tensors().size(); ++i) {
+        const StateTensor& tensor = loaded.tensors()[i];
+        Target target;
+        static_cast<Shard&>(target) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, loaded.boxes(i)};
+        target.data = loaded.memory(i).data();
+        targets.push_back(std::move(target));
+      }
+      checkpointer.load(from, targets);
+      std::vector<std::vector<std::byte>> content;
+      for (std::size_t i = 0; i < loaded.tensors().size(); ++i) content.push_back(loaded.memory(i));
+      return content;
+    };
+    EXPECT_TRUE(load(step) == load(step + 1));
+  }
+}
+
+TEST_F(Async, IsSynchronousWhereItCannotBeOtherwise) {
+  Options options = options_for_small_state("mpiio");
+  Checkpointer checkpointer = make(options);
+  RankState state = state_of(Cut::kRows, 1);
+  SaveTicket ticket = checkpointer.save_async(1, state.sources());
+  EXPECT_TRUE(ticket.test());
+  const Report report = ticket.wait();
+  ASSERT_EQ(report.warnings.size(), 1U);
+  EXPECT_THAT(report.warnings[0], HasSubstr("synchronous: the calls of engine mpiio"));
+  EXPECT_EQ(report.stall->snapshot_bytes, 0U);
+  expect_content(checkpointer, 1, 1);
+}
+
+TEST_F(Async, PreparingTakesWhatTheFirstSaveWould) {
+  Checkpointer checkpointer = make();
+  RankState state = state_of(Cut::kRows, 1);
+  checkpointer.prepare_async(state.sources());
+  EXPECT_EQ(checkpointer.latest(), std::nullopt);
+  Report report = checkpointer.save_async(1, state.sources()).wait();
+  EXPECT_TRUE(report.plan_reused);
+  EXPECT_GT(report.stall->pool_bytes, 0U);
+  EXPECT_LT(report.stall->prepare_seconds, 1e-3);
+  checkpointer.release_memory();
+  report = checkpointer.save_async(2, state.sources()).wait();
+  EXPECT_FALSE(report.plan_reused);
+  expect_content(checkpointer, 2, 1);
+}
+
+TEST_F(Async, KeepsToItsLimits) {
+  Options options = options_for_small_state("posix");
+  options.async.max_bytes_per_s = 400'000;
+  options.async.cores = "0";
+  Checkpointer checkpointer = make(options);
+  RankState state = state_of(Cut::kRows, 1);
+  const Report report = checkpointer.save_async(1, state.sources()).wait();
+  EXPECT_GT(report.seconds, static_cast<double>(report.bytes) / world_.ranks / 400'000 * 0.7);
+  EXPECT_LT(report.stall->seconds, report.seconds / 2);
+  expect_content(checkpointer, 1, 1);
+  for (const char* cores : {"a", "1-", "3-1", "99999", "0,"}) {
+    options.async.cores = cores;
+    Checkpointer wrong = make(options);
+    expect_error_everywhere(ErrorKind::kUsage, "no list of processors",
+                            [&] { static_cast<void>(wrong.save_async(2, state.sources())); });
+  }
+}
+
+TEST(Snapshot, KnowsWhatWasChangedBehindItsBack) {
+  std::vector<std::byte> first(100'000, std::byte{1});
+  std::vector<std::byte> second(50, std::byte{2});
+  const std::vector<plan::MemoryBox> memory = {{0, {{0}, {100'000}}, first}, {1, {{0}, {50}}, second}};
+  const std::vector<plan::MemorySpan> spans = {{10, 90'000}, {0, 50}};
+  checkpoint::Snapshot snapshot;
+  snapshot.reserve(checkpoint::snapshot_bytes(memory, spans));
+  snapshot.place(memory, spans);
+  snapshot.copy();
+  EXPECT_EQ(snapshot.copied_bytes(), 90'040U);
+  EXPECT_EQ(snapshot.first_changed(), std::nullopt);
+  first.assign(first.size(), std::byte{9});
+  EXPECT_EQ(snapshot.first_changed(), std::nullopt) << "the program may go on";
+  snapshot.boxes()[1].bytes[49] = std::byte{3};
+  EXPECT_EQ(snapshot.first_changed(), 1U);
+}
+
+}  // namespace
+}  // namespace cairn::test
