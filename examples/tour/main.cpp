@@ -89,8 +89,20 @@ void tour(const std::string& root, int rank, int ranks) {
   check(checkpointer.save(200, state, extras).plan_reused, "save again by the plan of the first, with larger blobs");
   check(checkpointer.latest() == 200U, "latest");
 
+  checkpointer.prepare_async(state);
+  std::vector<float> changing = bias;
+  std::vector<cairn::Source> changing_state = state;
+  changing_state[1].data = changing.data();
+  cairn::SaveTicket ticket = checkpointer.save_async(300, changing_state, extras);
+  changing = {9, 9, 9};  // the program goes on
+  const auto stall = ticket.wait().stall;
+  check(ticket.test() && stall && stall->copy_seconds <= stall->seconds, "save behind the program");
+  ticket = checkpointer.save_async(400, state);
+  const bool is_saved = !ticket.cancel();  // it may have been too late
+  check((checkpointer.latest() == 400U) == is_saved, "cancel");
+
   const auto steps = checkpointer.steps();
-  check(steps.size() == 2 && std::ranges::all_of(steps, &cairn::StepInfo::complete), "steps");
+  check(steps.size() == (is_saved ? 4 : 3) && std::ranges::all_of(steps, &cairn::StepInfo::complete), "steps");
   const auto tensors = checkpointer.tensors(200, {.sections = {"model"}, .names = {"b*"}});
   check(tensors.size() == 1 && tensors[0].name == "bias", "tensors, by a pattern");
 
@@ -126,7 +138,7 @@ void tour(const std::string& root, int rank, int ranks) {
   check(config == "{}", "load_carried");
 
   try {
-    checkpointer.load(300, targets);
+    checkpointer.load(500, targets);
     check(false, "an error");
   } catch (const cairn::Error& error) {  // the same on all ranks
     check(error.kind() == cairn::ErrorKind::kNotFound, "an error, which says what is missing");
@@ -151,7 +163,7 @@ void tour(const std::string& root, int rank, int ranks) {
 
 int main(int argc, char** argv) {
   int thread_level = 0, rank = 0, ranks = 1;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &thread_level);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   try {
