@@ -51,6 +51,15 @@ void add_ranks(Subcommand command, const OptionsPointer& options) {
   command.flag("--no-load", options->no_load, "Measure saves only; each is checked by verify");
 }
 
+void add_async(Subcommand command, const OptionsPointer& options) {
+  command.flag("--async", options->async,
+               "Measure asynchronous saves instead: what they cost a program, beside a copy of its memory");
+  command.option("--async-cores", &options->checkpointer.async.cores, "Processors for what is behind it [all]")
+      .type_name("LIST");
+  command.option("--program-cores", &options->program_cores, "Processors for the program's steps [all]")
+      .type_name("LIST");
+}
+
 void add_measuring(Subcommand command, const OptionsPointer& options) {
   command.option("--repeats", &options->repeats, "Repeats that count [5]").type_name("N");
   command.option("--warm-up", &options->warm_up, "Warm-up repeats, which do not count [1]").type_name("N");
@@ -91,6 +100,7 @@ void add_bench(Subcommand program, const std::string& command_line) {
   command.option("--hint", &options->hints, "A hint for MPI-IO, as key=value; may be repeated")
       .type_name("KEY=VALUE")
       .repeatable();
+  add_async(command, options);
   add_measuring(command, options);
   add_results(command, options);
   command.footer(

@@ -5,10 +5,12 @@
 
 #include <cstdio>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
 #include "base/text.hpp"
+#include "bench/async_runner.hpp"
 #include "bench/record.hpp"
 #include "bench/record_document.hpp"
 #include "bench/runner.hpp"
@@ -385,8 +387,126 @@ void publish(Context& context, const BenchOptions& options, const bench::Record&
 
 }  // namespace
 
+namespace {
+
+std::string async_text(const bench::AsyncRun& run);
+base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options);
+
+/// Collective: `cairn bench --async`.
+int run_async_bench(Context& context, const BenchOptions& options) {
+  bench::AsyncRunOptions how;
+  how.checkpointer = options.checkpointer;
+  how.checkpointer.run_id = "bench";
+  how.layout = bench_save(context, options).layout;
+  how.repeats = options.repeats;
+  how.warm_up = options.warm_up;
+  how.program_cores = options.program_cores;
+  how.tell = tell;
+  bench::WorkDirectory work(context.communicator, options.directory);
+  if (options.keep) work.keep();
+  how.directory = work.path() / "checkpoints";
+  const bench::Machine machine = bench::describe_machine(context.communicator, work.path());
+  for (const bench::Workload& workload : bench_workloads(context, options)) {
+    const bench::AsyncRun run = bench::measure_async(context.communicator, workload, how);
+    comm::agree_on_root(context.communicator, "write the results", 0, [&] {
+      const base::Json document = async_document(run, machine, options);
+      write_file(options.record_file, document.dump({.indent = 2, .is_lenient = true}) + "\n");
+      if (options.json) return print_json(context.output, document);
+      context.output.line(async_text(run));
+    });
+  }
+  return kExitGood;
+}
+
+struct AsyncFigure {
+  const char* key;
+  const char* words;
+  double (*of)(const bench::AsyncSample& sample);
+  const char* ratio;                                 ///< what the next one is; null: there is none
+  double (*base)(const bench::AsyncSample& sample);  ///< of the ratio
+};
+constexpr AsyncFigure kAsyncFigures[] = {
+    {"memcpy", "copy of the snapshot's bytes", [](const auto& s) { return s.memcpy; }, nullptr, nullptr},
+    {"stall", "save_async, until it returns", [](const auto& s) { return s.stall; }, "of the copy",
+     [](const auto& s) { return s.memcpy; }},
+    {"save", "save, the program waits", [](const auto& s) { return s.save; }, nullptr, nullptr},
+    {"behind", "asynchronous save, the program sleeps", [](const auto& s) { return s.behind; }, "of the save",
+     [](const auto& s) { return s.save; }},
+    {"busy", "asynchronous save, the program works", [](const auto& s) { return s.busy; }, "of the save",
+     [](const auto& s) { return s.save; }},
+    {"step", "a step, while nothing is saved", [](const auto& s) { return s.step; }, nullptr, nullptr},
+    {"busy_step", "a step, while a save is under way", [](const auto& s) { return s.busy_step; }, "of the other",
+     [](const auto& s) { return s.step; }},
+};
+
+template <class Of>
+Summary summary_of(const bench::AsyncRun& run, const Of& of) {
+  std::vector<double> values;
+  for (const bench::AsyncSample& sample : run.samples) values.push_back(of(sample));
+  return bench::summarise(std::move(values));
+}
+
+Summary ratios_of(const bench::AsyncRun& run, const AsyncFigure& figure) {
+  return summary_of(run, [&](const auto& sample) { return figure.of(sample) / figure.base(sample); });
+}
+
+std::string async_text(const bench::AsyncRun& run) {
+  Table table(
+      {{"seconds of the slowest rank"}, {"median (range)", Align::kRight}, {"ratio", Align::kRight}, {"of what"}});
+  for (const AsyncFigure& figure : kAsyncFigures) {
+    const bool has_ratio = figure.ratio != nullptr;
+    table.add({figure.words, spread(summary_of(run, figure.of), 1, 4),
+               has_ratio ? spread(ratios_of(run, figure), 1, 3) : "", has_ratio ? figure.ratio : ""});
+  }
+  return fmt::format(
+      "asynchronous saves of {}, {}, layout {}, engine {}: {} repeats; {} loaded from the last save and compared\n{}\n"
+      "the first one kept the program {:.3f} s, {:.3f} s of that to make a pool of {} a rank for snapshots",
+      base::printable(run.workload), base::format_size(run.state_bytes), base::printable(run.layout), run.engine,
+      run.samples.size(), base::format_size(run.verified_bytes), table.text(), run.first_stall, run.prepare,
+      base::format_size(run.pool_bytes));
+}
+
+base::Json async_document(const bench::AsyncRun& run, const bench::Machine& machine, const BenchOptions& options) {
+  const auto summary = [](const Summary& of) {
+    base::Json json = base::Json::object();
+    json["median"] = of.median;
+    json["min"] = of.min;
+    json["max"] = of.max;
+    json["values"] = of.values;
+    return json;
+  };
+  base::Json document = json_document("bench");
+  document["command_line"] = options.command_line;
+  document["tool"] = machine.tool;
+  document["revision"] = machine.revision;
+  document["date"] = machine.date;
+  document["processor"] = machine.processor;
+  document["mpi_library"] = machine.mpi_library;
+  document["workload"] = run.workload;
+  document["layout"] = run.layout;
+  document["engine"] = run.engine;
+  document["size_bytes"] = run.state_bytes;
+  document["snapshot_bytes"] = run.snapshot_bytes;
+  document["pool_bytes"] = run.pool_bytes;
+  document["verified_bytes"] = run.verified_bytes;
+  document["first_stall_seconds"] = run.first_stall;
+  document["first_prepare_seconds"] = run.prepare;
+  base::Json seconds = base::Json::object();
+  base::Json ratios = base::Json::object();
+  for (const AsyncFigure& figure : kAsyncFigures) {
+    seconds[figure.key] = summary(summary_of(run, figure.of));
+    if (figure.ratio != nullptr) ratios[figure.key] = summary(ratios_of(run, figure));
+  }
+  document["seconds_max"] = std::move(seconds);
+  document["ratios"] = std::move(ratios);
+  return document;
+}
+
+}  // namespace
+
 int run_bench(Context& context, const BenchOptions& options) {
   check_options(options);
+  if (options.async) return run_async_bench(context, options);
   try_results(context, options);
   const std::vector<bench::Workload> workloads = bench_workloads(context, options);
   bench::RunOptions run = run_options(context, options);

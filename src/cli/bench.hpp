@@ -30,6 +30,9 @@ struct BenchOptions {
   std::vector<std::string> load_layouts;  ///< the save's own when neither is given
   bool no_load = false;
 
+  bool async = false;         ///< measure saves that go on behind a program instead
+  std::string program_cores;  ///< of that program
+
   std::uint64_t repeats = 5;
   std::uint64_t warm_up = 1;
   bool reuse_plan = false;
