@@ -72,7 +72,7 @@ std::vector<std::byte> bytes_of(const std::mt19937_64& random) {
 }  // namespace
 
 Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run)
-    : run_(std::move(run)), checkpointer_(communicator, root, options()) {}
+    : communicator_(communicator), run_(std::move(run)), checkpointer_(communicator, root, options()) {}
 
 std::uint64_t Checkpoints::resume(const State& state) {
   const auto newest = checkpointer_.latest();
@@ -102,7 +102,19 @@ void Checkpoints::save(std::uint64_t step, const State& state) {
   cairn::Extras extras;
   extras.metadata = {{"step", std::to_string(step)}, {"run", run_}};
   extras.rank_blob = bytes_of(state.random);
-  checkpointer_.save(step, sources, extras);
+  finished(Ask::kWait);
+  ticket_ = checkpointer_.save_async(step, sources, extras);
+}
+
+std::optional<std::uint64_t> Checkpoints::finished(Ask ask) {
+  if (!ticket_) return std::nullopt;
+  int is_over = ask == Ask::kWait || ticket_->test() ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &is_over, 1, MPI_INT, MPI_MIN, communicator_);
+  if (is_over == 0) return std::nullopt;
+  cairn::SaveTicket ticket = std::move(*ticket_);
+  ticket_.reset();
+  ticket.wait();
+  return ticket.step();
 }
 
 }  // namespace trainer

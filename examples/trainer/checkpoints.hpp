@@ -4,6 +4,7 @@
 #include <cairn/checkpoint.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,13 +29,19 @@ class Checkpoints {
   /// Collective. Loads the newest checkpoint, whatever number of ranks saved it, and gives its step; without one, 0, and
   /// the state stays as it is. Throws cairn::Error, the same on all ranks.
   std::uint64_t resume(const State& state);
-  /// Collective. When it returns, the checkpoint is on storage, whole. Throws cairn::Error, the same on all ranks: the
-  /// training may go on, and earlier checkpoints are whole.
+  /// Collective. When it returns, the state has been copied and may change; the checkpoint is made behind the training.
+  /// Waits for the save before it, which finished() was not asked about in time.
   void save(std::uint64_t step, const State& state);
+  /// Collective: the step of the save whose checkpoint is on storage by now, whole, and that was not told yet. kWait waits
+  /// for it. Throws cairn::Error when it failed, the same on all ranks: earlier checkpoints are whole.
+  enum class Ask { kNow, kWait };
+  std::optional<std::uint64_t> finished(Ask ask);
 
  private:
+  MPI_Comm communicator_;
   std::string run_;
   cairn::Checkpointer checkpointer_;
+  std::optional<cairn::SaveTicket> ticket_;  ///< of the save that was not told yet
 };
 
 }  // namespace trainer

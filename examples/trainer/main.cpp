@@ -42,6 +42,11 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
   };
   say(step == 0 ? "starting at" : "resuming at", (" on " + std::to_string(ranks) + " ranks").c_str());
 
+  const auto tell_finished = [&](Checkpoints::Ask ask) {
+    const auto saved = checkpoints.finished(ask);
+    if (saved && rank == 0) std::printf("saved step %" PRIu64 "\n", *saved);
+  };
+
   // This rank's part of every batch.
   const auto part = [&](int r) { return settings.batch * static_cast<unsigned>(r) / static_cast<unsigned>(ranks); };
   std::vector<Fixed> gradient(model.weights.size());
@@ -61,10 +66,13 @@ int train(MPI_Comm communicator, const Settings& settings, int rank, int ranks) 
     }
     const Request request = requested(communicator);
     const bool due = settings.every != 0 && step % settings.every == 0;
-    if (due || request != kNothing || step == settings.steps) {
+    const bool is_last = request == kSaveAndStop || step == settings.steps;
+    tell_finished(Checkpoints::Ask::kNow);
+    if (due || request != kNothing || is_last) {
+      tell_finished(Checkpoints::Ask::kWait);
       checkpoints.save(step, state);
-      say("saved", "");
     }
+    if (is_last) tell_finished(Checkpoints::Ask::kWait);
     if (request == kSaveAndStop && step < settings.steps) {
       say("stopped by SIGTERM at", "");
       return kExitStopped;
@@ -82,7 +90,7 @@ int main(int argc, char** argv) {
   trainer::catch_signals();
   std::setvbuf(stdout, nullptr, _IOLBF, 0);  // lines come when they are printed, through a pipe, too
   int thread_level = 0, rank = 0, ranks = 1;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &thread_level);
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
   int status = 0;

@@ -209,6 +209,27 @@ class Bench(CairnTest):
         self.assertIn("memory ceilings", result.out)
         self.assertIn("repeat 2 of 2", result.err)
 
+    def test_asynchronous_saves(self):
+        result = self.tiny("--async", "--json", "--async-cores", "0", ranks=2)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        record = json.loads(result.stdout)
+        self.assertEqual(record["verified_bytes"], record["size_bytes"])
+        self.assertGreaterEqual(record["snapshot_bytes"], record["size_bytes"])
+        seconds = record["seconds_max"]
+        self.assertEqual(set(seconds), {"memcpy", "stall", "save", "behind", "busy", "step", "busy_step"})
+        for figures in seconds.values():
+            self.assertEqual(len(figures["values"]), 2)
+            self.assertGreater(figures["min"], 0)
+        for repeat in range(2):
+            self.assertLessEqual(seconds["stall"]["values"][repeat], seconds["behind"]["values"][repeat])
+            self.assertAlmostEqual(record["ratios"]["stall"]["values"][repeat],
+                                   seconds["stall"]["values"][repeat] / seconds["memcpy"]["values"][repeat], places=6)
+        self.assertIn("kept the program", self.tiny("--async", ranks=2).stdout)
+        self.assertEqual(list(self.work.iterdir()), [])
+        synchronous = self.tiny("--async", "--engine", "mpiio", ranks=2)
+        self.assertEqual(synchronous.returncode, 2)
+        self.assertIn("synchronous", synchronous.stderr)
+
     def test_damage_leaves_no_figure(self):
         paths = [self.folder / f"result.{name}" for name in ("json", "csv", "html")]
         options = ["--json", "--record", paths[0], "--csv", paths[1], "--html", paths[2]]
