@@ -75,17 +75,17 @@ Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::st
     : communicator_(communicator), run_(std::move(run)), checkpointer_(communicator, root, options()) {}
 
 std::uint64_t Checkpoints::resume(const State& state) {
-  const auto newest = checkpointer_.latest();
-  if (!newest) return 0;
-  const auto extras = checkpointer_.load_extras(*newest);
+  if (!checkpointer_.latest()) return 0;
+  const std::uint64_t newest =
+      checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
+  const auto extras = checkpointer_.load_extras(newest);
   const auto run = extras.metadata.find("run");
   if (run == extras.metadata.end() || run->second != run_) {
-    throw cairn::Error(cairn::ErrorKind::kUsage, "the checkpoint of step " + std::to_string(*newest) +
+    throw cairn::Error(cairn::ErrorKind::kUsage, "the checkpoint of step " + std::to_string(newest) +
                                                      " is of a run with '" +
                                                      (run == extras.metadata.end() ? "" : run->second) + "', not '" +
                                                      run_ + "': give the options of that run, or another --root");
   }
-  checkpointer_.load(*newest, tensors(state));
   const std::uint64_t step = std::stoull(extras.metadata.at("step"));
   if (extras.rank_blob.empty()) {  // a rank beyond those that saved: numbers that no rank has drawn yet
     state.random.seed(hash(state.random(), step));

@@ -506,6 +506,7 @@ void AsyncSaver::add_stall(const Job& job, Report& report) {
            communicator_->sum(stall.snapshot_bytes),
            communicator_->max(snapshot_.pool_bytes())};
   comm::agree(*communicator_, "report", [&] {
+    report.step = job.state->step();
     report.stall = stall;
     report.earlier_failure = std::exchange(last_failure_, {});
     if (job.is_synchronous) report.warnings.push_back("the save was synchronous: " + job.why_not);

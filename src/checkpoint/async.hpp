@@ -77,7 +77,7 @@ class SaveState {
 /// A thread that does one piece of work at a time.
 class Worker {
  public:
-  /// Throws Error(kIo) when no thread can be had, kUsage for `cores` that are none or not allowed (os/cores.hpp).
+  /// Throws Error(kIo) when no thread can be had, kUsage for `cores` that are none or not allowed (os::cores_of).
   explicit Worker(const std::string& cores);
   /// Waits for the work.
   ~Worker();

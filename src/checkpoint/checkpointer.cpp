@@ -130,9 +130,9 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
     const os::AccessScope access(state_->access);
     directory = state_->directory_of(step);
     if (!state_->async) report = state_->saver.save(directory, step, state, extras, &state_->life);
-    report.step = step;
   });
   if (state_->async) report = state_->async->save({directory, step, state, extras, &state_->life});
+  report.step = step;
   return report;
 }
 

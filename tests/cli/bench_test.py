@@ -211,8 +211,8 @@ class Bench(CairnTest):
 
     def test_asynchronous_saves(self):
         result = self.tiny("--async", "--json", "--async-cores", "0", ranks=2)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        record = json.loads(result.stdout)
+        self.assertEqual(result.code, 0, result.err)
+        record = result.json()
         self.assertEqual(record["verified_bytes"], record["size_bytes"])
         self.assertGreaterEqual(record["snapshot_bytes"], record["size_bytes"])
         seconds = record["seconds_max"]
@@ -224,11 +224,11 @@ class Bench(CairnTest):
             self.assertLessEqual(seconds["stall"]["values"][repeat], seconds["behind"]["values"][repeat])
             self.assertAlmostEqual(record["ratios"]["stall"]["values"][repeat],
                                    seconds["stall"]["values"][repeat] / seconds["memcpy"]["values"][repeat], places=6)
-        self.assertIn("kept the program", self.tiny("--async", ranks=2).stdout)
+        self.assertIn("kept the program", self.tiny("--async", ranks=2).out)
         self.assertEqual(list(self.work.iterdir()), [])
         synchronous = self.tiny("--async", "--engine", "mpiio", ranks=2)
-        self.assertEqual(synchronous.returncode, 2)
-        self.assertIn("synchronous", synchronous.stderr)
+        self.assertEqual(synchronous.code, 2)
+        self.assertIn("synchronous", synchronous.err)
 
     def test_damage_leaves_no_figure(self):
         paths = [self.folder / f"result.{name}" for name in ("json", "csv", "html")]

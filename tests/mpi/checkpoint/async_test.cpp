@@ -101,6 +101,7 @@ TEST_F(Async, SavesTheStateAsItWasAtTheCall) {
         EXPECT_TRUE(ticket.test());
         EXPECT_FALSE(ticket.was_skipped());
         EXPECT_TRUE(report.plan_reused || version == 1);
+        EXPECT_EQ(report.step, step);
         ASSERT_TRUE(report.stall);
         EXPECT_EQ(report.stall->snapshot_bytes, report.bytes);  // replicas are copied once
         EXPECT_LE(report.stall->copy_seconds + report.stall->plan_seconds, report.stall->seconds + 1e-3);
