@@ -70,9 +70,20 @@ struct Checkpointer::State {
     lease.reset();  // released before another one is watched
     watch_lease();
   }
-  /// Waits for the save under way.
+  ~State() { end_async(); }
+
+  /// Waits for the save under way. Ranks that gave each other up in it are not waited for here either.
+  void end_async() {
+    if (!async) return;
+    async->wait();
+    const auto of_saves = async->communicator().liveness();
+    const auto here = communicator->liveness();
+    if (!of_saves || !here) return;
+    here->follow(*of_saves);
+    of_saves->follow(*here);
+  }
   void settle() {
-    if (async) async->wait();
+    end_async();
     begin_life();
   }
 

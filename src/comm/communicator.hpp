@@ -73,7 +73,11 @@ class Liveness {
   /// This rank fails where the others cannot know it: they throw the text that this returns, instead of waiting. Dead
   /// from then on.
   virtual std::string fail(const std::string& why) = 0;
+  /// Dead as `other` is, for the same reason, if that is dead: a communicator of the same ranks, who know it by that one.
+  virtual void follow(const Liveness& other) = 0;
   [[nodiscard]] virtual bool is_dead() const = 0;
+  /// Why; of a dead one.
+  [[nodiscard]] virtual std::string reason() const = 0;
   /// Throws Error(kState) when dead.
   virtual void check() const = 0;
   /// As check(), at the beginning of a wait: a rank that comes late hears first whether the others have given it up.

@@ -231,6 +231,12 @@ std::string MpiLiveness::fail(const std::string& why) {
   return dead_text_;
 }
 
+void MpiLiveness::follow(const Liveness& other) {
+  if (!other.is_dead() || is_dead()) return;
+  dead_text_ = other.reason();
+  dead_.store(true, std::memory_order_relaxed);
+}
+
 /// Tells the neighbours; what they do not take soon stays with MPI.
 void MpiLiveness::die(int culprit, const std::string& why) noexcept {
   try {

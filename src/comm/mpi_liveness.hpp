@@ -49,6 +49,8 @@ class MpiLiveness final : public Liveness {
   void worked() noexcept override;
   void step(std::string_view name) override;
   std::string fail(const std::string& why) override;
+  void follow(const Liveness& other) override;
+  [[nodiscard]] std::string reason() const override { return dead_text_; }
   [[nodiscard]] bool is_dead() const override { return dead_.load(std::memory_order_relaxed); }
   void check() const override;
   void arrive() override;
