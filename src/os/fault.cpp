@@ -259,6 +259,13 @@ void set_faults(std::string_view text) {
   replace_rules(text);
 }
 
+std::uint64_t fault_hits() {
+  const std::lock_guard lock(mutex);
+  std::uint64_t hits = 0;
+  for (const FaultRule& rule : rules()) hits += rule.fired;
+  return hits;
+}
+
 std::optional<Fault> check_fault(std::string_view operation, const std::filesystem::path& path) {
   if (state.load(std::memory_order_relaxed) == State::kNone) return std::nullopt;
   FaultRule rule;

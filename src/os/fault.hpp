@@ -38,6 +38,9 @@ int fault_rank();
 /// at first use otherwise.
 void set_faults(std::string_view rules);
 
+/// How often a rule has applied since they were set, on whatever thread.
+std::uint64_t fault_hits();
+
 struct Fault {
   int error = 0;                             ///< errno to fail with; 0 when short_bytes or lies is set
   std::optional<std::uint64_t> short_bytes;  ///< transfer only so many bytes
