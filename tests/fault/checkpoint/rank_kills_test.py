@@ -1,0 +1,157 @@
+"""A rank of a save is killed at a random moment, again and again, in synchronous and in asynchronous saves: the ranks that are
+left are told who is missing within the limit, nothing half is visible, the newest checkpoint is whole, and the next job goes on.
+
+    rank_kills_test.py RANK_SAVER --kills 6
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
+RANKS = 3
+LIMIT_S = 2         # of rank_saver
+END_S = LIMIT_S + 8  # for the ranks that are left: the limit, and what a busy machine adds
+START_S = 60
+
+
+class Job:
+    def __init__(self, program, root, how, pids, survive):
+        # With recovery the launcher leaves the other ranks alone, and what they do is Cairn's; without, it kills them.
+        recovery = ["--enable-recovery"] if survive else []
+        command = [*MPIEXEC[:1], *recovery, *MPIEXEC[1:], str(RANKS), program, root, how, pids]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.lines = []
+        self.changed = threading.Condition()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            with self.changed:
+                self.lines.append(line.rstrip())
+                self.changed.notify_all()
+
+    def wait_for(self, text, limit_s):
+        with self.changed:
+            return self.changed.wait_for(lambda: any(text in line for line in self.lines), limit_s)
+
+    def saved(self):
+        return [int(line.split()[1]) for line in self.lines if re.fullmatch(r"saved \d+", line)]
+
+
+class RankKills(unittest.TestCase):
+    kills = 6
+    program = None
+
+    def setUp(self):
+        in_memory = pathlib.Path("/dev/shm")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="rank-kills-", dir=in_memory if in_memory.is_dir() else None))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.root = self.folder / "root"
+        self.counts = {"cut_off": 0, "launcher": 0, "told": 0}
+
+    def newest(self):
+        """The step of the newest checkpoint, every block of which was read and checked; 0: there is none."""
+        if not any(self.root.glob("checkpoint-*[0-9]")):
+            return 0
+        done = subprocess.run([CAIRN, "verify", self.root, "--json"], capture_output=True, text=True, check=False,
+                              timeout=START_S)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        result = json.loads(done.stdout)
+        self.assertTrue(result["good"] and result["blocks"] > 0, result)
+        return int(pathlib.Path(result["path"]).name.removeprefix("checkpoint-"))
+
+    def remove_before(self, step):
+        for path in self.root.glob("checkpoint-*"):
+            if re.fullmatch(r"checkpoint-\d+", path.name) and int(path.name.split("-")[1]) < step:
+                shutil.rmtree(path)
+
+    def end(self, job, pids):
+        """Waits until the ranks are gone, then for the launcher, which may hang when a rank dies."""
+        deadline = time.monotonic() + END_S
+        left = set(pids)
+        while left and time.monotonic() < deadline:
+            left = {pid for pid in left if is_alive(pid)}
+            time.sleep(0.02)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        try:
+            job.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.counts["launcher"] += 1
+            job.process.kill()
+            job.process.wait()
+        job.reader.join(timeout=5)
+        self.assertFalse(left, f"ranks that were still there {END_S} s after the kill: {left}\n" + "\n".join(job.lines))
+
+    def kill_once(self, how, survive, moments):
+        pid_folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        before = self.newest()
+        job = Job(self.program, self.root, how, pid_folder, survive)
+        if not job.wait_for(f"saved {before + 2}", START_S):
+            job.process.kill()
+            self.fail("no save\n" + "\n".join(job.lines))
+        pids = [int((pid_folder / str(rank)).read_text()) for rank in range(RANKS)]
+        time.sleep(moments.uniform(0, 0.1))
+        victim = moments.randrange(RANKS)
+        os.kill(pids[victim], signal.SIGKILL)
+        self.end(job, pids)
+        output = "\n".join(job.lines)
+        partial = any(self.root.glob("*.partial"))
+        newest = self.newest()
+        self.counts["cut_off"] += partial
+        # One that had its name may not have been told yet.
+        self.assertIn(newest, (job.saved()[-1], job.saved()[-1] + 1), output)
+        if survive:
+            told = [line for line in job.lines if " was told after " in line]
+            self.counts["told"] += len(told)
+            for line in told:
+                self.assertIn(f"rank {victim} of {RANKS}", line, output)
+            self.assertEqual(len(told), RANKS - 1, output)
+        self.remove_before(newest)
+
+    def test_kills(self):
+        seed = int(os.environ.get("CAIRN_TEST_SEED") or time.time_ns() % 2**32)
+        print(f"CAIRN_TEST_SEED={seed}", flush=True)
+        moments = random.Random(seed)
+        for kill in range(self.kills):
+            self.kill_once("async" if kill % 2 == 0 else "save", kill % 3 == 0, moments)
+        job = Job(self.program, self.root, "save", tempfile.mkdtemp(dir=self.folder), False)  # clears what is left
+        self.assertTrue(job.wait_for(f"saved {self.newest() + 1}", START_S), job.lines)
+        leftovers = [path.name for path in self.root.glob("*.partial")]
+        job.process.terminate()
+        job.process.wait()
+        self.assertLessEqual(len(leftovers), 1, leftovers)  # of the save that is under way
+        print(f"[cairn] did {self.kills} kills of a rank, {self.counts['cut_off']} of them in the middle of a save; "
+              f"{self.counts['told']} ranks that were left were told; the launcher hung {self.counts['launcher']} times",
+              flush=True)
+
+
+def is_alive(pid):
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rsplit(")", 1)[1].split()[0] != "Z"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("program")
+    parser.add_argument("--kills", type=int, default=RankKills.kills)
+    options = parser.parse_args()
+    RankKills.kills, RankKills.program = options.kills, options.program
+    unittest.main(argv=sys.argv[:1], verbosity=2)
