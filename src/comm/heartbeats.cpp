@@ -152,7 +152,7 @@ std::vector<Heartbeats::Group> Heartbeats::groups_of(const std::vector<int>& ran
       return group.host == alone.host && group.was_heard == alone.was_heard && group.heard.place == alone.heard.place;
     };
     auto group = std::find_if(groups.begin(), groups.end(), is_alike);
-    if (group == groups.end()) group = groups.insert(group, std::move(alone));
+    if (group == groups.end()) group = groups.insert(group, alone);
     group->heard.at = std::max(group->heard.at, alone.heard.at);
     group->ranks.push_back(rank);
   }
