@@ -80,7 +80,7 @@ struct Limits {
 
 /// What save_async() does while the save before it is still under way on any rank.
 enum class WhenBusy {
-  kWait,  ///< waits for it; the wait is part of the stall
+  kWait,  ///< waits for it (Stall::wait_seconds)
   kSkip,  ///< saves nothing; the ticket says so
   kFail,  ///< throws kState
 };
