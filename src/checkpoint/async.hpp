@@ -110,7 +110,7 @@ class AsyncSaver {
   ~AsyncSaver();
 
   struct Request {
-    std::filesystem::path directory;
+    const std::filesystem::path& directory;
     std::uint64_t step = 0;
     std::span<const Source> state;
     const Extras& extras;

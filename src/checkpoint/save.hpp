@@ -139,7 +139,7 @@ class Saver {
     Report report;  ///< so far
   };
   struct Place {
-    std::filesystem::path directory;
+    const std::filesystem::path& directory;
     std::uint64_t step = 0;
     const Extras& extras;
     RootLife* root = nullptr;
