@@ -151,19 +151,21 @@ class Measuring {
     if (copy_bytes_ != 0) std::memcpy(copy_.span().data(), from.data(), copy_bytes_);
     sample.memcpy = since_all_came(start);
 
+    std::uint64_t step = next_step();
     start = all_come();
-    checkpointer.save(next_step(), sources_);
+    checkpointer.save(step, sources_);
     sample.save = since_all_came(start);
 
+    step = next_step();
     start = all_come();
-    SaveTicket ticket = checkpointer.save_async(next_step(), sources_);
+    SaveTicket ticket = checkpointer.save_async(step, sources_);
     sample.stall = slowest(seconds_since(start));
     while (!ticket.test()) std::this_thread::sleep_for(1ms);
     sample.behind = since_all_came(start);
     ticket.wait();
 
     const OnCores cores(options_.program_cores);
-    std::uint64_t step = next_step();
+    step = next_step();
     start = all_come();
     ticket = checkpointer.save_async(step, sources_);
     const auto stepping = Clock::now();

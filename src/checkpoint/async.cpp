@@ -294,8 +294,8 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     finish(*job_);
     return current_;
   }
-  worker_.begin(work_);  // which makes directory and files meanwhile
-  copy(*job_);
+  copy(*job_);  // first: directory and files, made beside it, take processors from it
+  worker_.begin(work_);
   current_->wait_for_sources();
   return current_;
 }
@@ -402,7 +402,7 @@ void AsyncSaver::make_room(Job& job, std::span<const plan::MemoryBox> memory, st
   });
 }
 
-/// Rank-local, while the background has begun: it waits before the first byte.
+/// Rank-local: what fails here is agreed on in the background.
 void AsyncSaver::copy(Job& job) noexcept {
   std::exception_ptr failure;
   const auto start = Clock::now();
