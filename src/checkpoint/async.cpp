@@ -9,13 +9,11 @@
 #include <system_error>
 #include <utility>
 
-#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
 #include "directory/commit.hpp"
-#include "os/fault.hpp"
 #include "os/process.hpp"
 #include "planning/describe.hpp"
 
@@ -85,25 +83,6 @@ const Report& SaveState::report() const {
   wait();
   if (failure_) std::rethrow_exception(failure_);
   return report_;
-}
-
-void SaveState::set_copied(std::exception_ptr failure) {
-  const std::lock_guard lock(mutex_);
-  is_copied_ = true;
-  copy_failure_ = std::move(failure);
-  changed_.notify_all();
-}
-
-bool SaveState::wait_for_copy() const {
-  std::unique_lock lock(mutex_);
-  if (!changed_.wait_for(lock, kLongestNap, [&] { return is_copied_; })) return false;
-  if (copy_failure_) std::rethrow_exception(copy_failure_);
-  return true;
-}
-
-void SaveState::wait_until_copied() const {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return is_copied_; });
 }
 
 void SaveState::release_sources() {
@@ -187,9 +166,10 @@ struct AsyncSaver::Job {
   std::filesystem::path directory;
   Extras extras;
   RootLife* root = nullptr;
-  std::vector<Source> sources;              ///< in the snapshot: to be coded and planned behind the program
-  std::unique_ptr<Saver::Planned> planned;  ///< null: not yet
-  std::uint64_t first_late = 0;             ///< round from which on bytes come out of the snapshot
+  std::vector<Source> sources;            ///< in the snapshot: to be coded and planned behind the program
+  std::optional<Saver::Planned> planned;  ///< none: not yet
+  std::exception_ptr copy_failure;        ///< of this rank
+  std::uint64_t first_late = 0;           ///< round from which on bytes come out of the snapshot
   bool is_synchronous = false;
   std::string why_not;  ///< asynchronous
   Clock::time_point began = Clock::now();
@@ -202,7 +182,7 @@ class AsyncSaver::Escort final : public SaveEscort {
   Escort(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
 
   void before_round(std::uint64_t round, std::uint64_t bytes) override {
-    if (round == 0) saver_.wait_for_copy(job_);
+    if (round == 0) saver_.agree_on_copy(job_);
     stop_if_cancelled();
     if (round == job_.first_late && round != 0) {
       job_.stall.seconds = seconds_since(job_.began);
@@ -404,29 +384,23 @@ void AsyncSaver::make_room(Job& job, std::span<const plan::MemoryBox> memory, st
 
 /// Rank-local: what fails here is agreed on in the background.
 void AsyncSaver::copy(Job& job) noexcept {
-  std::exception_ptr failure;
   const auto start = Clock::now();
   try {
     snapshot_.copy();
   } catch (...) {
-    failure = std::current_exception();
+    job.copy_failure = std::current_exception();
   }
   job.stall.copy_seconds = seconds_since(start);
   job.stall.snapshot_bytes = snapshot_.copied_bytes();
-  if (job.first_late == 0) {
-    job.stall.seconds = seconds_since(job.began);
-    job.state->release_sources();
-  }
-  job.state->set_copied(std::move(failure));
+  if (job.first_late != 0) return;
+  job.stall.seconds = seconds_since(job.began);
+  job.state->release_sources();
 }
 
-/// Collective, in the background.
-void AsyncSaver::wait_for_copy(Job& job) {
+/// Collective, in the background, before the first byte of the snapshot is used.
+void AsyncSaver::agree_on_copy(const Job& job) {
   comm::agree(*communicator_, "copy the state", [&] {
-    const auto liveness = communicator_->liveness();
-    while (!job.state->wait_for_copy()) {
-      if (liveness) liveness->worked();
-    }
+    if (job.copy_failure) std::rethrow_exception(job.copy_failure);
   });
 }
 
@@ -462,7 +436,6 @@ void AsyncSaver::finish(Job& job) noexcept {
     failure = std::current_exception();
     last_failure_ = text_of(failure);
   }
-  if (!job.is_synchronous) job.state->wait_until_copied();  // out of what goes now, also after an early failure
   job.extras = {};
   job.planned.reset();
   job.state->finish(std::move(report), std::move(failure));
@@ -482,9 +455,10 @@ Report AsyncSaver::write(Job& job) {
       const std::span<const plan::MemoryBox> given = job.planned->state.memory;
       report = saver_.write(*job.planned, place, {given, snapshot_.boxes(), job.first_late}, call, &escort);
     } else {
-      wait_for_copy(job);
-      const auto planned = saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
-      report = saver_.write(*planned, place, {planned->state.memory}, call, &escort);
+      agree_on_copy(job);
+      Saver::Planned planned =
+          saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
+      report = saver_.write(planned, place, {planned.state.memory}, call, &escort);
     }
     if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round was late enough
   }

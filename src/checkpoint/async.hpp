@@ -50,11 +50,6 @@ class SaveState {
   void ask_to_cancel() { is_cancelled_.store(true, std::memory_order_relaxed); }
   [[nodiscard]] bool is_cancelled() const { return is_cancelled_.load(std::memory_order_relaxed); }
 
-  /// The snapshot is taken, or could not be.
-  void set_copied(std::exception_ptr failure);
-  /// False: not yet, after a short wait. Throws what went wrong.
-  bool wait_for_copy() const;
-  void wait_until_copied() const;
   /// The program's memory is not needed any more.
   void release_sources();
   void wait_for_sources() const;
@@ -64,8 +59,6 @@ class SaveState {
   const std::uint64_t step_;
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
-  bool is_copied_ = false;
-  std::exception_ptr copy_failure_;
   bool is_released_ = false;
   bool is_done_ = false;
   std::atomic<bool> is_cancelled_{false};
@@ -142,7 +135,7 @@ class AsyncSaver {
   std::uint64_t first_round_that_fits(const Saver::StateToSave& state);
   void make_room(Job& job, std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans);
   void copy(Job& job) noexcept;
-  void wait_for_copy(Job& job);
+  void agree_on_copy(const Job& job);
   void finish(Job& job) noexcept;
   Report write(Job& job);
   void add_stall(const Job& job, Report& report);

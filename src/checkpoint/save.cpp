@@ -245,8 +245,8 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
                    RootLife* root) {
   if (root != nullptr) hold_root(communicator_, root->lease);
   Call call(communicator_);
-  const auto planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
-  return write(*planned, {directory, step, extras, root}, {planned->state.memory}, call);
+  Planned planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
+  return write(planned, {directory, step, extras, root}, {planned.state.memory}, call);
 }
 
 const EngineChoice& Saver::choose_engine_for(const fs::path& directory) {
@@ -256,14 +256,13 @@ const EngineChoice& Saver::choose_engine_for(const fs::path& directory) {
   return *choice_;
 }
 
-std::unique_ptr<Saver::Planned> Saver::plan(const fs::path& beside, std::span<const Source> given,
-                                            std::span<const std::byte> blob, Gathered gathered, Call& call) {
-  std::unique_ptr<Planned> planned;
-  comm::agree(communicator_, "begin a save", [&] { planned = std::make_unique<Planned>(); });
+Saver::Planned Saver::plan(const fs::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
+                           Gathered gathered, Call& call) {
+  Planned planned;
   call.begin("plan");
   choose_engine_for(beside);
-  planned->state = plan_state(given, gathered, call, planned->report);
-  plan_blob(given, blob, planned->state);
+  planned.state = plan_state(given, gathered, call, planned.report);
+  plan_blob(given, blob, planned.state);
   return planned;
 }
 

@@ -146,8 +146,8 @@ class Saver {
   };
   /// Collective. `beside` is where the checkpoint will be. With kFromSnapshot boxes in device memory are planned as if they
   /// were in host memory.
-  std::unique_ptr<Planned> plan(const std::filesystem::path& beside, std::span<const Source> given,
-                                std::span<const std::byte> blob, Gathered gathered, Call& call);
+  Planned plan(const std::filesystem::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
+               Gathered gathered, Call& call);
   /// Collective, with the root held (hold_root) where there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
                SaveEscort* escort = nullptr);
