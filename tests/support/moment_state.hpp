@@ -95,6 +95,16 @@ class MomentRank {
     return sources;
   }
 
+  std::vector<Target> targets() {
+    std::vector<Target> targets(tensors_.size());
+    const std::vector<Source> same = sources();
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      static_cast<Shard&>(targets[i]) = same[i];
+      targets[i].data = memory_[i].data();
+    }
+    return targets;
+  }
+
   [[nodiscard]] const std::vector<StateTensor>& tensors() const { return tensors_; }
   [[nodiscard]] const std::vector<Box>& boxes(std::size_t i) const { return boxes_[i]; }
   std::vector<std::byte>& memory(std::size_t i) { return memory_[i]; }

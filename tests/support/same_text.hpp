@@ -1,10 +1,14 @@
 // What all ranks shall say alike.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
 
 #include <string>
+
+#include "cairn/error.hpp"
+#include "expect_error.hpp"
 
 namespace cairn::test {
 
@@ -16,6 +20,14 @@ inline void expect_same_everywhere(const std::string& text) {
   first.resize(static_cast<std::size_t>(length));
   MPI_Bcast(first.data(), length, MPI_CHAR, 0, MPI_COMM_WORLD);
   EXPECT_EQ(text, first);
+}
+
+/// Collective: `action` throws the same Error on all ranks.
+template <class Action>
+void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) {
+  const std::string text = message_of_error(kind, action);
+  EXPECT_THAT(text, testing::HasSubstr(part));
+  expect_same_everywhere(text);
 }
 
 }  // namespace cairn::test

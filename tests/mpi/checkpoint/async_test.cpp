@@ -47,13 +47,6 @@ class Async : public testing::Test {
     checkpointer.load(step, loaded.targets());
     EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes()) << "step " << step;
   }
-  /// Collective.
-  template <class Action>
-  void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) const {
-    const std::string text = message_of_error(kind, action);
-    EXPECT_THAT(text, HasSubstr(part));
-    expect_same_everywhere(text);
-  }
   /// What is left in the root beside checkpoints and the latest file.
   [[nodiscard]] std::vector<std::string> leftovers() const {
     std::vector<std::string> names;
@@ -314,15 +307,7 @@ TEST_F(Async, MomentsAreCodedBehindTheProgram) {
     EXPECT_TRUE(ticket.wait().warnings.empty());
     const auto load = [&](std::uint64_t from) {
       MomentRank loaded(Cut::kRows, world_.rank, world_.ranks);
-      std::vector<Target> targets;
-      for (std::size_t i = 0; i < loaded.tensors().size(); ++i) {
-        const StateTensor& tensor = loaded.tensors()[i];
-        Target target;
-        static_cast<Shard&>(target) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, loaded.boxes(i)};
-        target.data = loaded.memory(i).data();
-        targets.push_back(std::move(target));
-      }
-      checkpointer.load(from, targets);
+      checkpointer.load(from, loaded.targets());
       std::vector<std::vector<std::byte>> content;
       for (std::size_t i = 0; i < loaded.tensors().size(); ++i) content.push_back(loaded.memory(i));
       return content;

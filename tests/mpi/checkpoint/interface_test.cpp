@@ -88,16 +88,6 @@ TEST(WithGapsMemory, APlanIsUsedAgainForTheSameGapsOnly) {
   }
 }
 
-std::vector<Target> targets_of(MomentRank& rank) {
-  std::vector<Target> targets;
-  for (const Source& source : rank.sources()) {
-    Target& target = targets.emplace_back();
-    static_cast<Shard&>(target) = source;
-    target.data = const_cast<void*>(source.data);
-  }
-  return targets;
-}
-
 class WithGapsQuantised : public testing::TestWithParam<const char*> {};
 
 TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
@@ -114,10 +104,10 @@ TEST_P(WithGapsQuantised, GivesTheMomentsOfMemoryWithoutGaps) {
   checkpointer.save(2, Gapped<Source>(state.sources(), world.rank).entries());
   for (const Cut cut : {Cut::kRows, Cut::kFlat}) {
     MomentRank expected(cut, world.rank, world.ranks);
-    checkpointer.load(1, targets_of(expected));
+    checkpointer.load(1, expected.targets());
     for (const std::uint64_t step : {1U, 2U}) {
       MomentRank loaded(cut, world.rank, world.ranks);
-      const Gapped<Target> targets(targets_of(loaded), world.rank);
+      const Gapped<Target> targets(loaded.targets(), world.rank);
       checkpointer.load(step, targets.entries());
       targets.finish_load();
       for (std::size_t i = 0; i < loaded.tensors().size(); ++i) {
@@ -275,7 +265,7 @@ TEST(PartialLoads, MomentsAreListedAndTheirCodesAreNot) {
   const auto left_of = [&](const Options& how, const std::string& loaded) {
     LoadOptions load_options;
     load_options.list_not_loaded = true;
-    std::vector<Target> targets = targets_of(state);
+    std::vector<Target> targets = state.targets();
     std::erase_if(targets, [&](const Target& target) { return target.section != loaded; });
     std::map<std::string, std::size_t> count;
     for (const TensorName& name :
@@ -435,12 +425,12 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
     Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
     checkpointer.save(1, state.sources());
     MomentRank plain(Cut::kFlat, world.rank, world.ranks);
-    checkpointer.load(1, targets_of(plain));
+    checkpointer.load(1, plain.targets());
     LoadOptions cast;
     cast.cast_floats = true;
     for (const DType to : {DType::kBF16, DType::kF64}) {
       MomentRank converted(Cut::kFlat, world.rank, world.ranks);
-      std::vector<Target> targets = targets_of(converted);
+      std::vector<Target> targets = converted.targets();
       std::uint64_t bytes = 0;
       for (std::size_t i = 0; i < targets.size(); ++i) {
         targets[i].dtype = to;
@@ -451,7 +441,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
       const Gapped<Target> gapped(targets, world.rank);
       checkpointer.load(1, gapped.entries(), cast);
       gapped.finish_load();
-      EXPECT_EQ(expect_converted(targets_of(plain), targets), bytes);
+      EXPECT_EQ(expect_converted(plain.targets(), targets), bytes);
     }
   }
   // Model weights that a load rounds from the masters would be rounded twice.
@@ -459,7 +449,7 @@ TEST(CastLoads, MomentsAndRebuiltWeights) {
   options.quantisation.skip_save_model_weight = true;
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
   checkpointer.save(2, state.sources());
-  std::vector<Target> targets = targets_of(state);
+  std::vector<Target> targets = state.targets();
   targets.resize(1);
   ASSERT_EQ(targets[0].section, "model");
   targets[0].dtype = DType::kF16;

@@ -33,14 +33,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// Collective: `action` throws the same Error on all ranks.
-template <class Action>
-void expect_error_everywhere(ErrorKind kind, const std::string& part, Action action) {
-  const std::string text = message_of_error(kind, action);
-  EXPECT_THAT(text, HasSubstr(part));
-  expect_same_everywhere(text);
-}
-
 /// Collective: `work` on rank 0, before any other rank goes on.
 template <class Work>
 void on_rank_0(const World& world, Work work) {

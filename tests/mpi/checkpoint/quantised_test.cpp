@@ -47,18 +47,6 @@ std::vector<std::vector<std::byte>> expected_content(const quant::Codec& codec) 
   return content;
 }
 
-std::vector<Target> targets_of(MomentRank& state) {
-  std::vector<Target> targets;
-  for (std::size_t i = 0; i < state.tensors().size(); ++i) {
-    const StateTensor& tensor = state.tensors()[i];
-    Target target;
-    static_cast<Shard&>(target) = {tensor.section, tensor.name, tensor.dtype, tensor.shape, state.boxes(i)};
-    target.data = state.memory(i).data();
-    targets.push_back(std::move(target));
-  }
-  return targets;
-}
-
 void expect_content(MomentRank& state, const std::vector<std::vector<std::byte>>& content) {
   for (std::size_t i = 0; i < state.tensors().size(); ++i) {
     const StateTensor& tensor = state.tensors()[i];
@@ -79,7 +67,7 @@ TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   checkpointer.save(1, state.sources());
   for (const Cut cut : {Cut::kRows, Cut::kFlat, Cut::kGrid, Cut::kReplicated, Cut::kOneRank}) {
     MomentRank loaded(cut, world.rank, world.ranks);
-    checkpointer.load(1, targets_of(loaded));
+    checkpointer.load(1, loaded.targets());
     expect_content(loaded, content);
   }
 }
@@ -98,7 +86,7 @@ TEST_P(OwnQuantised, TenResumesDoNotDrift) {
   const Cut cuts[] = {Cut::kFlat, Cut::kColumns, Cut::kGrid, Cut::kOneRank, Cut::kReplicated};
   for (std::uint64_t step = 1; step <= 10; ++step) {
     MomentRank resumed(cuts[step % 5], world.rank, world.ranks);
-    checkpointer.load(step, targets_of(resumed));
+    checkpointer.load(step, resumed.targets());
     expect_content(resumed, content);
     checkpointer.save(step + 1, resumed.sources());
   }
@@ -146,7 +134,7 @@ TEST_P(Quantised, ElidedWeightsComeBack) {
     }
     checkpointer.save(step, state.sources());
     MomentRank loaded(Cut::kRows, world.rank, world.ranks);
-    checkpointer.load(step, targets_of(loaded));
+    checkpointer.load(step, loaded.targets());
     std::size_t compared = 0;
     for (std::size_t i = 0; i + 1 < state.tensors().size(); i += 5) {
       EXPECT_TRUE(loaded.memory(i) == state.memory(i)) << state.tensors()[i].name;
