@@ -15,11 +15,11 @@ import tempfile
 import time
 import unittest
 
-CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+from root import CAIRN, LIMIT_S, newest, remove_before
+
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "max_position_embeddings": 128}
-LIMIT_S = 120
 
 
 class Kills(unittest.TestCase):
@@ -43,21 +43,6 @@ class Kills(unittest.TestCase):
         output, _ = process.communicate(timeout=LIMIT_S)
         self.assertEqual(process.returncode, 0, output)
 
-    def newest(self):
-        """The step of the newest checkpoint, every block of which was read and checked."""
-        done = subprocess.run([CAIRN, "verify", self.root, "--json"], capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        result = json.loads(done.stdout)
-        self.assertTrue(result["good"] and result["blocks"] > 0, result)
-        return int(pathlib.Path(result["path"]).name.removeprefix("checkpoint-"))
-
-    def remove_before(self, step):
-        for path in self.root.glob("checkpoint-*"):
-            number = path.name.split("-")[1].split(".")[0]
-            if ".partial" not in path.name and int(number) < step:
-                shutil.rmtree(path)
-
     def test_kills(self):
         seed = int(os.environ.get("CAIRN_TEST_SEED") or time.time_ns() % 2**32)
         print(f"CAIRN_TEST_SEED={seed}", flush=True)
@@ -73,13 +58,13 @@ class Kills(unittest.TestCase):
             process.kill()
             output, _ = process.communicate(timeout=LIMIT_S)
             cut_off += process.returncode != 0
-            newest = self.newest()
-            self.assertIn(newest, (before, step) if process.returncode < 0 else (step,), output)
-            if newest != step:
+            found = newest(self, self.root)
+            self.assertIn(found, (before, step) if process.returncode < 0 else (step,), output)
+            if found != step:
                 step += 1
                 self.good_save(step)
-                self.assertEqual(self.newest(), step)
-            self.remove_before(step)
+                self.assertEqual(newest(self, self.root), step)
+            remove_before(self.root, step)
         if self.kills >= 5:
             self.assertGreater(cut_off, 0, "every save was over before it was killed")
         print(f"[cairn] did {cut_off} kills in the middle of a save", flush=True)

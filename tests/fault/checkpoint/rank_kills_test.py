@@ -5,7 +5,6 @@ left are told who is missing within the limit, nothing half is visible, the newe
 """
 
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -19,7 +18,8 @@ import threading
 import time
 import unittest
 
-CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+from root import newest, remove_before
+
 MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
 RANKS = 3
 LIMIT_S = 2         # of rank_saver
@@ -64,20 +64,8 @@ class RankKills(unittest.TestCase):
         self.counts = {"cut_off": 0, "launcher": 0, "told": 0}
 
     def newest(self):
-        """The step of the newest checkpoint, every block of which was read and checked; 0: there is none."""
-        if not any(self.root.glob("checkpoint-*[0-9]")):
-            return 0
-        done = subprocess.run([CAIRN, "verify", self.root, "--json"], capture_output=True, text=True, check=False,
-                              timeout=START_S)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        result = json.loads(done.stdout)
-        self.assertTrue(result["good"] and result["blocks"] > 0, result)
-        return int(pathlib.Path(result["path"]).name.removeprefix("checkpoint-"))
-
-    def remove_before(self, step):
-        for path in self.root.glob("checkpoint-*"):
-            if re.fullmatch(r"checkpoint-\d+", path.name) and int(path.name.split("-")[1]) < step:
-                shutil.rmtree(path)
+        """0: there is none yet."""
+        return newest(self, self.root) if any(self.root.glob("checkpoint-*[0-9]")) else 0
 
     def end(self, job, pids):
         """Waits until the ranks are gone, then for the launcher, which may hang when a rank dies."""
@@ -111,17 +99,17 @@ class RankKills(unittest.TestCase):
         self.end(job, pids)
         output = "\n".join(job.lines)
         partial = any(self.root.glob("*.partial"))
-        newest = self.newest()
+        found = self.newest()
         self.counts["cut_off"] += partial
         # One that had its name may not have been told yet.
-        self.assertIn(newest, (job.saved()[-1], job.saved()[-1] + 1), output)
+        self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), output)
         if survive:
             told = [line for line in job.lines if " was told after " in line]
             self.counts["told"] += len(told)
             for line in told:
                 self.assertIn(f"rank {victim} of {RANKS}", line, output)
             self.assertEqual(len(told), RANKS - 1, output)
-        self.remove_before(newest)
+        remove_before(self.root, found)
 
     def test_kills(self):
         seed = int(os.environ.get("CAIRN_TEST_SEED") or time.time_ns() % 2**32)

@@ -1,0 +1,26 @@
+"""A root that is saved into and killed, as a test looks at it."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+LIMIT_S = 120
+
+
+def newest(test, root):
+    """The step of the newest checkpoint, every block of which was read and checked."""
+    done = subprocess.run([CAIRN, "verify", root, "--json"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    result = json.loads(done.stdout)
+    test.assertTrue(result["good"] and result["blocks"] > 0, result)
+    return int(pathlib.Path(result["path"]).name.removeprefix("checkpoint-"))
+
+
+def remove_before(root, step):
+    for path in root.glob("checkpoint-*"):
+        number = path.name.split("-")[1].split(".")[0]
+        if ".partial" not in path.name and int(number) < step:
+            shutil.rmtree(path)
