@@ -187,15 +187,7 @@ class Measuring {
   void verify(Checkpointer& checkpointer) {
     comm::agree(communicator_, "make the memory", [&] { held_->overwrite(); });
     checkpointer.load(step_, shards_of<Target>(state_, *held_));
-    HeldState::Comparison mine;
-    comm::agree(communicator_, "compare", [&] {
-      mine = held_->compare();
-      if (!mine.first) return;
-      throw Error(ErrorKind::kIntegrity, fmt::format("asynchronous save: {}", describe(*mine.first, state_)));
-    });
-    const Verdict verdict = reduce(communicator_, mine, state_.tensors.size());
-    check_completeness(verdict, state_);
-    run_.verified_bytes = verdict.bytes;
+    run_.verified_bytes = check_loaded(communicator_, *held_, state_, "asynchronous save");
   }
 
   /// Of a new checkpoint; the one before is removed, outside of what is timed.

@@ -16,6 +16,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cairn/tensor.hpp"
+#include "comm/agree.hpp"
 #include "format/safetensors.hpp"
 #include "shard/box_math.hpp"
 
@@ -281,6 +282,18 @@ void check_completeness(const Verdict& verdict, const DemoState& state) {
               fmt::format("compared {} of {} tensors, {} of {} bytes: the layout leaves a part of the "
                           "state on no rank",
                           verdict.tensors, state.tensors.size(), verdict.bytes, state.bytes));
+}
+
+std::uint64_t check_loaded(comm::Communicator& communicator, const HeldState& held, const DemoState& state,
+                           const std::string& what) {
+  HeldState::Comparison mine;
+  comm::agree(communicator, "compare", [&] {
+    mine = held.compare();
+    if (mine.first) throw Error(ErrorKind::kIntegrity, fmt::format("{}: {}", what, describe(*mine.first, state)));
+  });
+  const Verdict verdict = reduce(communicator, mine, state.tensors.size());
+  check_completeness(verdict, state);
+  return verdict.bytes;
 }
 
 std::string describe(const HeldState::Difference& first, const DemoState& state) {

@@ -135,6 +135,11 @@ Verdict reduce(comm::Communicator& communicator, const HeldState::Comparison& mi
 /// A comparison that compared less than the whole state proves nothing: Error(kInternal).
 void check_completeness(const Verdict& verdict, const DemoState& state);
 
+/// Collective: how many bytes of a loaded state were compared, which are all of them. Throws Error(kIntegrity) for any
+/// that is not as it was saved; `what` was loaded, in the message.
+std::uint64_t check_loaded(comm::Communicator& communicator, const HeldState& held, const DemoState& state,
+                           const std::string& what);
+
 /// "section model, tensor 'x', element 7: not the value that was saved".
 std::string describe(const HeldState::Difference& difference, const DemoState& state);
 

@@ -127,21 +127,6 @@ std::vector<std::filesystem::path> checkpoint_files(comm::Communicator& world, c
   return files;
 }
 
-void compare(Bench& bench, comm::Communicator& group, const HeldState& held, Operation& operation) {
-  const DemoState& state = bench.workload.state;
-  HeldState::Comparison mine;
-  comm::agree(group, "compare", [&] {
-    mine = held.compare();
-    if (!mine.first) return;
-    throw Error(ErrorKind::kIntegrity, fmt::format("load in layout {}: {}", base::printable(operation.layout),
-                                                   bench::describe(*mine.first, state)));
-  });
-  const Verdict verdict = reduce(group, mine, state.tensors.size());
-  check_completeness(verdict, state);
-  operation.verified_bytes = verdict.bytes;
-  operation.verified_by = "every loaded byte compared";
-}
-
 void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std::size_t load, Operation& operation,
                 Sample& sample) {
   const DemoState& state = bench.workload.state;
@@ -164,7 +149,9 @@ void load_timed(Bench& bench, comm::Communicator& group, std::uint64_t step, std
   describe(report, operation);
   if (os::check_fault("bench.load", bench.root()) && held->bytes() != 0) held->memory_of(0)[0] ^= std::byte{1};
   if (bench.options.reuse_plan) bench.loaders[load] = std::move(loader);
-  compare(bench, group, *held, operation);
+  operation.verified_bytes =
+      check_loaded(group, *held, state, fmt::format("load in layout {}", base::printable(operation.layout)));
+  operation.verified_by = "every loaded byte compared";
 }
 
 // Collective over the world, with the page cache dropped where it goes through it.
