@@ -43,6 +43,9 @@ const std::vector<std::string> kFaults = {
     "write:errno=EINTR",  "fsync:errno=EIO",   "close:errno=EIO",       "rename:errno=EIO",   "exchange:errno=EIO",
     "mkdir:errno=ENOSPC", "unlink:errno=EIO",  "truncate:errno=ENOSPC", "flock:errno=EIO",    "link:errno=EIO"};
 
+/// Of the values of a step's state.
+int version_of(std::uint64_t step) { return static_cast<int>(step % 100); }
+
 class EveryCall : public testing::TestWithParam<Case> {
  protected:
   Options options() const {
@@ -97,8 +100,7 @@ bool EveryCall::fail(Checkpointer& checkpointer, const std::string& fault, int r
   const std::string rule = fault + ":times=1:rank=" + std::to_string(rank) + ":after=" + std::to_string(after);
   SCOPED_TRACE(rule);
   const std::uint64_t before = step_;
-  const int version = static_cast<int>(before % 100);
-  state_.fill(version + 1);
+  state_.fill(version_of(before + 1));
   std::string text;
   std::uint64_t hits = 0;
   {
@@ -116,7 +118,7 @@ bool EveryCall::fail(Checkpointer& checkpointer, const std::string& fault, int r
   } else {
     // A call that fails after the rename leaves the new checkpoint whole, and its message says so.
     EXPECT_TRUE(latest == before || latest == before + 1) << text;
-    EXPECT_TRUE(holds(checkpointer, before, version)) << text;
+    EXPECT_TRUE(holds(checkpointer, before, version_of(before))) << text;
     ++failed_;
   }
   passed_ += text.empty() && hits != 0 ? 1 : 0;
@@ -125,7 +127,7 @@ bool EveryCall::fail(Checkpointer& checkpointer, const std::string& fault, int r
   }
   MPI_Barrier(MPI_COMM_WORLD);
   EXPECT_TRUE(is_clean()) << text;
-  EXPECT_TRUE(holds(checkpointer, before + 1, version + 1)) << text;
+  EXPECT_TRUE(holds(checkpointer, before + 1, version_of(before + 1))) << text;
   MPI_Barrier(MPI_COMM_WORLD);
   if (world_.rank == 0) fs::remove_all(root_.path() / ("checkpoint-" + std::to_string(before)));
   MPI_Barrier(MPI_COMM_WORLD);
