@@ -19,6 +19,7 @@
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "interop/outline.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::checkpoint {
 

@@ -31,6 +31,7 @@
 #include "format/stored_checkpoint.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
+#include "interop/reading.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
 #include "shard/shard_map.hpp"

@@ -13,9 +13,10 @@
 #include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
+#include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
-#include "interop/paddle.hpp"
+#include "interop/paddle/paddle.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
@@ -315,7 +316,78 @@ void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   }
 }
 
+/// Cairn's own manifest knows the section of each file.
+std::map<std::string, std::string> sections_of_manifest(const Reading& reading) {
+  std::map<std::string, std::string> sections;
+  const auto text = reading.directory().json.find("cairn.json");
+  if (text == reading.directory().json.end()) return sections;
+  for (const auto& file : format::parse_manifest(text->second, reading.raw_path_of("cairn.json")).data_files) {
+    if (!file.section.empty()) sections.emplace(file.name, file.section);
+  }
+  return sections;
+}
+
 }  // namespace
+
+DataSets find_sets(const Reading& reading) {
+  const Directory& directory = reading.directory();
+  DataSets sets;
+  std::set<std::string_view> referenced;
+  const auto add_index = [&](const std::string& name, const std::string& file, const auto& read) {
+    DataSet& set = sets[name];
+    if (!set.index_file.empty()) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
+    }
+    set.name = name;
+    set.index_file = file;
+    set.index = read();
+    referenced.insert(set.index.files.begin(), set.index.files.end());
+  };
+  for (const auto& [file, text] : directory.json) {
+    const auto name = set_of_index(file);
+    if (name)
+      add_index(*name, file,
+                [&, &json = text, &path = file] { return format::parse_hf_index(json, reading.raw_path_of(path)); });
+  }
+  for (const auto& [file, index] : directory.indexes) {
+    add_index(set_of_index(file).value(), file, [&given = index] { return given; });
+  }
+  for (const auto& [file, size] : directory.others) {
+    if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
+  }
+  for (const auto& [file, header] : directory.safetensors) {
+    const std::string name = parse_data_name(file).set;
+    const auto known = sets.find(name);
+    if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
+    if (name.empty())
+      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
+    DataSet& set = sets[name];
+    set.name = name;
+    set.files.push_back(file);
+  }
+  return sets;
+}
+
+void name_sections(DataSets& sets, const Reading& reading) {
+  const auto from_manifest = sections_of_manifest(reading);
+  const auto is_variant = [](const auto& item) { return item.first.starts_with("model."); };
+  const bool one_variant = !sets.contains("model") && std::count_if(sets.begin(), sets.end(), is_variant) == 1;
+  std::set<std::string> taken;
+  for (auto& [name, set] : sets) {
+    const auto kept = set.files.empty() ? from_manifest.end() : from_manifest.find(set.files.front());
+    if (kept != from_manifest.end()) {
+      set.section = kept->second;
+    } else if (const auto known = known_section(name)) {
+      set.section = *known;
+    } else if (sets.size() == 1 || (one_variant && is_variant(std::pair(name, 0)))) {
+      set.section = "model";
+    } else {
+      set.section = name;
+    }
+    if (!taken.insert(set.section).second) set.section = name;
+  }
+}
 
 void NameSum::add(std::string_view name) {
   std::uint64_t hash = base::split_mix64(name.size());

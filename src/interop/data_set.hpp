@@ -5,12 +5,13 @@
 // save and an error, because nobody can tell by looking which of the two the user means to load.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
 #include "format/hf_index.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "interop/directory.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::interop {
 
@@ -21,6 +22,14 @@ struct DataSet {
   format::HfIndex index;           ///< of index_file
   std::vector<std::string> files;  ///< those that bear the set's name, in name order
 };
+
+using DataSets = std::map<std::string, DataSet>;  ///< by name
+
+/// Every index becomes a set, and so does every stem of data files that no other set's index lists.
+DataSets find_sets(const Reading& reading);
+
+/// Says of each set which section it is, by the manifest or by its name.
+void name_sections(DataSets& sets, const Reading& reading);
 
 enum class Strictness {
   kExact,            ///< index and files name the same tensors, each once

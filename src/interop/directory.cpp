@@ -9,69 +9,17 @@
 
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
-#include "format/manifest.hpp"
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
-#include "interop/dcp.hpp"
+#include "interop/dcp/dcp.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
-#include "interop/paddle.hpp"
+#include "interop/paddle/moments.hpp"
+#include "interop/paddle/paddle.hpp"
+#include "interop/reading.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
-
-// Words and numbers for the readers of dialects.
-
-namespace {
-
-constexpr std::size_t kLongestPath = 4096;
-
-}  // namespace
-
-Reading::Reading(const Directory& directory) : directory_(directory) {
-  for (const auto& [name, header] : directory.safetensors) {
-    numbers_.emplace(name, static_cast<std::uint32_t>(numbers_.size()));
-  }
-}
-
-const format::SafetensorsHeader& Reading::header(const std::string& file) const {
-  return directory_.safetensors.at(file);
-}
-
-std::uint32_t Reading::number(const std::string& file) const { return numbers_.at(file); }
-
-std::string Reading::raw_path_of(std::string_view file) const {
-  return directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file);
-}
-
-std::string Reading::place() const {
-  return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
-}
-
-std::string Reading::path_of(std::string_view file) const { return base::printable(raw_path_of(file), kLongestPath); }
-
-Error Reading::error(ErrorKind kind, std::string_view file, const std::string& text) const {
-  return {kind, path_of(file) + ": " + text};
-}
-
-format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
-                                  const format::SafetensorsHeader& header, std::uint32_t file) {
-  return {section, entry.name, entry.dtype, entry.shape, file, header.data_start + entry.begin};
-}
-
-std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
-
-std::string shown(std::string_view name) { return base::printable(name); }
-
-std::string list_some(std::span<const std::string> names) {
-  constexpr std::size_t kShown = 3;
-  std::string out;
-  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
-    out += (i == 0 ? "" : ", ") + base::printable(names[i]);
-  }
-  if (names.size() > kShown) out += fmt::format(" and {} more", names.size() - kShown);
-  return out;
-}
 
 // One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
 
@@ -103,105 +51,6 @@ void refuse_mindspore_parts(const Reading& reading) {
                         "holds one rank's parts of a MindSpore Transformers checkpoint, which "
                         "are not read; convert it to Hugging Face files there");
   }
-}
-
-/// Every index becomes a set, and so does every stem of data files that no other set's index lists.
-DataSets find_sets(const Reading& reading) {
-  const Directory& directory = reading.directory();
-  DataSets sets;
-  std::set<std::string_view> referenced;
-  const auto add_index = [&](const std::string& name, const std::string& file, const auto& read) {
-    DataSet& set = sets[name];
-    if (!set.index_file.empty()) {
-      throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
-    }
-    set.name = name;
-    set.index_file = file;
-    set.index = read();
-    referenced.insert(set.index.files.begin(), set.index.files.end());
-  };
-  for (const auto& [file, text] : directory.json) {
-    const auto name = set_of_index(file);
-    if (name)
-      add_index(*name, file,
-                [&, &json = text, &path = file] { return format::parse_hf_index(json, reading.raw_path_of(path)); });
-  }
-  for (const auto& [file, index] : directory.indexes) {
-    add_index(set_of_index(file).value(), file, [&given = index] { return given; });
-  }
-  for (const auto& [file, size] : directory.others) {
-    if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
-  }
-  for (const auto& [file, header] : directory.safetensors) {
-    const std::string name = parse_data_name(file).set;
-    const auto known = sets.find(name);
-    if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
-    if (name.empty())
-      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
-    DataSet& set = sets[name];
-    set.name = name;
-    set.files.push_back(file);
-  }
-  return sets;
-}
-
-/// Cairn's own manifest knows the section of each file.
-std::map<std::string, std::string> sections_of_manifest(const Reading& reading) {
-  std::map<std::string, std::string> sections;
-  const auto text = reading.directory().json.find("cairn.json");
-  if (text == reading.directory().json.end()) return sections;
-  for (const auto& file : format::parse_manifest(text->second, reading.raw_path_of("cairn.json")).data_files) {
-    if (!file.section.empty()) sections.emplace(file.name, file.section);
-  }
-  return sections;
-}
-
-void name_sections(DataSets& sets, const Reading& reading) {
-  const auto from_manifest = sections_of_manifest(reading);
-  const auto is_variant = [](const auto& item) { return item.first.starts_with("model."); };
-  const bool one_variant = !sets.contains("model") && std::count_if(sets.begin(), sets.end(), is_variant) == 1;
-  std::set<std::string> taken;
-  for (auto& [name, set] : sets) {
-    const auto kept = set.files.empty() ? from_manifest.end() : from_manifest.find(set.files.front());
-    if (kept != from_manifest.end()) {
-      set.section = kept->second;
-    } else if (const auto known = known_section(name)) {
-      set.section = *known;
-    } else if (sets.size() == 1 || (one_variant && is_variant(std::pair(name, 0)))) {
-      set.section = "model";
-    } else {
-      set.section = name;
-    }
-    if (!taken.insert(set.section).second) set.section = name;
-  }
-}
-
-/// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
-std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading) {
-  std::set<std::string_view> listed;
-  for (const auto& [name, set] : sets) listed.insert(set.index.files.begin(), set.index.files.end());
-  std::vector<std::string> sharded;
-  std::string whole;
-  for (const auto& [file, header] : reading.directory().safetensors) {
-    if (!listed.contains(file) && has_sharding_info(header)) {
-      sharded.push_back(file);
-    } else if (!listed.contains(file) && is_dcp_shard_name(file)) {
-      throw reading.error(
-          ErrorKind::kFormat, file,
-          fmt::format("is named like a shard of torch DCP, but has no metadata {}", kDcpShardingInfoKey));
-    } else if (whole.empty()) {
-      whole = file;
-    }
-  }
-  if (!sharded.empty() && !whole.empty()) {
-    throw reading.error(
-        ErrorKind::kFormat, whole,
-        fmt::format("holds whole tensors, but {} holds parts (torch DCP): two checkpoints in one directory; "
-                    "move one of them away",
-                    shown(sharded.front())));
-  }
-  return sharded;
 }
 
 Strictness strictness_of(const DataSet& set, bool paddle) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "interop/data_set.hpp"
-#include "interop/directory.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::interop {
 

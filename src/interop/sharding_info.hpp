@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "format/safetensors.hpp"
-#include "interop/directory.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::interop {
 

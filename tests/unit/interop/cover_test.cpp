@@ -1,5 +1,5 @@
 // Overlaps and holes: found where they are, and not where they are not; a simple count per element is the judge.
-#include "interop/dcp.hpp"
+#include "interop/dcp/dcp.hpp"
 
 #include <gtest/gtest.h>
 

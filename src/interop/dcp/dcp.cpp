@@ -1,5 +1,5 @@
 // torch DCP's sharded files: boxes gathered by name over all files, and whether they cover each tensor.
-#include "interop/dcp.hpp"
+#include "interop/dcp/dcp.hpp"
 
 #include <fmt/core.h>
 
@@ -254,6 +254,32 @@ void check_cover(const format::StoredTensor& tensor, const std::vector<std::stri
 }
 
 }  // namespace
+
+std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading) {
+  std::set<std::string_view> listed;
+  for (const auto& [name, set] : sets) listed.insert(set.index.files.begin(), set.index.files.end());
+  std::vector<std::string> sharded;
+  std::string whole;
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (!listed.contains(file) && has_sharding_info(header)) {
+      sharded.push_back(file);
+    } else if (!listed.contains(file) && is_dcp_shard_name(file)) {
+      throw reading.error(
+          ErrorKind::kFormat, file,
+          fmt::format("is named like a shard of torch DCP, but has no metadata {}", kDcpShardingInfoKey));
+    } else if (whole.empty()) {
+      whole = file;
+    }
+  }
+  if (!sharded.empty() && !whole.empty()) {
+    throw reading.error(
+        ErrorKind::kFormat, whole,
+        fmt::format("holds whole tensors, but {} holds parts (torch DCP): two checkpoints in one directory; "
+                    "move one of them away",
+                    shown(sharded.front())));
+  }
+  return sharded;
+}
 
 std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>& files, Reading& reading) {
   check_numbers(files, reading);

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
-#include "interop/directory.hpp"
+#include "interop/data_set.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::interop {
 
@@ -30,6 +31,9 @@ struct CoverFault {
 /// bits.
 std::optional<CoverFault> find_cover_fault(std::span<const format::StoredBox> boxes,
                                            std::span<const std::uint64_t> shape);
+
+/// Files that hold boxes of larger tensors; an index that lists a file as whole comes first.
+std::vector<std::string> sharded_files(const DataSets& sets, const Reading& reading);
 
 /// The tensors of sharded files (at least one). Equal boxes are replicas: the one in the first file is taken. Empty
 /// boxes are dropped, except that a tensor without elements keeps one. Throws Error(kFormat or kNotFound), naming

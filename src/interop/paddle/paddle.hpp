@@ -5,18 +5,15 @@
 // name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: codings.hpp.
 #pragma once
 
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
 #include "interop/data_set.hpp"
-#include "interop/directory.hpp"
+#include "interop/reading.hpp"
 
 namespace cairn::interop {
-
-using DataSets = std::map<std::string, DataSet>;  ///< by name
 
 /// Throws Error(kFormat) when files or an index without weight_map show that the optimizer was saved unmerged. Comes
 /// before indexes are parsed.

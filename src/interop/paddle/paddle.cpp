@@ -1,5 +1,5 @@
 // The signs by which Paddle's checkpoints are known, and what follows from them.
-#include "interop/paddle.hpp"
+#include "interop/paddle/paddle.hpp"
 
 #include <fmt/core.h>
 

@@ -1,0 +1,63 @@
+// Words and numbers for the readers of dialects.
+#include "interop/reading.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/text.hpp"
+
+namespace cairn::interop {
+
+namespace {
+
+constexpr std::size_t kLongestPath = 4096;
+
+}  // namespace
+
+Reading::Reading(const Directory& directory) : directory_(directory) {
+  for (const auto& [name, header] : directory.safetensors) {
+    numbers_.emplace(name, static_cast<std::uint32_t>(numbers_.size()));
+  }
+}
+
+const format::SafetensorsHeader& Reading::header(const std::string& file) const {
+  return directory_.safetensors.at(file);
+}
+
+std::uint32_t Reading::number(const std::string& file) const { return numbers_.at(file); }
+
+std::string Reading::raw_path_of(std::string_view file) const {
+  return directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file);
+}
+
+std::string Reading::place() const {
+  return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
+}
+
+std::string Reading::path_of(std::string_view file) const { return base::printable(raw_path_of(file), kLongestPath); }
+
+Error Reading::error(ErrorKind kind, std::string_view file, const std::string& text) const {
+  return {kind, path_of(file) + ": " + text};
+}
+
+format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
+                                  const format::SafetensorsHeader& header, std::uint32_t file) {
+  return {section, entry.name, entry.dtype, entry.shape, file, header.data_start + entry.begin};
+}
+
+std::string in_quotes(std::string_view name) { return "'" + base::printable(name) + "'"; }
+
+std::string shown(std::string_view name) { return base::printable(name); }
+
+std::string list_some(std::span<const std::string> names) {
+  constexpr std::size_t kShown = 3;
+  std::string out;
+  for (std::size_t i = 0; i < std::min(kShown, names.size()); ++i) {
+    out += (i == 0 ? "" : ", ") + base::printable(names[i]);
+  }
+  if (names.size() > kShown) out += fmt::format(" and {} more", names.size() - kShown);
+  return out;
+}
+
+}  // namespace cairn::interop

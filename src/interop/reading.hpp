@@ -1,0 +1,59 @@
+// What the readers of all dialects share while one directory is being recognised: numbers of files, warnings, and the
+// words of messages.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/error.hpp"
+#include "format/safetensors.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "interop/directory.hpp"
+
+namespace cairn::interop {
+
+class Reading {
+ public:
+  explicit Reading(const Directory& directory);
+
+  [[nodiscard]] const Directory& directory() const { return directory_; }
+
+  /// The header of a file that is known to exist.
+  [[nodiscard]] const format::SafetensorsHeader& header(const std::string& file) const;
+  /// Its index in StoredCheckpoint::files, which has every data file in name order.
+  [[nodiscard]] std::uint32_t number(const std::string& file) const;
+
+  /// The directory, made safe for a message.
+  [[nodiscard]] std::string place() const;
+  /// "<directory>/<file>": as it is, for parsers that escape themselves; and made safe for a message.
+  [[nodiscard]] std::string raw_path_of(std::string_view file) const;
+  [[nodiscard]] std::string path_of(std::string_view file) const;
+  /// An error about a file: "<directory>/<file>: <text>".
+  [[nodiscard]] Error error(ErrorKind kind, std::string_view file, const std::string& text) const;
+
+  void warn(std::string line) { warnings_.push_back(std::move(line)); }
+  std::vector<std::string> take_warnings() { return std::move(warnings_); }
+
+ private:
+  const Directory& directory_;
+  std::map<std::string, std::uint32_t> numbers_;
+  std::vector<std::string> warnings_;
+};
+
+/// The tensor of a file as it stands there: one box that is the whole.
+format::PlacedTensor whole_tensor(std::string_view section, const format::TensorEntry& entry,
+                                  const format::SafetensorsHeader& header, std::uint32_t file);
+
+/// A name from a file, escaped, with quotes for tensors and without for files.
+std::string in_quotes(std::string_view name);
+std::string shown(std::string_view name);
+
+/// "a, b, c and 4 more".
+std::string list_some(std::span<const std::string> names);
+
+}  // namespace cairn::interop
