@@ -113,4 +113,11 @@ struct ByteStream {
       : size_bytes(bytes.size()), give([held = std::move(bytes)](const PutBytes& put) { put(held); }) {}
 };
 
+/// Bytes that are read where they are asked for, so that of a file of gigabytes only what is looked at is read.
+struct ByteSource {
+  std::uint64_t size_bytes = 0;
+  /// Fills `to` with the bytes from `at_bytes` on, all of which must be there. Throws as reading a file does.
+  std::function<void(std::span<std::byte> to, std::uint64_t at_bytes)> read;
+};
+
 }  // namespace cairn::base

@@ -141,7 +141,7 @@ std::string size_cell(std::uint64_t bytes) {
 void print_heading(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   output.line(base::printable(inspection.path.string()));
-  std::string kind = interop::name_of(opened.dialect);
+  std::string kind = opened.about.dialect;
   if (opened.manifest) {
     const format::Manifest& manifest = *opened.manifest;
     kind += fmt::format(", written by {}", base::printable(manifest.tool));
@@ -367,7 +367,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   Json document = json_document("inspect");
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   document["path"] = inspection.path.string();
-  document["dialect"] = interop::name_of(opened.dialect);
+  document["dialect"] = opened.about.dialect;
   document["has_checksums"] = opened.blocks.has_value();
   document["manifest"] = manifest_json(opened.manifest);
   document["totals"] = totals_json(inspection.total);

@@ -52,7 +52,7 @@ fs::path stage_path(const OpenCheckpoint& checkpoint) {
 
 bool is_stage_name(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
 
-bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.dialect == interop::Dialect::kHdf5; }
+bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.about.dialect == kStageDialect; }
 
 OpenCheckpoint open_stage(const fs::path& path) {
   const std::string shown = base::printable(path.string());
@@ -62,7 +62,7 @@ OpenCheckpoint open_stage(const fs::path& path) {
   hdf5::StageDescription description = hdf5::describe_stage(path);
   OpenCheckpoint checkpoint;
   checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  checkpoint.dialect = interop::Dialect::kHdf5;
+  checkpoint.about.dialect = kStageDialect;
   checkpoint.stored = plan::packed(description.stored);
   checkpoint.group_of_file = plan::section_groups(checkpoint.stored);
   checkpoint.manifest = format::parse_manifest(description.manifest, path.string() + ":/cairn/manifest");

@@ -20,6 +20,8 @@ namespace cairn::checkpoint {
 /// "x.h5" or "x.hdf5": the name of a staging file, to be written or read.
 bool is_stage_name(const std::filesystem::path& path);
 
+inline constexpr const char* kStageDialect = "HDF5 staging file";  ///< in OpenCheckpoint::about
+
 /// Whether the open checkpoint is a staging file.
 bool is_stage(const OpenCheckpoint& checkpoint);
 

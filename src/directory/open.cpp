@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <set>
@@ -19,6 +20,7 @@
 #include "directory/root.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
+#include "format/hf_index.hpp"
 #include "hdf5/stage_file.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
@@ -140,9 +142,10 @@ Headers read_checked_headers(const fs::path& directory, const std::vector<std::s
 }
 
 interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
-                                  const std::optional<format::BlockRows>& blocks) {
+                                  const std::optional<format::BlockRows>& blocks, Links links) {
   std::vector<std::string> safetensors;
   interop::Directory directory = list_directory(path, entries, safetensors, nullptr);
+  directory.access = access_to(path, links);
   if (blocks) {
     directory.safetensors = read_checked_headers(path, safetensors, *blocks);
   } else {
@@ -232,7 +235,8 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
     check_links(path, entries, links);
     attach_texts(checkpoint, read_texts(path));
   }
-  recognise_files(checkpoint, is_directory ? read_directory(path, entries, checkpoint.blocks) : single_file(path));
+  recognise_files(checkpoint,
+                  is_directory ? read_directory(path, entries, checkpoint.blocks, links) : single_file(path));
   if (checkpoint.manifest) check_files(checkpoint, links);
   return checkpoint;
 }
@@ -324,6 +328,31 @@ interop::Directory list_directory(const fs::path& path, const std::vector<os::Di
   return directory;
 }
 
+interop::FileAccess access_to(const fs::path& directory, Links links) {
+  const auto inside = [directory, links](const std::string& name) {
+    format::check_relative_path(name, directory.string());
+    check_links(directory, {name}, links);
+    return directory / name;
+  };
+  interop::FileAccess access;
+  access.list = [inside](const std::string& folder) {
+    std::vector<interop::FolderEntry> entries;
+    for (const os::DirectoryEntry& entry : os::list_directory(inside(folder))) {
+      if (entry.is_directory || entry.is_regular) {
+        entries.push_back({folder + "/" + entry.name, entry.size_bytes, entry.is_directory});
+      }
+    }
+    std::ranges::sort(entries, {}, &interop::FolderEntry::name);
+    return entries;
+  };
+  access.open = [inside](const std::string& name) {
+    const auto file = std::make_shared<os::File>(inside(name), os::OpenMode::kRead);
+    return base::ByteSource{file->size_bytes(),
+                            [file](std::span<std::byte> to, std::uint64_t at_bytes) { file->read_at(to, at_bytes); }};
+  };
+  return access;
+}
+
 std::string read_index_text(const fs::path& path) { return os::read_text(path, kMaxJsonBytes); }
 
 format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockRows>& blocks) {
@@ -353,7 +382,7 @@ void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
   // The tensors lead into recognised.stores, and nowhere else into the directory.
   directory.json.clear();
   for (auto& [name, header] : directory.safetensors) header.tensors = {};
-  checkpoint.dialect = recognised.dialect;
+  checkpoint.about = std::move(recognised.about);
   checkpoint.stored = {std::move(recognised.files), plan::StoredTensors(recognised.tensors)};
   checkpoint.group_of_file = plan::section_groups(checkpoint.stored);
   for (auto& [name, header] : directory.safetensors) checkpoint.metadata_of_files.push_back(std::move(header.metadata));

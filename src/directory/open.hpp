@@ -41,7 +41,7 @@ void check_links(const std::filesystem::path& directory, const std::vector<os::D
 
 struct OpenCheckpoint {
   std::filesystem::path directory;
-  interop::Dialect dialect = interop::Dialect::kHuggingFace;
+  interop::About about;                              ///< whose it is, and what is known besides tensors
   plan::PackedCheckpoint stored;                     ///< tensors in catalog order
   std::vector<std::uint32_t> group_of_file;          ///< plan::section_groups of `stored`
   std::vector<interop::QuantisedMoments> quantised;  ///< moments of which `stored` has the codes and scales

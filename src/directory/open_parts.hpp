@@ -17,6 +17,8 @@ void put_strings(base::ByteWriter& out, const std::vector<std::string>& values);
 std::vector<std::string> get_strings(base::ByteReader& in);
 void put_map(base::ByteWriter& out, const std::map<std::string, std::string>& map);
 std::map<std::string, std::string> get_map(base::ByteReader& in);
+void put_about(base::ByteWriter& out, const interop::About& about);
+interop::About get_about(base::ByteReader& in);
 /// The manifest that the checkpoint has, or that it has none, without the list of its data files: thousands, that every
 /// rank would parse.
 void put_manifest(base::ByteWriter& out, const OpenCheckpoint& checkpoint);
@@ -34,6 +36,9 @@ std::string manifest_text(const std::filesystem::path& path);
 /// named in `indexes`, when that is not null.
 interop::Directory list_directory(const std::filesystem::path& path, const std::vector<os::DirectoryEntry>& entries,
                                   std::vector<std::string>& data_files, std::vector<std::string>* indexes);
+/// Reads files and folders of the directory for a dialect, when it asks; all paths must be inside, and links as `links`
+/// says.
+interop::FileAccess access_to(const std::filesystem::path& directory, Links links);
 /// The text of an index.
 std::string read_index_text(const std::filesystem::path& path);
 

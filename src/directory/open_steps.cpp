@@ -120,6 +120,7 @@ base::Bytes encode_judged(const Listing& listing, const interop::Outline& outlin
     out.u64(file.size_bytes);
     out.text(outline.section_of_file.at(file.name));
   }
+  put_about(out, outline.about);
   put_map(out, outline.metadata);
   put_strings(out, outline.disputed_metadata);
   put_strings(out, outline.carried);
@@ -137,6 +138,7 @@ void take_judged(std::span<const std::byte> judged, Listing& listing) {
   }
   opened.group_of_file = plan::section_groups(sections);
   listing.sections.assign(sections.begin(), sections.end());
+  opened.about = get_about(in);
   opened.metadata = get_map(in);
   opened.disputed_metadata = get_strings(in);
   opened.carried = get_strings(in);

@@ -114,6 +114,7 @@ class Opening {
     std::vector<std::string> files;
     std::vector<std::string> indexes;
     directory_ = list_directory(path, entries, files, &indexes);
+    directory_.access = access_to(path, links_);
     if (files.empty()) return {};
     std::ranges::sort(files);
     manifest_ = texts.manifest.value_or("");

@@ -36,6 +36,27 @@ std::map<std::string, std::string> get_map(base::ByteReader& in) {
   return map;
 }
 
+void put_about(base::ByteWriter& out, const interop::About& about) {
+  for (const std::string& text : {about.dialect, about.version, about.parallel, about.quantisation}) out.text(text);
+  out.u64(about.step ? 1 : 0);
+  out.u64(about.step.value_or(0));
+  put_map(out, about.values);
+  put_strings(out, about.sources);
+  put_strings(out, about.left);
+}
+
+interop::About get_about(base::ByteReader& in) {
+  interop::About about;
+  for (std::string* text : {&about.dialect, &about.version, &about.parallel, &about.quantisation}) *text = in.text();
+  const bool has_step = in.u64() != 0;
+  const std::uint64_t step = in.u64();
+  if (has_step) about.step = step;
+  about.values = get_map(in);
+  about.sources = get_strings(in);
+  about.left = get_strings(in);
+  return about;
+}
+
 void put_manifest(base::ByteWriter& out, const OpenCheckpoint& checkpoint) {
   out.u64(checkpoint.manifest ? 1 : 0);
   if (!checkpoint.manifest) return;
@@ -102,7 +123,7 @@ std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
 base::Bytes encode_open(const OpenCheckpoint& checkpoint) {
   base::ByteWriter out;
   out.text(checkpoint.directory.string());
-  out.u64(static_cast<std::uint64_t>(checkpoint.dialect));
+  put_about(out, checkpoint.about);
   put_stored(out, checkpoint.stored);
   out.u64s(std::vector<std::uint64_t>(checkpoint.group_of_file.begin(), checkpoint.group_of_file.end()));
   put_quantised(out, checkpoint.quantised);
@@ -119,7 +140,7 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   OpenCheckpoint checkpoint;
   checkpoint.directory = in.text();
-  checkpoint.dialect = static_cast<interop::Dialect>(in.u64());
+  checkpoint.about = get_about(in);
   checkpoint.stored = get_stored(in);
   for (const std::uint64_t group : in.u64s()) checkpoint.group_of_file.push_back(static_cast<std::uint32_t>(group));
   checkpoint.quantised = get_quantised(in);

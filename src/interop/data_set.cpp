@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -327,46 +328,12 @@ std::map<std::string, std::string> sections_of_manifest(const Reading& reading) 
   return sections;
 }
 
-}  // namespace
-
-DataSets find_sets(const Reading& reading) {
-  const Directory& directory = reading.directory();
-  DataSets sets;
-  std::set<std::string_view> referenced;
-  const auto add_index = [&](const std::string& name, const std::string& file, const auto& read) {
-    DataSet& set = sets[name];
-    if (!set.index_file.empty()) {
-      throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
-    }
-    set.name = name;
-    set.index_file = file;
-    set.index = read();
-    referenced.insert(set.index.files.begin(), set.index.files.end());
-  };
-  for (const auto& [file, text] : directory.json) {
-    const auto name = set_of_index(file);
-    if (name)
-      add_index(*name, file,
-                [&, &json = text, &path = file] { return format::parse_hf_index(json, reading.raw_path_of(path)); });
-  }
-  for (const auto& [file, index] : directory.indexes) {
-    add_index(set_of_index(file).value(), file, [&given = index] { return given; });
-  }
-  for (const auto& [file, size] : directory.others) {
-    if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
-  }
-  for (const auto& [file, header] : directory.safetensors) {
-    const std::string name = parse_data_name(file).set;
-    const auto known = sets.find(name);
-    if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
-    if (name.empty())
-      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
-    DataSet& set = sets[name];
-    set.name = name;
-    set.files.push_back(file);
-  }
-  return sets;
+/// An index without a map: its other keys. Nothing where parse_hf_index() is to read it, or to say what is wrong.
+std::optional<base::Json> keys_without_map(const std::string& text, const std::string& path) {
+  if (text.find("\"weight_map\"") != std::string::npos) return std::nullopt;  // indexes can be large
+  auto document = base::Json::parse(text, path);
+  if (!document.is_object() || document.contains("weight_map")) return std::nullopt;
+  return document;
 }
 
 void name_sections(DataSets& sets, const Reading& reading) {
@@ -387,6 +354,57 @@ void name_sections(DataSets& sets, const Reading& reading) {
     }
     if (!taken.insert(set.section).second) set.section = name;
   }
+}
+
+}  // namespace
+
+DataSets find_sets(const Reading& reading) {
+  const Directory& directory = reading.directory();
+  DataSets sets;
+  std::set<std::string_view> referenced;
+  const auto add_index = [&](const std::string& file) -> DataSet& {
+    const std::string name = set_of_index(file).value();
+    DataSet& set = sets[name];
+    if (!set.index_file.empty()) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("lists the same files as {}; keep one of the two", shown(set.index_file)));
+    }
+    set.name = name;
+    set.index_file = file;
+    return set;
+  };
+  for (const auto& [file, text] : directory.json) {
+    if (!set_of_index(file)) continue;
+    DataSet& set = add_index(file);
+    const std::string path = reading.raw_path_of(file);
+    if (auto keys = keys_without_map(text, path)) {
+      set.has_map = false;
+      set.index.extra = std::move(*keys);
+    } else {
+      set.index = format::parse_hf_index(text, path);
+    }
+    referenced.insert(set.index.files.begin(), set.index.files.end());
+  }
+  for (const auto& [file, index] : directory.indexes) {
+    DataSet& set = add_index(file);
+    set.index = index;
+    referenced.insert(set.index.files.begin(), set.index.files.end());
+  }
+  for (const auto& [file, size] : directory.others) {
+    if (set_of_index(file)) throw reading.error(ErrorKind::kFormat, file, "the index is too large to be read");
+  }
+  for (const auto& [file, header] : directory.safetensors) {
+    const std::string name = parse_data_name(file).set;
+    const auto known = sets.find(name);
+    if (referenced.contains(file) && (known == sets.end() || known->second.index_file.empty())) continue;
+    if (name.empty())
+      throw reading.error(ErrorKind::kFormat, file, "the file has no name to call its tensors' section by");
+    DataSet& set = sets[name];
+    set.name = name;
+    set.files.push_back(file);
+  }
+  name_sections(sets, reading);
+  return sets;
 }
 
 void NameSum::add(std::string_view name) {
@@ -431,9 +449,29 @@ bool is_as_summarised(const DataSet& set, const FileSummaries& files, const Inde
   return true;
 }
 
-void read_set(const DataSet& set, Strictness strictness, Reading& reading, Tensors& tensors) {
-  if (!set.index_file.empty()) return read_indexed(set, strictness, reading, tensors);
-  read_unindexed(set, reading, tensors);
+void require_maps(Reading& reading) {
+  for (const auto& [name, set] : reading.sets()) {
+    if (set.has_map) continue;
+    const std::string& text = reading.directory().json.at(set.index_file);
+    static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // says that it is missing
+  }
+}
+
+void read_sets(Reading& reading, Recognised& out, const std::function<Strictness(const DataSet&)>& strictness_of) {
+  require_maps(reading);
+  std::size_t most = out.tensors.size();
+  for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
+  out.tensors.reserve(most);
+  for (const auto& [name, set] : reading.sets()) {
+    const std::string& section = *out.sections.insert(set.section).first;
+    const std::size_t first = out.tensors.size();
+    if (set.index_file.empty()) {
+      read_unindexed(set, reading, out.tensors);
+    } else {
+      read_indexed(set, strictness_of(set), reading, out.tensors);
+    }
+    for (auto& tensor : std::span(out.tensors).subspan(first)) tensor.section = section;
+  }
 }
 
 }  // namespace cairn::interop

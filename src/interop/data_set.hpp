@@ -5,31 +5,33 @@
 // save and an error, because nobody can tell by looking which of the two the user means to load.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "format/hf_index.hpp"
 #include "format/stored_checkpoint.hpp"
-#include "interop/reading.hpp"
+#include "interop/directory.hpp"
 
 namespace cairn::interop {
+
+class Reading;
 
 struct DataSet {
   std::string name;  ///< "model", "optimizer", "model.fp16"
   std::string section;
-  std::string index_file;          ///< empty: none
-  format::HfIndex index;           ///< of index_file
+  std::string index_file;  ///< empty: none
+  format::HfIndex index;   ///< of index_file
+  bool has_map = true;     ///< false: the index lists no tensors, as of an optimizer that PaddlePaddle did not merge
   std::vector<std::string> files;  ///< those that bear the set's name, in name order
 };
 
 using DataSets = std::map<std::string, DataSet>;  ///< by name
 
 /// Every index becomes a set, and so does every stem of data files that no other set's index lists.
+/// Which section a set is, says the manifest or its name. Reading::sets() has them.
 DataSets find_sets(const Reading& reading);
-
-/// Says of each set which section it is, by the manifest or by its name.
-void name_sections(DataSets& sets, const Reading& reading);
 
 enum class Strictness {
   kExact,            ///< index and files name the same tensors, each once
@@ -39,8 +41,11 @@ enum class Strictness {
                      ///< it lists first moments whose codes stand with the second's, and total_size is another one's
 };
 
-/// Adds the tensors of the set, whose `section` is the set's own. Throws Error(kFormat or kNotFound), naming file and tensor, for what contradicts the index;
-/// warns when total_size differs.
-void read_set(const DataSet& set, Strictness strictness, Reading& reading, std::vector<format::PlacedTensor>& tensors);
+/// Throws Error(kFormat) for an index without a map.
+void require_maps(Reading& reading);
+
+/// Adds the tensors of all sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming file and
+/// tensor, for what contradicts an index; warns when total_size differs.
+void read_sets(Reading& reading, Recognised& out, const std::function<Strictness(const DataSet&)>& strictness_of);
 
 }  // namespace cairn::interop

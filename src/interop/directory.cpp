@@ -1,4 +1,4 @@
-// What a directory is, recognised in steps, and the words and numbers that the readers of dialects share.
+// What a directory is: whose dialect, that dialect's tensors, and what all dialects have in common.
 #include "interop/directory.hpp"
 
 #include <fmt/core.h>
@@ -10,22 +10,16 @@
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "interop/codings.hpp"
-#include "interop/data_set.hpp"
-#include "interop/dcp/dcp.hpp"
+#include "interop/dialect.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
-#include "interop/paddle/moments.hpp"
-#include "interop/paddle/paddle.hpp"
 #include "interop/reading.hpp"
 #include "interop/sharding_info.hpp"
 
 namespace cairn::interop {
-
-// One directory, in steps: refuse what cannot be read, sort files into sets, read the sets of the dialect, join.
-
 namespace {
 
-/// No safetensors file: say what there is instead, where a name tells.
+/// No dialect's files: say what there is instead, where a name tells.
 Error nothing_to_read(const Directory& directory, const Reading& reading) {
   const auto any = [&](std::string_view suffix) {
     return std::any_of(directory.others.begin(), directory.others.end(),
@@ -50,24 +44,6 @@ void refuse_mindspore_parts(const Reading& reading) {
     throw reading.error(ErrorKind::kFormat, file,
                         "holds one rank's parts of a MindSpore Transformers checkpoint, which "
                         "are not read; convert it to Hugging Face files there");
-  }
-}
-
-Strictness strictness_of(const DataSet& set, bool paddle) {
-  if (!paddle) return Strictness::kExact;
-  if (set.section != "optimizer") return Strictness::kPaddle;
-  return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
-}
-
-void read_sets(const DataSets& sets, bool paddle, Reading& reading, Recognised& out) {
-  std::size_t most = out.tensors.size();
-  for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
-  out.tensors.reserve(most);
-  for (const auto& [name, set] : sets) {
-    const std::string& section = *out.sections.insert(set.section).first;
-    const std::size_t first = out.tensors.size();
-    read_set(set, strictness_of(set, paddle), reading, out.tensors);
-    for (auto& tensor : std::span(out.tensors).subspan(first)) tensor.section = section;
   }
 }
 
@@ -109,61 +85,63 @@ void join_metadata(const Directory& directory, Recognised& out) {
 }
 
 void warn_of_folders(Reading& reading) {
-  const std::vector<std::string>& folders = reading.directory().folders;
+  std::vector<std::string> folders = reading.directory().folders;
+  std::erase_if(folders, [&](const std::string& folder) { return reading.is_used(folder); });
   if (folders.empty()) return;
   reading.warn("sub-directories are neither read nor carried along: " + list_some(folders));
 }
 
-std::vector<std::string> carried_files(const Directory& directory) {
+std::vector<std::string> carried_files(const Reading& reading) {
+  const Directory& directory = reading.directory();
+  std::set<std::string_view> data;
+  for (const format::StoredFile& file : reading.files()) data.insert(file.name);
   std::vector<std::string> carried;
   for (const auto& [file, text] : directory.json) {
     if (!set_of_index(file) && !is_cairn_file(file)) carried.push_back(file);
   }
   for (const auto& [file, size] : directory.others) {
-    if (!is_cairn_file(file)) carried.push_back(file);
+    if (!is_cairn_file(file) && !data.contains(file)) carried.push_back(file);
   }
   std::sort(carried.begin(), carried.end());
   return carried;
 }
 
-}  // namespace
-
-const char* name_of(Dialect dialect) {
-  switch (dialect) {
-    case Dialect::kHuggingFace: return "Hugging Face";
-    case Dialect::kDcpSafetensors: return "torch DCP safetensors";
-    case Dialect::kPaddle: return "PaddlePaddle";
-    case Dialect::kHdf5: return "HDF5 staging file";
+const Dialect* find_dialect(Reading& reading) {
+  refuse_mindspore_parts(reading);
+  for (const Dialect* dialect : dialects()) {
+    if (dialect->recognises(reading)) return dialect;
   }
-  return "unknown";
+  return nullptr;
 }
 
-// The same without tensors: what all ranks found in their files, put together.
+About about(const Dialect& dialect, Reading& reading) {
+  About out;
+  out.dialect = dialect.name();
+  dialect.tell(reading, out);
+  return out;
+}
+
+}  // namespace
+
+void Recognised::add(format::StoredTensor tensor) {
+  const format::StoredTensor& kept = made.emplace_back(std::move(tensor));
+  tensors.push_back({kept.section, kept.name, kept.dtype, kept.shape, 0, 0, true, kept.boxes});
+}
 
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes) {
   Reading reading(directory);
-  if (directory.safetensors.empty()) return std::nullopt;
-  refuse_mindspore_parts(reading);
-  refuse_unmerged_paddle(reading);
-  DataSets sets = find_sets(reading);
-  name_sections(sets, reading);
-  if (is_paddle(sets, reading)) return std::nullopt;
-  for (const auto& [file, header] : directory.safetensors) {
-    if (is_dcp_shard_name(file) || has_sharding_info(header) || has_codings(header)) return std::nullopt;
-  }
+  const Dialect* const dialect = find_dialect(reading);
+  if (dialect == nullptr) return std::nullopt;
+  auto section_of_file = dialect->outline(reading, files, indexes);
+  if (!section_of_file) return std::nullopt;
   Outline out;
-  for (const auto& [name, set] : sets) {
-    const auto index = indexes.find(set.index_file);
-    if (!is_as_summarised(set, files, index == indexes.end() ? nullptr : &index->second, reading)) return std::nullopt;
-    for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
-      if (!out.section_of_file.emplace(file, set.section).second) return std::nullopt;
-    }
-  }
+  out.section_of_file = std::move(*section_of_file);
+  out.about = about(*dialect, reading);
   Recognised joined;
   join_metadata(directory, joined);
   out.metadata = std::move(joined.metadata);
   out.disputed_metadata = std::move(joined.disputed_metadata);
-  out.carried = carried_files(directory);
+  out.carried = carried_files(reading);
   warn_of_folders(reading);
   out.warnings = reading.take_warnings();
   return out;
@@ -171,36 +149,17 @@ std::optional<Outline> outline(const Directory& directory, const FileSummaries& 
 
 Recognised recognise(const Directory& directory) {
   Reading reading(directory);
-  if (directory.safetensors.empty()) throw nothing_to_read(directory, reading);
-  refuse_mindspore_parts(reading);
-  refuse_unmerged_paddle(reading);
-  DataSets sets = find_sets(reading);
-  name_sections(sets, reading);
-
+  const Dialect* const dialect = find_dialect(reading);
+  if (dialect == nullptr) throw nothing_to_read(directory, reading);
   Recognised out;
-  if (const auto sharded = sharded_files(sets, reading); !sharded.empty()) {
-    out.dialect = Dialect::kDcpSafetensors;
-    out.sharded = read_dcp_files(sharded, reading);
-    for (const format::StoredTensor& tensor : out.sharded) {
-      out.tensors.push_back({tensor.section, tensor.name, tensor.dtype, tensor.shape, 0, 0, true, tensor.boxes});
-    }
-  } else if (is_paddle(sets, reading)) {
-    out.dialect = Dialect::kPaddle;
-    refuse_scales_without_codec(sets, reading);
-    read_sets(sets, /*paddle=*/true, reading, out);
-    finish_paddle(out.tensors, sets, reading);
-    out.quantised = find_quantised_moments(out.tensors, sets, reading);
-  } else {
-    read_sets(sets, /*paddle=*/false, reading, out);
-  }
+  dialect->describe(reading, out);
+  out.about = about(*dialect, reading);
   sort_and_check(out.tensors, reading);
   add_codings(out, reading);
-  for (const auto& [file, header] : directory.safetensors) {
-    out.files.push_back({file, header.file_bytes});
-    out.stores.push_back(header.store);
-  }
+  out.files = reading.files();
+  for (const auto& [file, header] : directory.safetensors) out.stores.push_back(header.store);
   join_metadata(directory, out);
-  out.carried = carried_files(directory);
+  out.carried = carried_files(reading);
   warn_of_folders(reading);
   out.warnings = reading.take_warnings();
   return out;

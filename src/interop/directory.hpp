@@ -5,20 +5,38 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 
 namespace cairn::interop {
+
+/// An entry of a folder below a checkpoint directory.
+struct FolderEntry {
+  std::string name;  ///< relative to the checkpoint directory, '/'-separated
+  std::uint64_t size_bytes = 0;
+  bool is_folder = false;
+};
+
+/// What the caller reads of a directory when a dialect asks for it. Paths are relative and '/'-separated; both throw as
+/// reading a file does, and for a link that leads out of the directory.
+struct FileAccess {
+  std::function<std::vector<FolderEntry>(const std::string& folder)> list;  ///< regular files and folders, by name
+  std::function<base::ByteSource(const std::string& file)> open;
+};
 
 /// What was found in a directory. Names are relative to it.
 struct Directory {
@@ -27,15 +45,25 @@ struct Directory {
   std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
   std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
   std::map<std::string, std::uint64_t> others;     ///< every other file -> size
-  std::vector<std::string> folders;  ///< sub-directories: neither read nor carried along, named in a warning
-  bool alone = false;                ///< the user pointed at one file: the others of its numbered set are not missed
+  std::vector<std::string>
+      folders;         ///< sub-directories: not carried along; unless a dialect reads it, a warning names it
+  bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
+  FileAccess access;   ///< for dialects whose files are no safetensors; empty: they find none
 };
 
-/// kHdf5 is a staging file, which is not a directory: recognise() never says so.
-enum class Dialect { kHuggingFace, kDcpSafetensors, kPaddle, kHdf5 };
+/// What is known of a checkpoint besides its tensors.
+struct About {
+  std::string dialect;       ///< "Hugging Face", "torch DCP safetensors", "PaddlePaddle"
+  std::string version;       ///< of what wrote it, as far as its files tell: "transformers 4.57.1"
+  std::string parallel;      ///< how many ranks of which kind wrote it: "tp=2,pp=2"
+  std::string quantisation;  ///< in that system's words: "O1: 8-bit moments"
+  std::optional<std::uint64_t> step;
+  std::map<std::string, std::string> values;  ///< state that is no tensor, as JSON: "scheduler" -> {"last_epoch": 3}
+  std::vector<std::string> sources;           ///< files whose content is in `step` and `values`
+  std::vector<std::string> left;              ///< what is not taken over, and why: one line each
 
-/// "Hugging Face", "torch DCP safetensors", "PaddlePaddle", "HDF5 staging file".
-const char* name_of(Dialect dialect);
+  friend bool operator==(const About&, const About&) = default;
+};
 
 /// Both moments of a parameter, which a codec (src/quant) stores as codes and scales.
 struct QuantisedMoments : format::Coding {
@@ -46,14 +74,14 @@ struct QuantisedMoments : format::Coding {
 };
 
 struct Recognised {
-  Dialect dialect = Dialect::kHuggingFace;
-  std::vector<format::StoredFile> files;  ///< by name
+  About about;
+  std::vector<format::StoredFile> files;  ///< safetensors by name, then others as Reading::add_file() numbered them
   /// By (section, name), each with at least one box. They lead into what follows here.
   std::vector<format::PlacedTensor> tensors;
   std::vector<std::shared_ptr<const format::HeaderStore>> stores;  ///< of the files
   std::set<std::string> sections;
-  std::vector<format::StoredTensor> sharded;  ///< of torch DCP: those in parts
-  std::vector<QuantisedMoments> quantised;    ///< by name; their parts are among `tensors`, of right dtype and shape
+  std::deque<format::StoredTensor> made;    ///< those that no header has as they are: in parts, of another name or form
+  std::vector<QuantisedMoments> quantised;  ///< by name; their parts are among `tensors`, of right dtype and shape
   /// `__metadata__` of the data files together, without what says how a file holds its tensors (codings, boxes,
   /// dialect). Where they disagree about a key, the first file by name that has it decides, and the key is in
   /// `disputed_metadata`.
@@ -61,12 +89,15 @@ struct Recognised {
   std::vector<std::string> disputed_metadata;
   std::vector<std::string> carried;   ///< files that are neither data nor index nor Cairn's own: to be carried along
   std::vector<std::string> warnings;  ///< one line each: total_size differs, unreferenced data file ...
+
+  /// Adds a tensor that no header has as it is.
+  void add(format::StoredTensor tensor);
 };
 
 /// Throws Error(kFormat or kNotFound), one line naming file and tensor, for every inconsistency between indexes and
 /// files: a tensor in the index but not in its file, a name in two files, a missing file, a file that the index does
 /// not know (stale shards of an older save: named), boxes of a sharded tensor that overlap or leave a hole,
-/// contradicting dtypes. A directory without any safetensors file is Error(kNotFound).
+/// contradicting dtypes. A directory that no dialect recognises is Error(kNotFound).
 /// What is wrong with the parts of quantised moments is an error as well: an unknown codec, a part that is missing, of
 /// the wrong dtype or shape, or too many.
 Recognised recognise(const Directory& directory);

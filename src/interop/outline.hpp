@@ -1,4 +1,4 @@
-// A Hugging Face directory recognised from summaries: each data file and index is read by one rank, and nobody has all.
+// A directory of whole tensors recognised from summaries: each data file and index is read by one rank, and nobody has all.
 //
 // Whatever is not plain, or does not fit, has no outline: recognise() then reads the directory as a whole, and says what it
 // is, or what is wrong with it.
@@ -41,6 +41,7 @@ IndexSummary summary_of(const format::HfIndex& index);
 
 /// As in Recognised.
 struct Outline {
+  About about;
   std::map<std::string, std::string> section_of_file;
   std::map<std::string, std::string> metadata;
   std::vector<std::string> disputed_metadata;
@@ -48,7 +49,7 @@ struct Outline {
   std::vector<std::string> warnings;
 };
 
-/// What recognise() finds in a Hugging Face directory without codes, but for its tensors: those of a file, in the section
+/// What recognise() finds in a directory of whole tensors (Dialect::outline), but for its tensors: those of a file, in the section
 /// that is said here. `directory`: headers and indexes need no tensors. Nothing, or an Error, when recognise() must judge.
 /// A tensor that is in two files of a section is not noticed.
 std::optional<Outline> outline(const Directory& directory, const FileSummaries& files, const IndexSummaries& indexes);

@@ -17,9 +17,32 @@ constexpr std::size_t kLongestPath = 4096;
 
 Reading::Reading(const Directory& directory) : directory_(directory) {
   for (const auto& [name, header] : directory.safetensors) {
-    numbers_.emplace(name, static_cast<std::uint32_t>(numbers_.size()));
+    add_file(name, header.file_bytes);
   }
 }
+
+const DataSets& Reading::sets() {
+  if (!sets_) sets_ = find_sets(*this);
+  return *sets_;
+}
+
+std::vector<FolderEntry> Reading::list(const std::string& folder) {
+  if (!directory_.access.list) return {};
+  return directory_.access.list(folder);
+}
+
+base::ByteSource Reading::open(const std::string& file) {
+  if (!directory_.access.open) return {};
+  return directory_.access.open(file);
+}
+
+std::uint32_t Reading::add_file(const std::string& file, std::uint64_t size_bytes) {
+  const auto [at, added] = numbers_.emplace(file, static_cast<std::uint32_t>(files_.size()));
+  if (added) files_.push_back({file, size_bytes});
+  return at->second;
+}
+
+void Reading::use_folder(std::string_view folder) { used_folders_.emplace(folder.substr(0, folder.find('/'))); }
 
 const format::SafetensorsHeader& Reading::header(const std::string& file) const {
   return directory_.safetensors.at(file);

@@ -3,16 +3,21 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "interop/data_set.hpp"
 #include "interop/directory.hpp"
 
 namespace cairn::interop {
@@ -23,9 +28,26 @@ class Reading {
 
   [[nodiscard]] const Directory& directory() const { return directory_; }
 
+  /// The sets of its safetensors files, with their sections. Throws Error(kFormat) for an index that cannot be read.
+  const DataSets& sets();
+
+  // Files that are not safetensors, which a dialect asks for by name. Throw as FileAccess.
+
+  /// Regular files and folders of a folder below the directory, by name.
+  std::vector<FolderEntry> list(const std::string& folder);
+  /// Empty where the caller reads no files.
+  base::ByteSource open(const std::string& file);
+  /// Makes a file that is not safetensors one of those that hold tensors. Returns its number.
+  std::uint32_t add_file(const std::string& file, std::uint64_t size_bytes);
+  /// All files that hold tensors, by number.
+  [[nodiscard]] const std::vector<format::StoredFile>& files() const { return files_; }
+  /// The folder was read: no warning names it. Of "a/b" that is "a".
+  void use_folder(std::string_view folder);
+  [[nodiscard]] bool is_used(const std::string& folder) const { return used_folders_.contains(folder); }
+
   /// The header of a file that is known to exist.
   [[nodiscard]] const format::SafetensorsHeader& header(const std::string& file) const;
-  /// Its index in StoredCheckpoint::files, which has every data file in name order.
+  /// Its index in StoredCheckpoint::files, which has every safetensors file in name order, then those of add_file().
   [[nodiscard]] std::uint32_t number(const std::string& file) const;
 
   /// The directory, made safe for a message.
@@ -41,7 +63,10 @@ class Reading {
 
  private:
   const Directory& directory_;
+  std::optional<DataSets> sets_;
+  std::vector<format::StoredFile> files_;
   std::map<std::string, std::uint32_t> numbers_;
+  std::set<std::string, std::less<>> used_folders_;
   std::vector<std::string> warnings_;
 };
 

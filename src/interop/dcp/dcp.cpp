@@ -300,4 +300,27 @@ std::vector<format::StoredTensor> read_dcp_files(const std::vector<std::string>&
   return tensors;
 }
 
+namespace {
+
+class Dcp final : public Dialect {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "torch DCP safetensors"; }
+
+  [[nodiscard]] bool recognises(Reading& reading) const override {
+    return !sharded_files(reading.sets(), reading).empty();
+  }
+
+  void describe(Reading& reading, Recognised& out) const override {
+    require_maps(reading);
+    for (auto& tensor : read_dcp_files(sharded_files(reading.sets(), reading), reading)) out.add(std::move(tensor));
+  }
+};
+
+}  // namespace
+
+const Dialect& dcp_dialect() {
+  static const Dcp dialect;
+  return dialect;
+}
+
 }  // namespace cairn::interop

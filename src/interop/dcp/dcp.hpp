@@ -12,9 +12,11 @@
 
 #include "format/stored_checkpoint.hpp"
 #include "interop/data_set.hpp"
-#include "interop/reading.hpp"
+#include "interop/dialect.hpp"
 
 namespace cairn::interop {
+
+const Dialect& dcp_dialect();
 
 // Do boxes cover a tensor exactly once? If not: which two overlap, or which element is in none of them.
 //

@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/moments.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {
@@ -40,7 +41,9 @@ std::string codec_of(const std::string& stage) {
   return shown(stage);
 }
 
-Error unmerged(const std::string& file, const std::string& stage, const Reading& reading) {
+Error unmerged(const std::string& file, Reading& reading) {
+  const auto set = std::ranges::find(reading.sets(), file, [](const auto& item) { return item.second.index_file; });
+  const std::string stage = set == reading.sets().end() ? "O0" : quant_stage(set->second);
   const std::string quantised = stage == "O0" ? "" : fmt::format(" and quantised ({})", codec_of(stage));
   return reading.error(
       ErrorKind::kFormat, file,
@@ -107,18 +110,14 @@ void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
 
 }  // namespace
 
-void refuse_unmerged_paddle(const Reading& reading) {
-  for (const auto& [file, text] : reading.directory().json) {
-    // Indexes can be large, and parse_hf_index reads those that have a map: look only at the others.
-    if (!set_of_index(file) || text.find("\"weight_map\"") != std::string::npos) continue;
-    const auto object = base::Json::parse(text, reading.raw_path_of(file));
-    if (object.is_object() && !object.contains("weight_map") && has_paddle_keys(object)) {
-      throw unmerged(file, stage_in(object), reading);
-    }
+std::optional<std::string> unmerged_sign(Reading& reading) {
+  for (const auto& [name, set] : reading.sets()) {
+    if (!set.has_map && has_paddle_keys(set.index.extra)) return set.index_file;
   }
   for (const auto& [file, header] : reading.directory().safetensors) {
-    if (is_unmerged_paddle_name(file)) throw unmerged(file, "O0", reading);
+    if (is_unmerged_paddle_name(file)) return file;
   }
+  return std::nullopt;
 }
 
 bool is_paddle(const DataSets& sets, const Reading& reading) {
@@ -157,6 +156,38 @@ void finish_paddle(std::vector<format::PlacedTensor>& tensors, const DataSets& s
   refuse_flat_slices(tensors, reading);
   take_u16_as_bf16(tensors, reading);
   warn_of_absent_masters(sets, reading);
+}
+
+namespace {
+
+Strictness strictness_of(const DataSet& set) {
+  if (set.section != "optimizer") return Strictness::kPaddle;
+  return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
+}
+
+class Paddle final : public Dialect {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "PaddlePaddle"; }
+
+  [[nodiscard]] bool recognises(Reading& reading) const override {
+    return unmerged_sign(reading) || is_paddle(reading.sets(), reading);
+  }
+
+  void describe(Reading& reading, Recognised& out) const override {
+    if (const auto sign = unmerged_sign(reading)) throw unmerged(*sign, reading);
+    const DataSets& sets = reading.sets();
+    refuse_scales_without_codec(sets, reading);
+    read_sets(reading, out, strictness_of);
+    finish_paddle(out.tensors, sets, reading);
+    out.quantised = find_quantised_moments(out.tensors, sets, reading);
+  }
+};
+
+}  // namespace
+
+const Dialect& paddle_dialect() {
+  static const Paddle dialect;
+  return dialect;
 }
 
 }  // namespace cairn::interop

@@ -5,19 +5,21 @@
 // name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: codings.hpp.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "format/stored_checkpoint.hpp"
 #include "interop/data_set.hpp"
-#include "interop/reading.hpp"
+#include "interop/dialect.hpp"
 
 namespace cairn::interop {
 
-/// Throws Error(kFormat) when files or an index without weight_map show that the optimizer was saved unmerged. Comes
-/// before indexes are parsed.
-void refuse_unmerged_paddle(const Reading& reading);
+const Dialect& paddle_dialect();
+
+/// The file or index that shows that the optimizer was saved unmerged, or nothing.
+std::optional<std::string> unmerged_sign(Reading& reading);
 
 /// An index with Paddle's keys, a set "peft_model", or a file with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);

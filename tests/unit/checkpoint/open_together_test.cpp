@@ -87,7 +87,7 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
       for (const std::uint32_t crc : row.unpacked().crcs) out.push_back(std::to_string(crc));
     }
   }
-  out.emplace_back(interop::name_of(opened.dialect));
+  out.push_back(opened.about.dialect + "|" + opened.about.version);
   out.push_back(opened.directory);
   return out;
 }
@@ -115,6 +115,33 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("more")));
   for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
+}
+
+/// What a dialect asks for of files that are no safetensors.
+TEST(AccessToFiles, StaysInsideTheDirectory) {
+  const TempDir folder;
+  const TempDir other;
+  fs::create_directory(folder.path() / "sub");
+  write_file(folder.path() / "sub/a.bin", "abcdef");
+  write_file(other.path() / "secret", "x");
+  fs::create_symlink(other.path() / "secret", folder.path() / "sub/link");
+  fs::create_directory_symlink(other.path(), folder.path() / "linked");
+  const interop::FileAccess access = checkpoint::access_to(folder.path(), checkpoint::Links::kInside);
+  const auto entries = access.list("sub");
+  ASSERT_EQ(entries.size(), 2U);
+  EXPECT_EQ(entries[0].name, "sub/a.bin");
+  EXPECT_EQ(entries[0].size_bytes, 6U);
+  const base::ByteSource source = access.open("sub/a.bin");
+  EXPECT_EQ(source.size_bytes, 6U);
+  std::string part(3, ' ');
+  source.read(std::as_writable_bytes(std::span(part)), 2);
+  EXPECT_EQ(part, "cde");
+  for (const char* name : {"../secret", "/etc/passwd", "sub/link", "linked/secret", "sub/none"}) {
+    EXPECT_THROW((void)access.open(name), Error) << name;
+  }
+  for (const char* name : {"..", "linked", "none"}) EXPECT_THROW((void)access.list(name), Error) << name;
+  const interop::FileAccess followed = checkpoint::access_to(folder.path(), checkpoint::Links::kFollow);
+  EXPECT_EQ(followed.open("linked/secret").size_bytes, 1U);
 }
 
 /// As a save leaves it, with all that a manifest may have.

@@ -36,7 +36,7 @@ TestDirectory with_second(const std::vector<Part>& parts) {
 
 TEST(Dcp, BoxesAndGlobalShape) {
   const auto out = recognise(good().directory);
-  EXPECT_EQ(out.dialect, Dialect::kDcpSafetensors);
+  EXPECT_EQ(out.about.dialect, "torch DCP safetensors");
   EXPECT_THAT(out.warnings, IsEmpty());
   const auto& w = tensor_of(out, "model", "w");
   EXPECT_EQ(w.shape, (Shape{4, 6}));
@@ -109,9 +109,9 @@ TEST(Dcp, WholeFilesThatAnIndexListsAreNoShards) {
   TestDirectory d;  // what torch writes when one rank saves everything
   d.shard("model-00001-of-00001.safetensors", {{"w", DType::kF32, {0, 0}, {2, 3}}});
   d.index("model.safetensors.index.json", {{"w", "model-00001-of-00001.safetensors"}}, 24);
-  EXPECT_EQ(recognise(d.directory).dialect, Dialect::kHuggingFace);
+  EXPECT_EQ(recognise(d.directory).about.dialect, "Hugging Face");
   d.directory.json.clear();
-  EXPECT_EQ(recognise(d.directory).dialect, Dialect::kDcpSafetensors);
+  EXPECT_EQ(recognise(d.directory).about.dialect, "torch DCP safetensors");
 }
 
 /// Cuts boxes at random places until there are `wanted` of them or nothing is left to cut.
@@ -169,7 +169,7 @@ TEST(Dcp, RandomSplitsComeBack) {
     }
     const auto out = recognise(d.directory);
     ASSERT_EQ(out.tensors.size(), truth.size());
-    for (const format::StoredTensor& tensor : out.sharded) {
+    for (const format::StoredTensor& tensor : out.made) {
       const auto& [shape, boxes] = truth.at(tensor.name);
       ASSERT_EQ(tensor.shape, shape);
       ASSERT_EQ(tensor.boxes.size(), boxes.size());

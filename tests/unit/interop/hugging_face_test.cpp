@@ -30,7 +30,7 @@ TestDirectory good() {
 
 TEST(HuggingFace, OneFile) {
   const auto out = recognise(TestDirectory().file("model.safetensors", {{"w", DType::kBF16, {2, 5}}}).directory);
-  EXPECT_EQ(out.dialect, Dialect::kHuggingFace);
+  EXPECT_EQ(out.about.dialect, "Hugging Face");
   ASSERT_EQ(out.files.size(), 1u);
   ASSERT_EQ(out.tensors.size(), 1u);
   const auto tensor = format::stored_tensor(out.tensors[0]);

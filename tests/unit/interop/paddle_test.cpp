@@ -34,7 +34,7 @@ TestDirectory good(const std::string& keys = kKeys) {
 
 TEST(Paddle, U16IsBF16) {
   const auto out = recognise(good().directory);
-  EXPECT_EQ(out.dialect, Dialect::kPaddle);
+  EXPECT_EQ(out.about.dialect, "PaddlePaddle");
   EXPECT_EQ(tensor_of(out, "model", "w").dtype, DType::kBF16);
   EXPECT_EQ(tensor_of(out, "model", "norm").dtype, DType::kBF16);
   EXPECT_EQ(tensor_of(out, "master_weights", "w").dtype, DType::kF32);
@@ -44,23 +44,23 @@ TEST(Paddle, U16IsBF16) {
 
 TEST(Paddle, U16StaysU16ElsewhereInTheWorld) {
   const auto out = recognise(TestDirectory().file("model.safetensors", {{"w", DType::kU16, {2}}}).directory);
-  EXPECT_EQ(out.dialect, Dialect::kHuggingFace);
+  EXPECT_EQ(out.about.dialect, "Hugging Face");
   EXPECT_EQ(tensor_of(out, "model", "w").dtype, DType::kU16);
 }
 
 TEST(Paddle, EachSignIsEnough) {
-  const auto dialect = [](const TestDirectory& d) { return recognise(d.directory).dialect; };
+  const auto dialect = [](const TestDirectory& d) { return recognise(d.directory).about.dialect; };
   TestDirectory plain;
   plain.file_of("model.safetensors", {"w"}).file_of("optimizer.safetensors", {"w"});
-  EXPECT_EQ(dialect(plain), Dialect::kHuggingFace);
+  EXPECT_EQ(dialect(plain), "Hugging Face");
   for (const char* key : {R"(, "master_weights": false)", R"(, "quant_ckpt_resume_times": 1)",
                           R"(, "optim_shard_num": 1)", R"(, "ckpt_quant_stage": "O0")"}) {
     TestDirectory d = plain;
     d.index("optimizer.safetensors.index.json", {{"w", "optimizer.safetensors"}}, 24, key);
-    EXPECT_EQ(dialect(d), Dialect::kPaddle) << key;
+    EXPECT_EQ(dialect(d), "PaddlePaddle") << key;
   }
-  EXPECT_EQ(dialect(TestDirectory().file_of("model.safetensors", {"w"}, kNumpy)), Dialect::kPaddle);
-  EXPECT_EQ(dialect(TestDirectory().file_of("peft_model.safetensors", {"w"}, {})), Dialect::kPaddle);
+  EXPECT_EQ(dialect(TestDirectory().file_of("model.safetensors", {"w"}, kNumpy)), "PaddlePaddle");
+  EXPECT_EQ(dialect(TestDirectory().file_of("peft_model.safetensors", {"w"}, {})), "PaddlePaddle");
 }
 
 TEST(Paddle, RepeatedScalarsAreTakenFromTheFileThatTheIndexNames) {
@@ -131,7 +131,7 @@ TEST(PaddleRefused, UnknownStages) {
   EXPECT_THAT(failure_of(good(R"(, "ckpt_quant_stage": 7)").directory),
               AllOf(HasSubstr("optimizer.safetensors.index.json"), HasSubstr("unknown stage '7'")));
   EXPECT_THAT(failure_of(good(R"(, "ckpt_quant_stage": "O3")").directory), HasSubstr("unknown stage 'O3'"));
-  EXPECT_EQ(recognise(good(R"(, "ckpt_quant_stage": "O0")").directory).dialect, Dialect::kPaddle);
+  EXPECT_EQ(recognise(good(R"(, "ckpt_quant_stage": "O0")").directory).about.dialect, "PaddlePaddle");
 }
 
 TEST(PaddleRefused, ScalesWithoutACodec) {

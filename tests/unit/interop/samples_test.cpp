@@ -33,7 +33,7 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   const auto path = cairn::test::test_data(std::string("dialects/") + GetParam() + "/expected.json");
   const json expected = json::parse(cairn::test::read_file(path));
 
-  EXPECT_EQ(name_of(recognised.dialect), expected.at("dialect").get<std::string>());
+  EXPECT_EQ(recognised.about.dialect, expected.at("dialect").get<std::string>());
   ASSERT_EQ(recognised.files.size(), directory.safetensors.size());
   for (const auto& file : recognised.files) {
     EXPECT_EQ(file.size_bytes, directory.safetensors.at(file.name).file_bytes);

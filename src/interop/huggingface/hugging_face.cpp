@@ -1,0 +1,46 @@
+#include "interop/huggingface/hugging_face.hpp"
+
+#include "interop/codings.hpp"
+#include "interop/data_set.hpp"
+#include "interop/sharding_info.hpp"
+
+namespace cairn::interop {
+namespace {
+
+class HuggingFace final : public Dialect {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "Hugging Face"; }
+
+  /// Whatever has safetensors files and is not another's.
+  [[nodiscard]] bool recognises(Reading& reading) const override { return !reading.directory().safetensors.empty(); }
+
+  void describe(Reading& reading, Recognised& out) const override {
+    read_sets(reading, out, [](const DataSet&) { return Strictness::kExact; });
+  }
+
+  [[nodiscard]] std::optional<SectionOfFile> outline(Reading& reading, const FileSummaries& files,
+                                                     const IndexSummaries& indexes) const override {
+    for (const auto& [file, header] : reading.directory().safetensors) {
+      if (has_sharding_info(header) || has_codings(header)) return std::nullopt;
+    }
+    SectionOfFile section_of_file;
+    for (const auto& [name, set] : reading.sets()) {
+      const auto index = indexes.find(set.index_file);
+      const IndexSummary* const summary = index == indexes.end() ? nullptr : &index->second;
+      if (!is_as_summarised(set, files, summary, reading)) return std::nullopt;
+      for (const std::string& file : set.index_file.empty() ? set.files : set.index.files) {
+        if (!section_of_file.emplace(file, set.section).second) return std::nullopt;
+      }
+    }
+    return section_of_file;
+  }
+};
+
+}  // namespace
+
+const Dialect& hugging_face_dialect() {
+  static const HuggingFace dialect;
+  return dialect;
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,10 @@
+// Hugging Face directories: file sets of whole tensors, with or without an index.
+#pragma once
+
+#include "interop/dialect.hpp"
+
+namespace cairn::interop {
+
+const Dialect& hugging_face_dialect();
+
+}  // namespace cairn::interop
