@@ -60,6 +60,9 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const O
     if (opened.manifest) {
       extras.metadata = opened.manifest->user_metadata;
       extras.layout = opened.manifest->layout;
+    } else {
+      extras.metadata = opened.about.values;
+      extras.layout = opened.about.parallel;
     }
     for (std::size_t i = 0; i < sizes.size(); ++i) extras.carried[opened.carried[i]] = sizes[i];
     const std::vector<std::uint32_t> blobs = rank_blobs(opened);

@@ -138,6 +138,16 @@ std::string size_cell(std::uint64_t bytes) {
   return fmt::format("{} ({})", group_digits(bytes), base::format_size(bytes));
 }
 
+/// ", written by transformers 4.57.1 on tp=2, step 3, moments O1": what is known of it.
+std::string provenance(const interop::About& about) {
+  std::string out;
+  if (!about.version.empty()) out += fmt::format(", written by {}", base::printable(about.version));
+  if (about.step) out += fmt::format(", step {}", *about.step);
+  if (!about.parallel.empty()) out += fmt::format(", layout {}", base::printable(about.parallel));
+  if (!about.quantisation.empty()) out += fmt::format(", quantised: {}", base::printable(about.quantisation));
+  return out;
+}
+
 void print_heading(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   output.line(base::printable(inspection.path.string()));
@@ -151,10 +161,14 @@ void print_heading(Output& output, const Inspection& inspection) {
     if (!manifest.run_id.empty()) kind += fmt::format(", run {}", base::printable(manifest.run_id));
     if (!opened.blocks) kind += ", no checksums: nothing to verify against";
   } else {
-    kind += ", no cairn.json: nothing to verify against";
+    kind += fmt::format("{}, no cairn.json: nothing to verify against", provenance(opened.about));
   }
   output.line(kind);
   for (const std::string& note : inspection.notes) output.line("note: " + one_line(note));
+  for (const auto& [key, value] : opened.about.values) {
+    output.line(fmt::format("taken over as metadata: {}", base::printable(key)));
+  }
+  for (const std::string& what : opened.about.left) output.line("not taken over: " + one_line(what));
   output.line(fmt::format("{}, {}, {} in {}", counted(inspection.total.tensors, "tensor"),
                           counted(inspection.total.elements, "element"), base::format_size(inspection.total.size_bytes),
                           counted(inspection.total.files, "file")));
@@ -333,6 +347,14 @@ Json manifest_json(const std::optional<format::Manifest>& manifest) {
   return out;
 }
 
+Json about_json(const interop::About& about) {
+  Json out = {{"version", about.version}, {"layout", about.parallel}, {"quantisation", about.quantisation}};
+  out["step"] = about.step ? Json(*about.step) : Json(nullptr);
+  out["values"] = about.values;
+  out["left"] = about.left;
+  return out;
+}
+
 Json files_json(const Inspection& inspection) {
   Json out = Json::array();
   for (const InspectFile& file : inspection.files) {
@@ -368,6 +390,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   document["path"] = inspection.path.string();
   document["dialect"] = opened.about.dialect;
+  document["about"] = about_json(opened.about);
   document["has_checksums"] = opened.blocks.has_value();
   document["manifest"] = manifest_json(opened.manifest);
   document["totals"] = totals_json(inspection.total);

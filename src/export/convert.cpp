@@ -114,6 +114,10 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
+  } else {
+    content.manifest.has_step = source.about.step.has_value();
+    content.manifest.step = source.about.step.value_or(0);
+    content.manifest.user_metadata = source.about.values;
   }
   if (options.shards) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
@@ -201,6 +205,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
     result.notes = source.warnings;
+    for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
     conversion = plan_conversion(source, destination, options, result.notes);
     budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     budget.window_bytes = window_beside_reading(budget.window_bytes, options);
@@ -355,7 +360,9 @@ std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vecto
   };
   std::vector<std::string> taken;
   std::vector<std::string> left;
+  const std::vector<std::string>& read = source.about.sources;
   for (const std::string& name : source.carried) {
+    if (std::ranges::find(read, name) != read.end()) continue;
     (is_listed(name) || interop::belongs_to_model(name) ? taken : left).push_back(name);
   }
   if (!left.empty()) {

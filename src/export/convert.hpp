@@ -31,7 +31,8 @@ struct ConvertOptions {
 
 struct ConvertReport {
   Report report;
-  std::vector<std::string> notes;  ///< from the layout ("unknown model: ..."), and warnings of the source
+  /// From the layout ("unknown model: ..."), warnings of the source, and what is not taken over of it.
+  std::vector<std::string> notes;
 };
 
 /// Collective. `destination` must not exist (kUsage); it is committed as a save is, with cairn.json and cairn.blocks,

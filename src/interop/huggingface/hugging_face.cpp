@@ -3,6 +3,7 @@
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
 #include "interop/sharding_info.hpp"
+#include "interop/state_beside.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -17,6 +18,8 @@ class HuggingFace final : public Dialect {
   void describe(Reading& reading, Recognised& out) const override {
     read_sets(reading, out, [](const DataSet&) { return Strictness::kExact; });
   }
+
+  void tell(Reading& reading, About& out) const override { tell_of_trainer(reading, out); }
 
   [[nodiscard]] std::optional<SectionOfFile> outline(Reading& reading, const FileSummaries& files,
                                                      const IndexSummaries& indexes) const override {

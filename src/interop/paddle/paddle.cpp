@@ -13,6 +13,7 @@
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle/moments.hpp"
+#include "interop/state_beside.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::interop {
@@ -180,6 +181,14 @@ class Paddle final : public Dialect {
     read_sets(reading, out, strictness_of);
     finish_paddle(out.tensors, sets, reading);
     out.quantised = find_quantised_moments(out.tensors, sets, reading);
+  }
+
+  void tell(Reading& reading, About& out) const override {
+    tell_of_trainer(reading, out);
+    out.version.clear();  // config.json's is of the library that the model came from
+    const auto optimizer = reading.sets().find("optimizer");
+    if (optimizer == reading.sets().end() || !is_quantised_paddle(optimizer->second)) return;
+    out.quantisation = codec_of(quant_stage(optimizer->second));
   }
 };
 

@@ -56,7 +56,8 @@ void write_checkpoint(const fs::path& folder) {
   write_index(folder, "optimizer", write_files(folder, "optimizer", DType::kF32));
   write_files(folder, "ema", DType::kF64);
   write_safetensors(folder / "nothing.safetensors", {}, {});  // between sections, in none
-  write_file(folder / "config.json", "{}");
+  write_file(folder / "config.json", R"({"transformers_version": "4.57.1"})");
+  write_file(folder / "trainer_state.json", R"({"global_step": 17})");
   fs::create_directory(folder / "more");
 }
 
@@ -87,7 +88,7 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
       for (const std::uint32_t crc : row.unpacked().crcs) out.push_back(std::to_string(crc));
     }
   }
-  out.push_back(opened.about.dialect + "|" + opened.about.version);
+  out.push_back(opened.about.dialect + "|" + opened.about.version + "|" + std::to_string(opened.about.step.value_or(0)));
   out.push_back(opened.directory);
   return out;
 }
@@ -113,6 +114,7 @@ TEST(OpenTogether, IsWhatOneRankOpens) {
   ASSERT_GT(expected.size(), 250U);
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("total_size is 17")));
   EXPECT_THAT(expected, testing::Contains(testing::HasSubstr("more")));
+  EXPECT_THAT(expected, testing::Contains("Hugging Face|transformers 4.57.1|17"));
   for (const int ranks : kWorlds) EXPECT_EQ(opened_together(folder.path(), ranks, expected), ranks);
   EXPECT_EQ(opened_together(folder.path() / "", 2, expected), 2);
 }

@@ -1,0 +1,12 @@
+// What small JSON files beside the data tell, which several dialects write alike.
+#pragma once
+
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+/// Takes from transformers' config.json the version that wrote it, and from a trainer's trainer_state.json the step. A
+/// file that is not what it should be is named in About::left, since nothing depends on it.
+void tell_of_trainer(const Reading& reading, About& about);
+
+}  // namespace cairn::interop
