@@ -110,7 +110,7 @@ void add_convert(Subcommand program) {
   command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
       .required();
   command.option("--to", &options->to, "hf: Hugging Face files; shards: sharded safetensors of torch DCP [hf]")
-      .one_of({"hf", "shards"})
+      .one_of(cli::conversion_forms())
       .type_name("FORM");
   command.option("--layout", &options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
       .type_name("LAYOUT");

@@ -12,8 +12,12 @@
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "export/convert.hpp"
+#include "interop/dialect.hpp"
 
 namespace cairn::cli {
+
+std::vector<std::string> conversion_forms() { return interop::form_words(); }
+
 namespace {
 
 checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& command) {
@@ -21,11 +25,13 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   check_positive(command.write.files.max_bytes, "--max-file-size");
   check_positive(command.write.files.block_bytes, "--block-size");
   check_positive(command.write.limits.memory_budget_bytes, "--memory");
-  if (command.to == "shards" && command.layout.empty()) {
-    throw Error(ErrorKind::kUsage,
-                "--to shards needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2");
+  const interop::Form& form = interop::form_called(command.to);
+  if (form.is_sharded && command.layout.empty()) {
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("--to {} needs --layout: whose shards are to be written, e.g. --layout tp=2,pp=2", form.word));
   }
-  if (command.to != "shards" && !command.layout.empty()) {
+  if (!form.is_sharded && !command.layout.empty()) {
     throw Error(
         ErrorKind::kUsage,
         "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, or "
@@ -44,7 +50,7 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.write.engine.hints = parse_hints(command.hints);
   options.read = {command.write.engine.name, command.write.limits.memory_budget_bytes, options.write.engine.hints,
                   command.write.engine.aggregators_per_node, checkpoint::links_of(command.follow_links)};
-  options.shards = command.to == "shards";
+  options.to = command.to;
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);

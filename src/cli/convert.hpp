@@ -11,11 +11,14 @@
 
 namespace cairn::cli {
 
+/// What a conversion can write: "hf", "shards" ...
+std::vector<std::string> conversion_forms();
+
 struct ConvertCommand {
   std::filesystem::path source;
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
-  std::string to = "hf";       ///< "hf" or "shards"
+  std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in checkpoint::ConvertOptions
   bool paddle_reciprocals = false;
   std::vector<std::string> hints;  ///< key=value

@@ -29,6 +29,7 @@
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "interop/dialect.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
 #include "interop/reading.hpp"
@@ -119,7 +120,7 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.step = source.about.step.value_or(0);
     content.manifest.user_metadata = source.about.values;
   }
-  if (options.shards) content.manifest.layout = options.layout.value_or("");
+  if (interop::form_called(options.to).is_sharded) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
   for (const PairToCode& pair : conversion.catalog.pairs) {
     content.manifest.quantisation[pair.tensor.section] = options.quant;
@@ -164,7 +165,7 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
   std::map<std::string, std::string> metadata = source.metadata;
   metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
   const plan::LayoutOptions how{options.write.files.max_bytes, options.write.files.align_bytes, std::move(metadata)};
-  if (!options.shards) return plan::lay_out_hf(catalog, how);
+  if (!interop::form_called(options.to).is_sharded) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
   return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(source, notes), notes),
@@ -293,13 +294,15 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
 
 View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
               std::vector<std::string>& notes) {
-  const bool holds_values_only = options.shards || is_stage_name(destination);
+  const interop::Form& form = interop::form_called(options.to);
+  const bool holds_values_only = !form.holds_codes || is_stage_name(destination);
+  const std::string_view what = form.holds_codes ? "staging files" : form.what;
   if (options.quant != "keep" && options.quant != "off") {
     (void)quant::find_codec(options.quant);
     if (holds_values_only) {
-      throw Error(ErrorKind::kUsage,
-                  fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}",
-                              options.shards ? "shards" : "staging files", options.quant));
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}", what, options.quant));
     }
   }
   if (options.quant == "keep" && !holds_values_only) return stored_view(source);
@@ -307,8 +310,7 @@ View view_for(const OpenCheckpoint& source, const std::filesystem::path& destina
   if (!view.as_stored && options.quant == "keep") {
     const auto made = std::count_if(view.tensors.begin(), view.tensors.end(),
                                     [](const ViewTensor& tensor) { return tensor.origin != Origin::kStored; });
-    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others",
-                                options.shards ? "shards" : "staging files",
+    notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others", what,
                                 base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
   }
   return view;

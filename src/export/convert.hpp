@@ -22,8 +22,8 @@ namespace cairn::checkpoint {
 struct ConvertOptions {
   ReadOptions read;
   Options write;                      ///< engine, files, limits, quantisation, progress
-  bool shards = false;                ///< false: Hugging Face files; true: torch DCP's sharded safetensors
-  std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for shards
+  std::string to = "hf";              ///< the word of a form (interop/dialect.hpp); of no meaning for a staging file
+  std::optional<std::string> layout;  ///< text of a layout (shard/layout.hpp): required for what is sharded
   std::string quant = "keep";  ///< codes of moments: "keep", "off" to decode them, or a codec to code those of section
                                ///< "optimizer"; shards and .h5 never hold codes
   bool paddle_reciprocals = false;  ///< as in Quantisation, where codes are decoded

@@ -22,6 +22,7 @@
 #include "export/window_filler.hpp"
 #include "format/manifest.hpp"
 #include "hdf5/library.hpp"
+#include "interop/dialect.hpp"
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "os/access.hpp"
@@ -76,7 +77,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
-    if (options.shards) {
+    if (interop::form_called(options.to).is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
     result.notes = source.warnings;

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "interop/directory.hpp"
 #include "interop/outline.hpp"
@@ -17,6 +18,14 @@ namespace cairn::interop {
 
 /// File name -> section of its tensors.
 using SectionOfFile = std::map<std::string, std::string>;
+
+/// What a conversion can write for that system.
+struct Form {
+  std::string_view word;     ///< of `convert --to`
+  std::string_view what;     ///< in messages: "Hugging Face files"
+  bool is_sharded = false;   ///< files of the ranks of a layout, each with its parts of tensors; else whole tensors
+  bool holds_codes = false;  ///< moments may stay codes, and weights left out
+};
 
 class Dialect {
  public:
@@ -46,9 +55,16 @@ class Dialect {
                                                              const IndexSummaries& /*indexes*/) const {
     return std::nullopt;
   }
+
+  [[nodiscard]] virtual std::span<const Form> forms() const { return {}; }
 };
 
 /// In the order in which they are asked; the first that recognises a directory describes it.
 std::span<const Dialect* const> dialects();
+
+/// The words of all dialects' forms.
+std::vector<std::string> form_words();
+/// The form of that word. Throws Error(kUsage), naming those that there are.
+const Form& form_called(std::string_view word);
 
 }  // namespace cairn::interop

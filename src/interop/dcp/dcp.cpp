@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <numeric>
 #include <set>
@@ -313,6 +314,11 @@ class Dcp final : public Dialect {
   void describe(Reading& reading, Recognised& out) const override {
     require_maps(reading);
     for (auto& tensor : read_dcp_files(sharded_files(reading.sets(), reading), reading)) out.add(std::move(tensor));
+  }
+
+  [[nodiscard]] std::span<const Form> forms() const override {
+    static constexpr std::array kForms = {Form{"shards", "shards", true, false}};
+    return kForms;
   }
 };
 

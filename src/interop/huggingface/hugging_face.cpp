@@ -1,5 +1,7 @@
 #include "interop/huggingface/hugging_face.hpp"
 
+#include <array>
+
 #include "interop/codings.hpp"
 #include "interop/data_set.hpp"
 #include "interop/sharding_info.hpp"
@@ -36,6 +38,11 @@ class HuggingFace final : public Dialect {
       }
     }
     return section_of_file;
+  }
+
+  [[nodiscard]] std::span<const Form> forms() const override {
+    static constexpr std::array kForms = {Form{"hf", "Hugging Face files", false, true}};
+    return kForms;
   }
 };
 

@@ -109,7 +109,7 @@ TEST(CodedConvert, ShardsHoldValues) {
   const TempDir root;
   write_state(root / "source", quant::PaddleDivision::kTrue);
   auto options = converting("keep");
-  options.shards = true;
+  options.to = "shards";
   options.layout = "fsdp=3";
   const auto notes = convert_on(2, root / "source", root / "shards", options);
   EXPECT_THAT(notes, testing::Contains(HasSubstr("22 tensors are decoded")));

@@ -21,8 +21,10 @@ void convert_simulated(const fs::path& from, const fs::path& to, int ranks, cons
     checkpoint::ConvertOptions options;
     options.write = small_options();
     options.read = {"posix", 64 << 10, {}};
-    options.shards = shards_layout != nullptr;
-    if (options.shards) options.layout = shards_layout;
+    if (shards_layout != nullptr) {
+      options.to = "shards";
+      options.layout = shards_layout;
+    }
     checkpoint::convert(communicator, from, to, options);
   });
 }

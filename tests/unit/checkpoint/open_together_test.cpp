@@ -88,7 +88,8 @@ std::vector<std::string> described(const OpenCheckpoint& opened) {
       for (const std::uint32_t crc : row.unpacked().crcs) out.push_back(std::to_string(crc));
     }
   }
-  out.push_back(opened.about.dialect + "|" + opened.about.version + "|" + std::to_string(opened.about.step.value_or(0)));
+  out.push_back(opened.about.dialect + "|" + opened.about.version + "|" +
+                std::to_string(opened.about.step.value_or(0)));
   out.push_back(opened.directory);
   return out;
 }

@@ -167,7 +167,7 @@ TEST(QuantisedConvertOptions, ShardsHoldNoCodes) {
   const TempDir root;
   save_moments(root.path());
   checkpoint::ConvertOptions options = options_for("q8");
-  options.shards = true;
+  options.to = "shards";
   options.layout = "fsdp=2";
   EXPECT_THAT(convert(root / "checkpoint-1", root / "coded", options, 2).failure, HasSubstr("shards hold no codes"));
 }

@@ -90,5 +90,18 @@ TEST(Dialects, HaveNamesOfTheirOwn) {
   EXPECT_EQ(dialects().back()->name(), "Hugging Face");  // takes what no other wants
 }
 
+TEST(Dialects, FormsAreFoundByTheirWords) {
+  EXPECT_THAT(form_words(), testing::IsSupersetOf({"hf", "shards"}));
+  for (const std::string& word : form_words()) EXPECT_EQ(form_called(word).word, word);
+  EXPECT_TRUE(form_called("shards").is_sharded);
+  try {
+    (void)form_called("h5");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+    EXPECT_THAT(error.what(), testing::HasSubstr("hf"));
+  }
+}
+
 }  // namespace
 }  // namespace cairn::interop::test
