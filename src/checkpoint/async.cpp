@@ -181,6 +181,8 @@ class AsyncSaver::Escort final : public SaveEscort {
  public:
   Escort(AsyncSaver& saver, Job& job) : saver_(saver), job_(job) {}
 
+  void wait_for(std::span<const std::byte> bytes) override { saver_.wait_for_copy(bytes); }
+
   void before_round(std::uint64_t round, std::uint64_t bytes) override {
     if (round == 0) saver_.agree_on_copy(job_);
     stop_if_cancelled();
@@ -241,7 +243,7 @@ AsyncSaver::AsyncSaver(Setup setup)
       options_(std::move(setup.options)),
       access_(setup.access),
       why_not_(std::move(setup.why_not)),
-      saver_(*communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0}),
+      saver_(*communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0, true}),
       work_([this] { finish(*job_); }),
       worker_(options_.async.cores) {}
 
@@ -274,8 +276,13 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
     finish(*job_);
     return current_;
   }
-  copy(*job_);  // first: directory and files, made beside it, take processors from it
-  worker_.begin(work_);
+  if (saver_.has_direct_runs()) {
+    worker_.begin(work_);  // storage takes what is copied while the rest of it is; that needs few processor seconds
+    copy(*job_);
+  } else {
+    copy(*job_);  // first: what the background did beside it would take processors from it
+    worker_.begin(work_);
+  }
   current_->wait_for_sources();
   return current_;
 }
@@ -295,18 +302,21 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
 
   Call call(*communicator_, job.clock);
   const auto start = Clock::now();
-  plan(job, state, call);
+  job.first_late = plan_to_fit(job, state, call);
   job.stall.plan_seconds = seconds_since(start);
   const Saver::StateToSave& planned = job.planned->state;
-  job.first_late = first_round_that_fits(planned);
   if (is_on_device && job.first_late != 0) {
     device_fits_ = false;
     job.planned.reset();
     return refuse(kTooLarge);
   }
   std::vector<plan::MemorySpan> spans;
-  comm::agree(*communicator_, "find what the snapshot needs", [&] { spans = saver_.memory_from(job.first_late); });
-  make_room(job, planned.memory, spans);
+  std::vector<std::optional<io::BoxInFile>> places;
+  comm::agree(*communicator_, "find what the snapshot needs", [&] {
+    spans = saver_.memory_from(job.first_late);
+    places = saver_.memory_places();
+  });
+  make_room(job, {planned.memory, spans, places});
   return true;
 }
 
@@ -320,21 +330,37 @@ void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   });
 }
 
+/// Collective: plan(), and first_round_that_fits() of it. Direct runs are written as they lie in a snapshot: without room for
+/// all of it there are none.
+std::uint64_t AsyncSaver::plan_to_fit(Job& job, std::span<const Source> state, Call& call) {
+  plan(job, state, call);
+  const std::uint64_t first = first_round_that_fits(job.planned->state);
+  if (first == 0 || !saver_.has_direct_runs()) return first;
+  job.planned.reset();
+  saver_.use_rounds_only();
+  plan(job, state, call);
+  return first_round_that_fits(job.planned->state);
+}
+
+/// Rank-local.
+bool AsyncSaver::fits(std::span<const plan::MemoryBox> memory, std::uint64_t first_round) const {
+  const auto& limit = options_.async.max_snapshot_bytes;
+  if (!limit) return true;
+  const std::vector<plan::MemorySpan> spans = saver_.memory_from(first_round);
+  return snapshot_bytes({memory, spans, saver_.memory_places()}).all() <= *limit;
+}
+
 /// Collective: 0 when all that is planned fits into Options::async.max_snapshot_bytes on every rank; else the first round
 /// of which, and of the later ones, that holds.
 std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
   std::uint64_t first = 0;
   comm::agree(*communicator_, "measure the snapshot", [&] {
-    const auto fits = [&](std::uint64_t round) {
-      const auto& limit = options_.async.max_snapshot_bytes;
-      return !limit || snapshot_bytes(state.memory, saver_.memory_from(round)).all() <= *limit;
-    };
-    if (fits(0)) return;
+    if (fits(state.memory, 0)) return;
     std::uint64_t too_early = 0;
     first = saver_.rounds();  // of which, and later, there is nothing
     while (first - too_early > 1) {
       const std::uint64_t round = too_early + (first - too_early) / 2;
-      (fits(round) ? first : too_early) = round;
+      (fits(state.memory, round) ? first : too_early) = round;
     }
     first = std::max<std::uint64_t>(first, 1);  // bypass runs, which come before all rounds, did not fit
   });
@@ -355,10 +381,10 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
       spans.push_back({0, whole.back().bytes.bytes.size()});
     }
     const auto& limit = options_.async.max_snapshot_bytes;
-    is_too_large = limit && snapshot_bytes(boxes, spans).all() > *limit ? 1 : 0;
+    is_too_large = limit && snapshot_bytes({boxes, spans}).all() > *limit ? 1 : 0;
   });
   if (communicator_->max(is_too_large) != 0) return false;
-  make_room(job, boxes, spans);
+  make_room(job, {boxes, spans});
   comm::agree(*communicator_, "describe the snapshot", [&] {
     job.sources.assign(state.begin(), state.end());
     for (std::size_t s = 0; s < whole.size(); ++s) {
@@ -373,12 +399,12 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
 }
 
 /// Collective.
-void AsyncSaver::make_room(Job& job, std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans) {
+void AsyncSaver::make_room(Job& job, const SnapshotParts& parts) {
   comm::agree(*communicator_, "make room for a snapshot", [&] {
     const auto start = Clock::now();
-    snapshot_.reserve(snapshot_bytes(memory, spans));
+    snapshot_.reserve(snapshot_bytes(parts));
     job.stall.prepare_seconds = seconds_since(start);
-    snapshot_.place(memory, spans);
+    snapshot_.place(parts);
   });
 }
 
@@ -392,13 +418,24 @@ void AsyncSaver::copy(Job& job) noexcept {
   }
   job.stall.copy_seconds = seconds_since(start);
   job.stall.snapshot_bytes = snapshot_.copied_bytes();
-  if (job.first_late != 0) return;
-  job.stall.seconds = seconds_since(job.began);
-  job.state->release_sources();
+  if (job.first_late == 0) {
+    job.stall.seconds = seconds_since(job.began);
+    job.state->release_sources();
+  }
+  snapshot_.end_copy();  // the job is the background's now
+}
+
+/// Rank-local, in the background.
+void AsyncSaver::wait_for_copy(std::span<const std::byte> bytes) const {
+  const auto liveness = communicator_->liveness();
+  while (!snapshot_.wait_for(bytes, kLongestNap)) {
+    if (liveness) liveness->worked();
+  }
 }
 
 /// Collective, in the background, before the first byte of the snapshot is used.
 void AsyncSaver::agree_on_copy(const Job& job) {
+  wait_for_copy({});
   comm::agree(*communicator_, "copy the state", [&] {
     if (job.copy_failure) std::rethrow_exception(job.copy_failure);
   });
@@ -416,11 +453,12 @@ void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const So
       take_whole(job, state);
       return;
     }
-    plan(job, state, call);
-    const std::uint64_t first = first_round_that_fits(job.planned->state);
+    const std::uint64_t first = plan_to_fit(job, state, call);
     if (is_on_device && first != 0) return;
-    comm::agree(*communicator_, "make room for snapshots",
-                [&] { snapshot_.reserve(snapshot_bytes(job.planned->state.memory, saver_.memory_from(first))); });
+    comm::agree(*communicator_, "make room for snapshots", [&] {
+      const std::vector<plan::MemorySpan> spans = saver_.memory_from(first);
+      snapshot_.reserve(snapshot_bytes({job.planned->state.memory, spans, saver_.memory_places()}));
+    });
   });
 }
 
@@ -436,6 +474,7 @@ void AsyncSaver::finish(Job& job) noexcept {
     failure = std::current_exception();
     last_failure_ = text_of(failure);
   }
+  if (!job.is_synchronous) snapshot_.wait_for_end();
   job.extras = {};
   job.planned.reset();
   job.state->finish(std::move(report), std::move(failure));

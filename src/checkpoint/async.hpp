@@ -132,8 +132,11 @@ class AsyncSaver {
   bool take(Job& job, std::span<const Source> state);
   bool take_whole(Job& job, std::span<const Source> state);
   void plan(Job& job, std::span<const Source> state, Call& call);
+  bool fits(std::span<const plan::MemoryBox> memory, std::uint64_t first_round) const;
   std::uint64_t first_round_that_fits(const Saver::StateToSave& state);
-  void make_room(Job& job, std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans);
+  std::uint64_t plan_to_fit(Job& job, std::span<const Source> state, Call& call);
+  void make_room(Job& job, const SnapshotParts& parts);
+  void wait_for_copy(std::span<const std::byte> bytes) const;
   void copy(Job& job) noexcept;
   void agree_on_copy(const Job& job);
   void finish(Job& job) noexcept;

@@ -120,6 +120,8 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   // What others write must be files, and nobody but the aggregators may write where they were asked for.
   const bool is_plain = choice.name == "posix" || choice.name == "direct";
   choice.bypass = choice.one_writer_per_file && is_plain && choice.aggregators_per_node == 0;
+  choice.direct_bypass =
+      choice.name == "direct" && !choice.one_writer_per_file && facts.nodes == 1 && choice.aggregators_per_node == 0;
   return choice;
 }
 

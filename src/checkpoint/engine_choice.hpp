@@ -24,7 +24,9 @@ struct EngineChoice {
   /// Ranks per node that write and read, evenly spread; 0: all. The others hand their bytes over.
   std::uint64_t aggregators_per_node = 0;
   bool one_writer_per_file = false;
-  bool bypass = false;  ///< long runs go without a window (io/bypass_runs.hpp)
+  bool bypass = false;  ///< long runs go without a window (io/bypass_runs.hpp), BypassWay::kCopied
+  /// What is copied for it may go without a window, BypassWay::kDirect: no other node writes into the same page.
+  bool direct_bypass = false;
   BounceBuffer bounce_buffer = BounceBuffer::kNone;
   std::uint64_t ranks_per_node = 1;  ///< of the fullest node; they share the disk that bounce buffers keep busy
   io::Hints hints = {};              ///< in force, once files were opened (io::Engine::hints)

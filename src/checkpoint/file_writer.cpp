@@ -45,6 +45,23 @@ void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& windo
   }
 }
 
+/// What checksum_direct() looks at between two looks at storage.
+constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
+/// As many on every rank.
+constexpr std::size_t kDirectRounds = 16;
+
+/// All of them, in `parts` lists of about as many bytes.
+std::vector<std::vector<io::WriteOp>> in_parts(std::span<const io::WriteOp> ops, std::size_t parts) {
+  std::vector<std::vector<io::WriteOp>> all(parts);
+  const std::uint64_t bytes = std::max<std::uint64_t>(bytes_of(ops), 1);
+  std::uint64_t before = 0;
+  for (const io::WriteOp& op : ops) {
+    all[share_of_bytes(parts, before, bytes)].push_back(op);
+    before += op.data.size();
+  }
+  return all;
+}
+
 }  // namespace
 
 void FileWriter::open(const std::string& engine, const io::Hints& hints, const std::filesystem::path& directory) {
@@ -58,6 +75,7 @@ void FileWriter::open(const std::string& engine, const io::Hints& hints, const s
     headers_ = header_ops(job_.layout, job_.extents.of(communicator_.rank()));
     files_ = engine_files(directory, job_.layout.stored);
     files_of_engine = files_;
+    if (job_.direct_runs != nullptr) options.more_files = job_.direct_runs->files();
     if (job_.has_checksums) checksums_.emplace(file_sizes(job_.layout.stored), job_.extents.block_bytes());
   });
   engine_ = io::make_engine_on_all(engine, communicator_, std::move(options));
@@ -79,6 +97,31 @@ void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory
                      call.add_bytes(data.size());
                      call.begin("write");
                    });
+}
+
+void FileWriter::begin_direct(std::span<const plan::MemoryBox> memory, const WaitForBytes& wait) {
+  comm::agree(communicator_, "write data files",
+              [&] { direct_ = in_parts(job_.direct_runs->write_ops(memory, kLargestDirectOp), kDirectRounds); });
+  for (const std::vector<io::WriteOp>& ops : direct_) {
+    for (const io::WriteOp& op : ops) wait(op.data);
+    engine_->begin_write(ops);
+  }
+}
+
+void FileWriter::checksum_direct(Call& call) {
+  std::uint64_t done = 0;
+  const std::uint64_t mine = job_.direct_runs->bytes();
+  for (std::size_t round = 0; round < direct_.size(); ++round) {
+    report_progress("writing", share_of_bytes(bypass_bytes(), done, mine), total_bytes_);
+    const std::uint64_t bytes = bytes_of(direct_[round]);
+    done += bytes;
+    call.begin("checksum");
+    add_checksums(direct_[round]);
+    call.add_bytes(bytes);
+    call.begin("write");
+    engine_->wait_rounds(direct_.size() - 1 - round);  // and so storage gets the next ones
+    call.add_bytes(bytes);
+  }
 }
 
 io::WindowBuffer FileWriter::wait_for_window(std::uint64_t round) {

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -36,7 +37,11 @@ struct WriteJob {
   const io::WindowPool& buffers;          ///< of the windows
   std::uint64_t rounds = 0;               ///< of all ranks
   bool has_checksums = true;
+  const io::BypassRuns* direct_runs = nullptr;  ///< of this rank, for begin_direct(); null on all ranks: none
 };
+
+/// Returns when a direct run's bytes are in memory. Must throw nothing.
+using WaitForBytes = std::function<void(std::span<const std::byte>)>;
 
 /// Collective calls throw the same Error on all ranks. What it has open after an Error that is none of an engine's is
 /// closed by close_after_error(), or not at all where ranks have a file open together and one of them unwinds alone.
@@ -52,6 +57,12 @@ class FileWriter {
   /// Collective. Writes what goes to the files without a window; phases "checksum" and "write". `memory`: the memory
   /// boxes of the runs.
   void write_bypass(const io::BypassRuns& runs, const io::BypassMemory& memory, Call& call);
+
+  /// Collective. The same for job.direct_runs, by O_DIRECT, in two parts: the first hands them to the engine, each when its bytes
+  /// are there; the second, with all of them there, checksums them while storage takes them. Phase "write", and
+  /// "checksum" and "write".
+  void begin_direct(std::span<const plan::MemoryBox> memory, const WaitForBytes& wait);
+  void checksum_direct(Call& call);
 
   /// Rank-local; tells how far the work has come. This rank may have no window in the round. Bytes of headers in it are
   /// left alone.
@@ -96,10 +107,11 @@ class FileWriter {
   std::uint64_t total_bytes_ = 0;  ///< of all files
   std::optional<format::BlockAccumulator> checksums_;
   std::unique_ptr<io::Engine> engine_;
-  std::uint64_t round_ = 0;           ///< of the window that is filled
-  std::vector<io::WriteOp> ops_;      ///< of it
-  std::vector<io::WriteOp> headers_;  ///< this rank's share
-  std::optional<WrongWindow> wrong_;  ///< the first one
+  std::uint64_t round_ = 0;                       ///< of the window that is filled
+  std::vector<io::WriteOp> ops_;                  ///< of it
+  std::vector<io::WriteOp> headers_;              ///< this rank's share
+  std::vector<std::vector<io::WriteOp>> direct_;  ///< rounds of direct runs
+  std::optional<WrongWindow> wrong_;              ///< the first one
 };
 
 }  // namespace cairn::checkpoint

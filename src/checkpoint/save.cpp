@@ -62,11 +62,13 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     places = place_pieces(made->layout, files, known.pieces);
     groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
-    if (how.choice.bypass) grid.emplace(file_sizes(made->layout.stored), options.files.block_bytes);
+    made->bypass_way = how.bypass_way;
+    if (how.bypass_way) grid.emplace(file_sizes(made->layout.stored), options.files.block_bytes);
   });
   if (grid) {
-    comm::agree(communicator, "find long runs",
-                [&] { made->bypass = io::BypassRuns(plan::regions_of_memory(known.pieces, boxes, places)); });
+    comm::agree(communicator, "find long runs", [&] {
+      made->bypass = io::BypassRuns(plan::regions_of_memory(known.pieces, boxes, places), *how.bypass_way);
+    });
     const plan::BlockSet bypass = io::keep_tiled_blocks(communicator, *grid, made->bypass);
     comm::agree(communicator, "find long runs", [&] {
       plan::BlockSet blocks(*grid);
@@ -89,7 +91,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
     add_headers(made->layout, files, made->extents->of(communicator.rank()));
     known.files.reset();
-    const auto outside = how.choice.bypass ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
+    const auto outside = how.bypass_way ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
     transfers = plan::transfers_of_memory(known.pieces, boxes, places, *made->extents, outside);
     places = {};
     windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.files.block_bytes);
@@ -252,8 +254,14 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
 const EngineChoice& Saver::choose_engine_for(const fs::path& directory) {
   if (choice_) return *choice_;
   choice_ = choose_engine(communicator_, {options_.engine.name, options_.engine.aggregators_per_node}, directory);
-  if (manners_.has_rounds_only) choice_->bypass = false;
   return *choice_;
+}
+
+std::optional<io::BypassWay> Saver::bypass_way(Gathered gathered) const {
+  if (manners_.has_rounds_only) return std::nullopt;
+  if (choice_->bypass) return io::BypassWay::kCopied;
+  const bool is_direct = choice_->direct_bypass && manners_.writes_snapshots && gathered == Gathered::kFromSnapshot;
+  return is_direct ? std::optional(io::BypassWay::kDirect) : std::nullopt;
 }
 
 Saver::Planned Saver::plan(const fs::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
@@ -301,12 +309,22 @@ format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory,
                                       SaveEscort* escort) {
   io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
-  FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds()});
+  const bool is_direct = plan.bypass_way == io::BypassWay::kDirect;
+  FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds(), true,
+                                   is_direct ? &plan.bypass : nullptr});
   try {
     call.begin("open");
     files.open(choice_->name, options_.engine.hints, partial);
+    if (is_direct) {
+      call.begin("write");
+      files.begin_direct(memory.of(0), [&](std::span<const std::byte> bytes) { escort->wait_for(bytes); });
+    }
     if (escort != nullptr) escort->before_round(0, 0);
-    if (choice_->bypass) files.write_bypass(plan.bypass, {memory.of(0), plan.device.get()}, call);
+    if (is_direct) {
+      files.checksum_direct(call);
+    } else if (plan.bypass_way) {
+      files.write_bypass(plan.bypass, {memory.of(0), plan.device.get()}, call);
+    }
     std::uint64_t moved_bytes = 0;
     for (std::uint64_t round = 0; round < exchange.rounds(); ++round) {
       call.begin("write");
@@ -372,7 +390,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   });
   if (!plan_) {
     plan_ = make_save_plan(communicator_, saved, gathered == Gathered::kFromSources ? state.memory : planned,
-                           {options_, *choice_, store_, nullptr, manners_.largest_message_bytes});
+                           {options_, *choice_, store_, bypass_way(gathered), nullptr, manners_.largest_message_bytes});
     plan_->description = std::move(description);
   }
   return state;
@@ -393,6 +411,15 @@ std::vector<plan::MemorySpan> Saver::memory_from(std::uint64_t first_round) cons
   std::vector<plan::MemorySpan> spans = plan_->exchange->memory_from(first_round);
   if (first_round == 0) plan_->bypass.cover_memory(spans);
   return spans;
+}
+
+std::vector<std::optional<io::BoxInFile>> Saver::memory_places() const {
+  return has_direct_runs() ? plan_->bypass.boxes_in_files() : std::vector<std::optional<io::BoxInFile>>();
+}
+
+void Saver::use_rounds_only() {
+  manners_.has_rounds_only = true;
+  forget_plan();
 }
 
 void Saver::forget_plan() {
@@ -427,7 +454,8 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
   if (is_changed || !renew_buffers(*blob_plan_)) {
     blob_plan_.reset();
     blob_plan_ = make_blob_plan(communicator_, sizes, state.blob,
-                                {options_, *choice_, store_, store_.pool.get(), manners_.largest_message_bytes});
+                                {options_, *choice_, store_, bypass_way(Gathered::kFromSources), store_.pool.get(),
+                                 manners_.largest_message_bytes});
     blob_plan_->description = std::move(description);
   }
   if (renew_buffers(*plan_)) return;  // where the blobs have larger windows than a small state

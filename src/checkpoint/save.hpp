@@ -33,7 +33,8 @@ namespace cairn::checkpoint {
 struct SavePlan {
   base::Bytes description;  ///< what it was made of, for the comparison with the next save; filled by the caller
   plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
-  io::BypassRuns bypass;    ///< of this rank; in no extent
+  std::optional<io::BypassWay> bypass_way;  ///< none: there are no such runs
+  io::BypassRuns bypass;                    ///< of this rank; in no extent
   std::unique_ptr<plan::ExtentMap> extents;
   std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
   std::weak_ptr<io::WindowPool> buffers;     ///< those that `exchange` uses: the store may need larger ones meanwhile
@@ -47,6 +48,7 @@ struct SavePlanOptions {
   const Options& options;
   const EngineChoice& choice;
   io::WindowStore& store;
+  std::optional<io::BypassWay> bypass_way;
   const io::WindowPool* beside = nullptr;  ///< of a plan that is kept meanwhile: to do with its windows where they can
   std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
 };
@@ -99,6 +101,9 @@ struct RoundMemory {
 class SaveEscort {
  public:
   virtual ~SaveEscort() = default;
+  /// Rank-local: returns when these bytes of the late memory are there. Called before round 0, for direct runs only, which
+  /// are late. Must throw nothing.
+  virtual void wait_for(std::span<const std::byte> bytes) = 0;
   /// Collective: before each round (and all that comes before round 0), and after the last. `bytes`: moved by this rank since the last time. What it
   /// throws on all ranks alike ends the save, which leaves nothing.
   virtual void before_round(std::uint64_t round, std::uint64_t bytes) = 0;
@@ -112,7 +117,8 @@ class Saver {
   /// How its saves go beside others that use the machine.
   struct Manners {
     std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
-    bool has_rounds_only = false;  ///< nothing bypasses them: SaveEscort sees all bytes
+    bool has_rounds_only = false;   ///< nothing bypasses them: SaveEscort sees all bytes
+    bool writes_snapshots = false;  ///< what is gathered kFromSnapshot lies as memory_places() says
   };
   /// `communicator` and `store`, which has the windows, must outlive the object.
   Saver(comm::Communicator& communicator, Options options, io::WindowStore& store, Manners manners);
@@ -156,6 +162,12 @@ class Saver {
   /// later; from round 0 on bypass runs are among it.
   [[nodiscard]] std::uint64_t rounds() const;
   [[nodiscard]] std::vector<plan::MemorySpan> memory_from(std::uint64_t first_round) const;
+  /// Of memory boxes with direct runs: where these want them. Empty: there are none on any rank.
+  [[nodiscard]] std::vector<std::optional<io::BoxInFile>> memory_places() const;
+  /// On all ranks alike, after plan(). They are written as the snapshot has them.
+  [[nodiscard]] bool has_direct_runs() const { return plan_ && plan_->bypass_way == io::BypassWay::kDirect; }
+  /// Rank-local, on all ranks alike: plans from now on have no bypass runs.
+  void use_rounds_only();
   /// Collective, the first time.
   const EngineChoice& choose_engine_for(const std::filesystem::path& directory);
   /// Moments are coded, or weights left out: what is saved is another state than the one given.
@@ -168,6 +180,7 @@ class Saver {
   struct Made;
   /// Collective. Puts what it finds out about the state into the report.
   StateToSave plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report);
+  [[nodiscard]] std::optional<io::BypassWay> bypass_way(Gathered gathered) const;
   /// Collective, after plan_state().
   void plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state);
   /// Collective, with a plan that has been made before. False where it does not go with the buffers that are kept now.

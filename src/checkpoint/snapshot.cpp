@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <limits>
+#include <utility>
 
 #include "base/checked.hpp"
 #include "format/crc32c.hpp"
@@ -13,11 +16,12 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Copies of two spans share no cache line.
-constexpr std::uint64_t kAlignBytes = 64;
+constexpr std::uint64_t kLineBytes = 64;  ///< of a cache
 constexpr std::uint64_t kSampleBytes = 64;
 constexpr std::uint64_t kMostSamples = 8;
 constexpr std::uint64_t kBytesPerSample = 1 << 20;
+/// Who waits for copied bytes hears of them in such steps.
+constexpr std::uint64_t kToldBytes = 32ULL << 20;
 
 /// Of the first, the last and some more bytes between them; never 0.
 std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
@@ -35,14 +39,18 @@ std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
   return std::max<std::uint32_t>(1, digest.value());
 }
 
-/// Copies to memory on a boundary of kAlignBytes that nobody reads soon: past the caches, which saves reading what is
+/// Copies to memory that nobody reads soon: past the caches, which saves reading what is
 /// overwritten. memcpy() does so from some size on, which depends on the machine and which most tensors do not have.
 void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
-  std::size_t done = 0;
 #ifdef __SSE2__
-  for (; from.size() - done >= kAlignBytes; done += kAlignBytes) {
-    const auto* source = reinterpret_cast<const __m128i*>(from.data() + done);
-    auto* target = reinterpret_cast<__m128i*>(to + done);
+  const std::size_t before_line = -reinterpret_cast<std::uintptr_t>(to) % kLineBytes;
+  const std::size_t head = std::min(before_line, from.size());
+  std::memcpy(to, from.data(), head);
+  to += head;
+  from = from.subspan(head);  // shorter than a line where that is all
+  for (; from.size() >= kLineBytes; from = from.subspan(kLineBytes), to += kLineBytes) {
+    const auto* source = reinterpret_cast<const __m128i*>(from.data());
+    auto* target = reinterpret_cast<__m128i*>(to);
     const __m128i first = _mm_loadu_si128(source);
     const __m128i second = _mm_loadu_si128(source + 1);
     const __m128i third = _mm_loadu_si128(source + 2);
@@ -54,7 +62,42 @@ void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
   }
   _mm_sfence();
 #endif
-  if (done != from.size()) std::memcpy(to + done, from.data() + done, from.size() - done);
+  if (!from.empty()) std::memcpy(to, from.data(), from.size());
+}
+
+/// Calls visit(box, is_on_device, begin, end) for each part that is not empty, in the order in which they lie in their memory,
+/// host and device apart: from `begin` to `end` there.
+template <class Visit>
+void for_each_part(const SnapshotParts& parts, const Visit& visit) {
+  struct Part {
+    std::size_t box = 0;
+    io::BoxInFile first;  ///< byte of the span
+  };
+  constexpr std::uint32_t kNoFile = std::numeric_limits<std::uint32_t>::max();  // these come last
+  std::vector<Part> order;
+  for (std::size_t b = 0; b < parts.spans.size(); ++b) {
+    if (parts.spans[b].bytes() == 0) continue;
+    const bool is_placed = b < parts.places.size() && parts.places[b].has_value();
+    const io::BoxInFile box = is_placed ? *parts.places[b] : io::BoxInFile{kNoFile, 0};
+    order.push_back({b, {box.file, box.file == kNoFile ? 0 : box.offset + parts.spans[b].begin}});
+  }
+  std::stable_sort(order.begin(), order.end(), [](const Part& a, const Part& b) {
+    return std::pair(a.first.file, a.first.offset) < std::pair(b.first.file, b.first.offset);
+  });
+  std::uint64_t host = 0;
+  std::uint64_t device = 0;
+  for (const Part& part : order) {
+    const bool is_on_device = plan::is_on_device(parts.memory[part.box]);
+    std::uint64_t& at = is_on_device ? device : host;
+    if (part.first.file == kNoFile) {
+      at = base::round_up(at, kLineBytes);
+    } else {
+      at += (part.first.offset - at) % io::BypassRuns::kPageBytes;
+    }
+    const std::uint64_t end = at + parts.spans[part.box].bytes();
+    visit(part.box, is_on_device, at, end);
+    at = end;
+  }
 }
 
 /// A box whose byte number `span.begin` is at `at`. The address of what lies before is never used.
@@ -65,12 +108,11 @@ std::span<std::byte> bytes_at(std::byte* at, const plan::MemorySpan& span, std::
 
 }  // namespace
 
-SnapshotBytes snapshot_bytes(std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans) {
+SnapshotBytes snapshot_bytes(const SnapshotParts& parts) {
   SnapshotBytes bytes;
-  for (std::size_t b = 0; b < spans.size(); ++b) {
-    std::uint64_t& sum = plan::is_on_device(memory[b]) ? bytes.device : bytes.host;
-    sum += base::round_up(spans[b].bytes(), kAlignBytes);
-  }
+  for_each_part(parts, [&](std::size_t, bool is_on_device, std::uint64_t, std::uint64_t end) {
+    (is_on_device ? bytes.device : bytes.host) = end;
+  });
   return bytes;
 }
 
@@ -85,25 +127,25 @@ void Snapshot::reserve(const SnapshotBytes& bytes) {
   }
 }
 
-void Snapshot::place(std::span<const plan::MemoryBox> memory, std::span<const plan::MemorySpan> spans) {
-  boxes_.assign(memory.begin(), memory.end());
-  digests_.assign(memory.size(), 0);
-  pieces_.clear();
-  copied_bytes_ = 0;
-  std::byte* host = host_.span().data();
-  std::byte* pinned = pinned_.span().data();
-  for (std::size_t b = 0; b < boxes_.size(); ++b) {
-    const plan::MemorySpan span = b < spans.size() ? spans[b] : plan::MemorySpan();
-    plan::MemoryBox& box = boxes_[b];
+void Snapshot::place(const SnapshotParts& parts) {
+  boxes_.assign(parts.memory.begin(), parts.memory.end());
+  for (plan::MemoryBox& box : boxes_) {
     box.memory = Memory::kHost;
     box.bytes = {};
-    if (span.bytes() == 0) continue;
-    const bool is_on_device = plan::is_on_device(memory[b]);
-    std::byte*& at = is_on_device ? pinned : host;
-    box.bytes = bytes_at(at, span, memory[b].bytes.size());
-    pieces_.push_back({memory[b].bytes.subspan(span.begin, span.bytes()), at, b, is_on_device});
-    at += base::round_up(span.bytes(), kAlignBytes);
   }
+  digests_.assign(boxes_.size(), 0);
+  pieces_.clear();
+  copied_bytes_ = 0;
+  for_each_part(parts, [&](std::size_t b, bool is_on_device, std::uint64_t begin, std::uint64_t) {
+    const plan::MemoryBox& from = parts.memory[b];
+    const plan::MemorySpan& span = parts.spans[b];
+    std::byte* const at = (is_on_device ? pinned_.span() : host_.span()).data() + begin;
+    boxes_[b].bytes = bytes_at(at, span, from.bytes.size());
+    pieces_.push_back({from.bytes.subspan(span.begin, span.bytes()), at, b, is_on_device});
+  });
+  const std::lock_guard lock(progress_->mutex);
+  progress_->host_end = nullptr;
+  progress_->is_over = false;
 }
 
 void Snapshot::copy() {
@@ -118,12 +160,52 @@ void Snapshot::copy() {
   for (const Piece& piece : pieces_) {
     if (!piece.is_on_device && boxes_[piece.box].strides.empty()) digests_[piece.box] = digest_of_samples(piece.from);
   }
+  std::uint64_t untold_bytes = 0;
   for (const Piece& piece : pieces_) {
     if (piece.is_on_device) continue;
-    copy_past_caches(piece.to, piece.from);
-    copied_bytes_ += piece.from.size();
+    for (std::uint64_t done = 0; done < piece.from.size();) {
+      const std::uint64_t bytes = std::min(piece.from.size() - done, kToldBytes);
+      copy_past_caches(piece.to + done, piece.from.subspan(done, bytes));
+      done += bytes;
+      copied_bytes_ += bytes;
+      untold_bytes += bytes;
+      if (untold_bytes < kToldBytes) continue;
+      note_copied(piece.to + done);
+      untold_bytes = 0;
+    }
   }
   if (is_on_its_way) stream_->synchronise();
+}
+
+void Snapshot::note_copied(const std::byte* end) {
+  {
+    const std::lock_guard lock(progress_->mutex);
+    progress_->host_end = end;
+  }
+  progress_->changed.notify_all();
+}
+
+void Snapshot::end_copy() {
+  const std::lock_guard lock(progress_->mutex);
+  progress_->is_over = true;
+  progress_->changed.notify_all();
+}
+
+bool Snapshot::wait_for(std::span<const std::byte> bytes, std::chrono::milliseconds most) const {
+  const std::span<std::byte> host = host_.span();
+  const std::byte* const end = bytes.data() + bytes.size();
+  const bool is_in_host = std::less_equal<>()(host.data(), bytes.data()) &&
+                          std::less_equal<>()(end, host.data() + host.size());  // else copied by a device, in no order
+  std::unique_lock lock(progress_->mutex);
+  return progress_->changed.wait_for(lock, most, [&] {
+    if (progress_->is_over) return true;
+    return is_in_host && progress_->host_end != nullptr && std::less_equal<>()(end, progress_->host_end);
+  });
+}
+
+void Snapshot::wait_for_end() const {
+  std::unique_lock lock(progress_->mutex);
+  progress_->changed.wait(lock, [&] { return progress_->is_over; });
 }
 
 std::optional<std::size_t> Snapshot::first_changed() const {

@@ -1,6 +1,7 @@
 #include "io/bypass_runs.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -15,9 +16,21 @@
 
 namespace cairn::io {
 
-BypassRuns::BypassRuns(std::vector<plan::Runs> regions) : runs_(std::move(regions)) {
+namespace {
+
+bool is_worth_it(const plan::Runs& runs, BypassWay way) {
+  if (way == BypassWay::kCopied) return runs.run_bytes >= BypassRuns::kShortestBytes || runs.run_bytes == runs.bytes;
+  return runs.run_bytes >= BypassRuns::kShortestDirectBytes &&
+         std::all_of(runs.levels.begin(), runs.levels.begin() + runs.depth, [](const plan::Runs::Level& level) {
+           return (level.file_stride - level.memory_stride) % BypassRuns::kPageBytes == 0;
+         });
+}
+
+}  // namespace
+
+BypassRuns::BypassRuns(std::vector<plan::Runs> regions, BypassWay way) : runs_(std::move(regions)) {
   std::erase_if(runs_, [&](const plan::Runs& runs) {
-    const bool is_short = runs.bytes != 0 && runs.run_bytes < kShortestBytes && runs.run_bytes != runs.bytes;
+    const bool is_short = runs.bytes != 0 && !is_worth_it(runs, way);
     if (is_short) others_.push_back({runs.file, runs.file_begin, runs.file_end()});
     return is_short || runs.bytes == 0;
   });
@@ -92,6 +105,24 @@ void BypassRuns::cover_memory(std::vector<plan::MemorySpan>& spans) const {
   }
 }
 
+std::vector<std::uint32_t> BypassRuns::files() const {
+  std::vector<std::uint32_t> files;
+  for (const plan::Slice& slice : slices_) files.push_back(runs_[slice.runs].file);
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+std::vector<std::optional<BoxInFile>> BypassRuns::boxes_in_files() const {
+  std::vector<std::optional<BoxInFile>> boxes;
+  for (const plan::Slice& slice : slices_) {
+    const plan::Runs& runs = runs_[slice.runs];
+    if (runs.local >= boxes.size()) boxes.resize(runs.local + std::size_t{1});
+    if (!boxes[runs.local]) boxes[runs.local] = BoxInFile{runs.file, runs.file_begin - runs.memory_begin};
+  }
+  return boxes;
+}
+
 std::vector<BypassRuns::Walk> BypassRuns::walks() const {
   std::vector<Walk> walks;
   for (std::size_t s = 0; s < slices_.size(); ++s) {
@@ -137,6 +168,43 @@ plan::BlockSet keep_tiled_blocks(comm::Communicator& communicator, const plan::B
     runs.keep(*tiled);
   });
   return std::move(*tiled);
+}
+
+std::vector<WriteOp> BypassRuns::write_ops(std::span<const plan::MemoryBox> memory, std::uint64_t most_bytes) const {
+  std::vector<WriteOp> ops;
+  for (Walk& walk : walks()) {
+    while (!walk.done()) {
+      const plan::MemoryBox& box = memory[walk.local()];
+      const plan::Run run = walk.next(std::numeric_limits<std::uint64_t>::max());
+      if (run.memory_offset > box.bytes.size() || run.length_bytes > box.bytes.size() - run.memory_offset) {
+        throw Error(ErrorKind::kInternal, "bypass run outside of its memory box");
+      }
+      ops.push_back({walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)});
+    }
+  }
+  std::sort(ops.begin(), ops.end(), [](const WriteOp& a, const WriteOp& b) {
+    return std::pair(a.file, a.offset) < std::pair(b.file, b.offset);
+  });
+  std::vector<WriteOp> joined;
+  for (const WriteOp& op : ops) {
+    WriteOp* const last = joined.empty() ? nullptr : &joined.back();
+    if (last != nullptr && last->file == op.file && last->offset + last->data.size() == op.offset &&
+        last->data.data() + last->data.size() == op.data.data()) {
+      last->data = {last->data.data(), last->data.size() + op.data.size()};
+    } else {
+      joined.push_back(op);
+    }
+  }
+  std::vector<WriteOp> cut;
+  for (WriteOp& op : joined) {
+    while (!op.data.empty()) {  // on multiples in the file: pages stay whole
+      const std::uint64_t bytes = std::min<std::uint64_t>(most_bytes - op.offset % most_bytes, op.data.size());
+      cut.push_back({op.file, op.offset, op.data.first(bytes)});
+      op.offset += bytes;
+      op.data = op.data.subspan(bytes);
+    }
+  }
+  return cut;
 }
 
 namespace {

@@ -1,6 +1,6 @@
 // Bypass runs: long runs of a rank's memory that go to a file, or come out of it, as they lie, without a window.
 //
-// For file systems in memory. Whole blocks of checksums bypass the windows: a block does when the
+// For file systems in memory, and for snapshots on their way to a disk. Whole blocks of checksums bypass the windows: a block does when the
 // long runs of all ranks tile it, each byte once, and nobody has short runs in it. So whoever moves a piece of it can
 // add the piece's checksum to those of the others, and what is left for the windows are whole blocks too.
 #pragma once
@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -22,16 +23,31 @@
 
 namespace cairn::io {
 
+enum class BypassWay {
+  kCopied,  ///< to and from files in memory: the kernel copies
+  kDirect,  ///< from memory that lies in its pages as the file does in its own, to storage by O_DIRECT
+};
+
+/// Where byte 0 of a memory box would be in a file, modulo 2^64.
+struct BoxInFile {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0;
+};
+
 /// Of one rank.
 class BypassRuns {
  public:
-  /// Shorter runs are not worth a call of the kernel each, unless a region has no other.
+  /// kCopied: shorter runs are not worth a call of the kernel each, unless a region has no other.
   static constexpr std::uint64_t kShortestBytes = 64ULL << 10;
+  /// kDirect: of shorter runs too much lies in pages that are not theirs alone, and goes through the page cache.
+  static constexpr std::uint64_t kShortestDirectBytes = 1ULL << 20;
+  /// kDirect: offsets in a file and addresses are the same modulo this, a page.
+  static constexpr std::uint64_t kPageBytes = 4096;
 
   BypassRuns() = default;
   /// The long ones of a rank's runs (plan::regions_of_memory), each of which is there once: whose extents it lies in
   /// does not matter.
-  explicit BypassRuns(std::vector<plan::Runs> regions);
+  explicit BypassRuns(std::vector<plan::Runs> regions, BypassWay way = BypassWay::kCopied);
 
   /// Of each block the sum, modulo 2^64, of f(end) - f(begin) over the runs in it, for a function f of file offsets
   /// that looks random, and 1 for each region of short runs that reaches into it. Long runs that tile a block add up to
@@ -47,6 +63,14 @@ class BypassRuns {
   [[nodiscard]] std::uint64_t bytes() const;
   /// Widens the spans, by memory box, by what the runs touch.
   void cover_memory(std::vector<plan::MemorySpan>& spans) const;
+
+  /// Ascending, each once.
+  [[nodiscard]] std::vector<std::uint32_t> files() const;
+  /// Of each memory box, by its number: where its runs want it, if it has any. With kDirect all of them agree modulo
+  /// kPageBytes.
+  [[nodiscard]] std::vector<std::optional<BoxInFile>> boxes_in_files() const;
+  /// All runs, ascending by (file, offset), of at most `most_bytes`; neighbours in file and memory are one.
+  [[nodiscard]] std::vector<WriteOp> write_ops(std::span<const plan::MemoryBox> memory, std::uint64_t most_bytes) const;
 
   /// Walks the runs of one file, ascending by region and file offset, in pieces. The BypassRuns must outlive it.
   class Walk {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <type_traits>
 
@@ -109,7 +110,8 @@ DirectEngine::DirectEngine(comm::Communicator& communicator, const EngineOptions
       reserve_space_(options.reserve_space),
       striping_(os::striping_of_hints(options.hints)),
       request_bytes_(base::round_up(std::max(options.request_bytes, kSmallestRequestBytes), kSmallestRequestBytes)),
-      bounce_buffer_(way == Way::kDirect ? options.bounce_buffer : std::span<std::byte>()) {
+      bounce_buffer_(way == Way::kDirect ? options.bounce_buffer : std::span<std::byte>()),
+      more_files_(options.more_files) {
   if (!bounce_buffer_.empty() && bounce_buffer_.size() < kRequestBytes) {
     throw Error(ErrorKind::kInternal, "engine 'direct': a bounce buffer of less than a request");
   }
@@ -124,7 +126,9 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
   for (std::uint32_t file = 0; file < count; ++file) {
     if (creator_of_file(aggregators, file, communicator_.size()) == communicator_.rank()) kept_.push_back(file);
   }
-  mine_ = extents.files_of(communicator_.rank());
+  const std::vector<std::uint32_t> in_extents = extents.files_of(communicator_.rank());
+  std::set_union(in_extents.begin(), in_extents.end(), more_files_.begin(), more_files_.end(),
+                 std::back_inserter(mine_));
   descriptors_.resize(mine_.size());
 }
 

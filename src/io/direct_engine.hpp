@@ -113,9 +113,10 @@ class DirectEngine final : public Engine {
   os::Striping striping_;
   std::uint64_t request_bytes_;
   std::span<std::byte> bounce_buffer_;
+  std::vector<std::uint32_t> more_files_;
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
-  std::vector<std::uint32_t> mine_;     ///< files with extents of this rank, ascending; a place is one of these
+  std::vector<std::uint32_t> mine_;     ///< files that this rank reads or writes, ascending; a place is one of these
   std::vector<os::File> descriptors_;   ///< by place
   std::vector<os::DirectFile> direct_;  ///< by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them

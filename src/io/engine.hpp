@@ -94,6 +94,8 @@ struct EngineOptions {
   /// "direct": memory in huge pages that reads go through, kRequestBytes at least; it must outlive the engine. The data
   /// of begin_read is then not touched before the round is waited for.
   std::span<std::byte> bounce_buffer = {};
+  /// "direct": files, ascending, that this rank writes beside those in its extents.
+  std::vector<std::uint32_t> more_files = {};
 };
 
 /// "direct", "mpiio" or "posix". Throws Error(kUsage) for another name. `communicator` must outlive the engine.

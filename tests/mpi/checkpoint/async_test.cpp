@@ -20,6 +20,7 @@
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "moment_state.hpp"
+#include "os/file.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -121,6 +122,78 @@ TEST_F(Async, GathersWhatDoesNotFitBeforeItReturns) {
     EXPECT_LT(report.stall->snapshot_bytes, report.bytes);
     EXPECT_TRUE(report.warnings.empty());
     expect_content(checkpointer, 1, 1);
+  }
+}
+
+/// Long runs, off the pages' boundaries: they go to storage out of the snapshot, while it is copied. An odd number of rows,
+/// so that ranks share blocks, and behind them a tensor whose runs are short.
+TEST_F(Async, LongRunsAreWrittenOutOfTheSnapshot) {
+  const auto rank = static_cast<std::uint64_t>(world_.rank);
+  const auto ranks = static_cast<std::uint64_t>(world_.ranks);
+  constexpr std::uint64_t kColumns = 400'003;
+  const std::uint64_t rows = 2 * ranks + 1;
+  const std::uint64_t first = rows * rank / ranks;
+  const std::uint64_t mine = rows * (rank + 1) / ranks - first;
+  std::vector<std::vector<std::uint32_t>> held(3, std::vector<std::uint32_t>(mine * kColumns));
+  held.emplace_back(ranks * 20);
+  const auto fill = [&](std::uint32_t version) {
+    for (std::size_t t = 0; t < held.size(); ++t) {
+      for (std::size_t i = 0; i < held[t].size(); ++i) {
+        held[t][i] = version * 1'000'003U + static_cast<std::uint32_t>((rank + t) * 7'919'777 + i);
+      }
+    }
+  };
+  const auto shards = [&]<class Shard>(std::vector<Shard> all) {
+    for (std::size_t t = 0; t < 3; ++t) {
+      Shard shard;
+      shard.name = "rows." + std::to_string(t);
+      shard.dtype = DType::kU32;
+      shard.shape = {rows, kColumns};
+      shard.boxes = {{{first, 0}, {mine, kColumns}}};
+      shard.data = held[t].data();
+      all.push_back(shard);
+    }
+    Shard shard;
+    shard.name = "columns";
+    shard.dtype = DType::kU32;
+    shard.shape = {ranks * 20, ranks};
+    shard.boxes = {{{0, rank}, {ranks * 20, 1}}};
+    shard.data = held[3].data();
+    all.push_back(shard);
+    return all;
+  };
+  Options options = options_for_small_state("direct");
+  options.files.block_bytes = 64 << 10;
+  options.limits.memory_budget_bytes = 16 << 20;
+  options.overwrite = true;
+  const bool is_in_memory = os::file_system_of(root_.path()).lives_in_memory();
+  for (const bool is_short : {false, true}) {
+    if (is_short) options.async.max_snapshot_bytes = 1 << 20;
+    Checkpointer checkpointer = make(options);
+    for (const std::uint32_t version : {1U, 2U}) {
+      fill(version);
+      SaveTicket ticket = checkpointer.save_async(version, shards(std::vector<Source>()));
+      fill(9);
+      const Report report = ticket.wait();
+      EXPECT_EQ(report.plan_reused, version == 2);
+      EXPECT_TRUE(report.warnings.empty());
+      std::uint64_t exchanged = 0;
+      for (const Phase& phase : report.phases) exchanged += phase.name == "exchange" ? phase.bytes : 0;
+      EXPECT_EQ(exchanged < report.bytes / 2, !is_short || is_in_memory) << exchanged;
+      fill(8);
+      checkpointer.load(version, shards(std::vector<Target>()));
+      const auto loaded = held;
+      fill(version);
+      EXPECT_TRUE(loaded == held) << version;
+    }
+    const std::string rule = "write:path=.partial:errno=EIO:times=1:rank=" + std::to_string(world_.ranks - 1);
+    {
+      const Faults faults(rule);
+      expect_error_everywhere(ErrorKind::kIo, "Input/output error",
+                              [&] { checkpointer.save_async(3, shards(std::vector<Source>())).wait(); });
+    }
+    EXPECT_EQ(checkpointer.latest(), 2U);
+    EXPECT_NE(checkpointer.save_async(3, shards(std::vector<Source>())).wait().earlier_failure, "");
   }
 }
 
@@ -368,15 +441,51 @@ TEST(Snapshot, KnowsWhatWasChangedBehindItsBack) {
   const std::vector<plan::MemoryBox> memory = {{0, {{0}, {100'000}}, first}, {1, {{0}, {50}}, second}};
   const std::vector<plan::MemorySpan> spans = {{10, 90'000}, {0, 50}};
   checkpoint::Snapshot snapshot;
-  snapshot.reserve(checkpoint::snapshot_bytes(memory, spans));
-  snapshot.place(memory, spans);
+  snapshot.reserve(checkpoint::snapshot_bytes({memory, spans}));
+  snapshot.place({memory, spans});
+  EXPECT_FALSE(snapshot.wait_for(snapshot.boxes()[1].bytes, std::chrono::milliseconds(0)));
   snapshot.copy();
+  snapshot.end_copy();
+  EXPECT_TRUE(snapshot.wait_for(snapshot.boxes()[1].bytes, std::chrono::milliseconds(0)));
   EXPECT_EQ(snapshot.copied_bytes(), 90'040U);
   EXPECT_EQ(snapshot.first_changed(), std::nullopt);
   first.assign(first.size(), std::byte{9});
   EXPECT_EQ(snapshot.first_changed(), std::nullopt) << "the program may go on";
   snapshot.boxes()[1].bytes[49] = std::byte{3};
   EXPECT_EQ(snapshot.first_changed(), 1U);
+}
+
+TEST(Snapshot, LiesAsTheFilesDo) {
+  std::vector<std::vector<std::byte>> data;
+  std::vector<plan::MemoryBox> memory;
+  std::vector<plan::MemorySpan> spans;
+  const auto add = [&](std::uint32_t box, std::uint64_t bytes, plan::MemorySpan span) {
+    data.emplace_back(bytes, static_cast<std::byte>(box + 1));
+    memory.push_back({box, {{0}, {bytes}}, data.back()});
+    spans.push_back(span);
+  };
+  add(0, 5'000, {0, 5'000});
+  add(1, 10'000, {100, 9'000});  // begins, with what is copied, where the third one ends
+  add(2, 7'001, {0, 7'001});
+  add(3, 3'000, {0, 0});
+  const std::uint64_t third = 123'457;
+  const std::vector<std::optional<io::BoxInFile>> places = {std::nullopt, io::BoxInFile{1, third + 7'001 - 100},
+                                                            io::BoxInFile{1, third}, io::BoxInFile{0, 1}};
+  checkpoint::Snapshot snapshot;
+  const checkpoint::SnapshotBytes bytes = checkpoint::snapshot_bytes({memory, spans, places});
+  EXPECT_GE(bytes.host, 5'000U + 8'900 + 7'001);
+  EXPECT_LE(bytes.host, 5'000U + 8'900 + 7'001 + 4'096 + 64);
+  snapshot.reserve(bytes);
+  snapshot.place({memory, spans, places});
+  snapshot.copy();
+  const auto boxes = snapshot.boxes();
+  const auto address = [](const std::byte* byte) { return reinterpret_cast<std::uintptr_t>(byte); };
+  EXPECT_EQ(address(boxes[2].bytes.data()) % 4'096, third % 4'096);
+  EXPECT_EQ(boxes[1].bytes.data() + 100, boxes[2].bytes.data() + 7'001) << "one write";
+  for (std::size_t b = 0; b < 3; ++b) {
+    EXPECT_EQ(0, std::memcmp(boxes[b].bytes.data() + spans[b].begin, data[b].data() + spans[b].begin, spans[b].bytes()))
+        << b;
+  }
 }
 
 }  // namespace

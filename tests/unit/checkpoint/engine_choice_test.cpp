@@ -93,6 +93,12 @@ TEST(EngineChoice, LongRunsBypassTheWindowsInMemoryUnlessAggregatorsWereAskedFor
     EXPECT_EQ(bypass({"direct", 0}), in_memory);
     EXPECT_FALSE(bypass({"auto", 1}));
     EXPECT_FALSE(bypass({"mpiio", 0}));
+    const auto direct_bypass = [&](const EngineRequest& request) {
+      return choose_engine(communicator, request, here.path()).direct_bypass;
+    };
+    EXPECT_EQ(direct_bypass({"direct", 0}), !in_memory);
+    EXPECT_FALSE(direct_bypass({"direct", 1}));
+    EXPECT_FALSE(direct_bypass({"posix", 0}));
   });
 }
 

@@ -349,5 +349,62 @@ TEST(BypassIo, MemoryThatIsTooSmallIsRefused) {
   });
 }
 
+TEST(DirectRuns, AreLongAndKeepTheirPlaceInThePage) {
+  constexpr std::uint64_t kPage = BypassRuns::kPageBytes;
+  constexpr std::uint64_t kLongest = BypassRuns::kShortestDirectBytes;
+  const auto region = [&](std::uint32_t local, std::uint64_t file_begin, std::uint64_t memory_begin,
+                          std::uint64_t run_bytes, std::uint64_t runs, std::uint64_t file_stride,
+                          std::uint64_t memory_stride) {
+    plan::Runs made;
+    made.file = 3;
+    made.local = local;
+    made.file_begin = file_begin;
+    made.memory_begin = memory_begin;
+    made.run_bytes = run_bytes;
+    made.bytes = run_bytes * runs;
+    if (runs > 1) {
+      made.depth = 1;
+      made.levels[0] = {runs, file_stride, memory_stride};
+    }
+    return made;
+  };
+  const std::uint64_t far = 1ULL << 32;
+  const BypassRuns runs(
+      {region(0, 1'000, 40, kLongest, 1, 0, 0), region(1, far, 0, kLongest - 1, 1, 0, 0),  // too short
+       region(2, 2 * far, 0, kLongest, 2, 3 * kLongest + kPage, kLongest),                 // both keep it
+       region(3, 3 * far, 0, kLongest, 2, 3 * kLongest + kPage + 1, kLongest),             // the second does not
+       region(4, 1'000 + kLongest, 8, kLongest + 5, 1, 0, 0)},                             // behind the first
+      BypassWay::kDirect);
+  EXPECT_EQ(runs.bytes(), 4 * kLongest + 5);
+  EXPECT_EQ(runs.files(), std::vector<std::uint32_t>{3});
+  const auto boxes = runs.boxes_in_files();
+  ASSERT_EQ(boxes.size(), 5U);
+  EXPECT_TRUE(boxes[0] && boxes[2] && boxes[4] && !boxes[1] && !boxes[3]);
+  EXPECT_EQ(boxes[0]->offset, 960U);
+  EXPECT_EQ(boxes[4]->offset, 1'000 + kLongest - 8);
+
+  // Memory in which box 4 follows box 0 as it does in the file, and is one operation with it.
+  base::Bytes memory(40 + 4 * kLongest);
+  std::vector<plan::MemoryBox> held(5);
+  held[0].bytes = std::span(memory).first(40 + kLongest);
+  held[4].bytes = std::span(memory).subspan(40 + kLongest - 8, 8 + kLongest + 5);
+  held[2].bytes = std::span(memory).last(2 * kLongest);
+  const std::vector<WriteOp> whole = runs.write_ops(held, 1ULL << 40);
+  ASSERT_EQ(whole.size(), 3U);
+  EXPECT_EQ(whole[0].offset, 1'000U);
+  EXPECT_EQ(whole[0].data.data(), memory.data() + 40);
+  EXPECT_EQ(whole[0].data.size(), 2 * kLongest + 5);
+  EXPECT_EQ(whole[2].offset, 2 * far + 3 * kLongest + kPage);
+  std::uint64_t bytes = 0;
+  for (const WriteOp& op : runs.write_ops(held, 16 * kPage)) {
+    EXPECT_TRUE(op.offset % kPage == 0 || op.offset == 1'000) << op.offset;
+    bytes += op.data.size();
+  }
+  EXPECT_EQ(bytes, runs.bytes());
+  held[2].bytes = {};
+  test::expect_error(ErrorKind::kInternal, [&] { static_cast<void>(runs.write_ops(held, kPage)); },
+                     {"outside of its memory box"});
+}
+
 }  // namespace
 }  // namespace cairn::io
