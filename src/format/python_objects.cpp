@@ -322,25 +322,31 @@ std::optional<std::vector<std::pair<PickleValue, PickleValue>>> dict_of(PickleVa
 }
 
 std::optional<PickledBytes> bytes_of(PickleValue value) {
-  if (value.is(PickleKind::kBytes)) return value.bytes();
-  if (!value.is(PickleKind::kObject) || !value.callable().is(PickleKind::kGlobal) || !is_bare(value)) {
-    return std::nullopt;
+  PickleValue from = value;
+  for (int step = 0; step < 2; ++step) {
+    if (from.is(PickleKind::kBytes)) return from.bytes();
+    const bool is_call = from.is(PickleKind::kObject) && from.callable().is(PickleKind::kGlobal) && is_bare(from);
+    if (!is_call) return std::nullopt;
+    const std::string name = from.callable().name();
+    const PickleValue arguments = from.arguments();
+    const bool is_bytes = name == "builtins.bytes" || name == "builtins.bytearray";
+    if (is_bytes && arguments.size() == 0) {
+      PickledBytes none;
+      none.form = PickledBytes::Form::kMemory;
+      none.memory.emplace();
+      return none;
+    }
+    if (is_bytes && arguments.size() == 1) {
+      from = arguments.at(0);  // protocols 0 to 2: bytearray(_codecs.encode(text, 'latin1'))
+      continue;
+    }
+    const bool encodes = (is_bytes || name == "_codecs.encode") && arguments.size() == 2 &&
+                         arguments.at(0).is(PickleKind::kText) && arguments.at(1).is_text() &&
+                         is_latin1_name(arguments.at(1).text());
+    if (!encodes) return std::nullopt;
+    return latin1_of(arguments.at(0));
   }
-  const std::string name = value.callable().name();
-  const PickleValue arguments = value.arguments();
-  const bool is_bytes = name == "builtins.bytes" || name == "builtins.bytearray";
-  if (is_bytes && arguments.size() == 0) {
-    PickledBytes none;
-    none.form = PickledBytes::Form::kMemory;
-    none.memory.emplace();
-    return none;
-  }
-  if (is_bytes && arguments.size() == 1 && arguments.at(0).is(PickleKind::kBytes)) return arguments.at(0).bytes();
-  const bool encodes = (is_bytes || name == "_codecs.encode") && arguments.size() == 2 &&
-                       arguments.at(0).is(PickleKind::kText) && arguments.at(1).is_text() &&
-                       is_latin1_name(arguments.at(1).text());
-  if (!encodes) return std::nullopt;
-  return latin1_of(arguments.at(0));
+  return std::nullopt;
 }
 
 std::optional<PickledArray> array_of(PickleValue value) {

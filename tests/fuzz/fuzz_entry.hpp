@@ -1,4 +1,4 @@
-// One function that gives any bytes to every parser of a layer, in format_entry.cpp and shard_entry.cpp. Shared by
+// One function that gives any bytes to every parser of a layer, in format_entry.cpp, pickle_entry.cpp and shard_entry.cpp. Shared by
 // libFuzzer and by the replay in ctest.
 #pragma once
 

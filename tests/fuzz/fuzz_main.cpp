@@ -1,11 +1,11 @@
 // libFuzzer over parsers: fuzz_format feeds those of the format layer (safetensors, index, manifest, block table),
-// fuzz_shard layouts, configurations and names.
+// fuzz_pickle pickles, fuzz_shard layouts, configurations and names.
 //
 //   CXX=clang++ cmake -G Ninja -S . -B build/fuzz -DCAIRN_FUZZ=ON
-//   ninja -C build/fuzz fuzz_format fuzz_shard
+//   ninja -C build/fuzz fuzz_format fuzz_pickle fuzz_shard
 //   build/fuzz/bin/fuzz_format -max_total_time=60
 //
-// Starts from the small files of its seeds and words.dict, and from any corpus folders that are given. A crash leaves
+// Starts from the small files of its seeds and a list of words, and from any corpus folders that are given. A crash leaves
 // crash-<hash>; `fuzz_format crash-<hash>` runs it again, and so does `fuzz_format_replay crash-<hash>` of an ordinary
 // build.
 #include <algorithm>

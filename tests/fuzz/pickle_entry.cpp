@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "cairn/error.hpp"
+#include "format/pickle.hpp"
+#include "format/python_objects.hpp"
+#include "fuzz_checks.hpp"
+#include "fuzz_entry.hpp"
+
+namespace cairn::fuzz {
+namespace {
+
+using namespace cairn::format;
+
+constexpr PickleOptions kSmall{.may_go_on = true, .inline_bytes = 64, .memory_bytes = 1 << 20, .depth = 50};
+
+/// What accessors and the list of known calls may say of a value that is not what it should be.
+void may_refuse(const std::function<void()>& look) {
+  const auto refusal = refusal_of(look, {ErrorKind::kFormat});
+  require(!refusal || refusal->starts_with("path: byte "), "a message must begin with the place");
+}
+
+class Looker {
+ public:
+  Looker(const Pickle& pickle, std::span<const std::byte> input) : pickle_(pickle), input_(input) {}
+
+  void look() {
+    visit(pickle_.root(), 1);
+    (void)opaque_names(pickle_);
+  }
+
+ private:
+  /// By recursion, as a reader may go through a pickle that has no cycles.
+  void visit(PickleValue value, std::uint32_t depth) {
+    require(pickle_.has_cycles() || depth <= kSmall.depth, "an accepted pickle must not be deeper than the limit");
+    if (is_seen_.size() <= value.id()) is_seen_.resize(value.id() + 1);
+    if (is_seen_[value.id()]) return;
+    is_seen_[value.id()] = true;
+    may_refuse([&] { read(value); });
+    may_refuse([&] { interpret(value); });
+    for (std::size_t i = 0; i < value.children(); ++i) visit(value.child(i), depth + 1);
+  }
+
+  void check_bytes(const PickledBytes& bytes) {
+    if (bytes.form == PickledBytes::Form::kMemory) {
+      require(bytes.memory && bytes.memory->size() == bytes.size_bytes, "bytes without a place must be in memory");
+      return;
+    }
+    require(bytes.offset <= input_.size() && bytes.size_bytes <= input_.size() - bytes.offset,
+            "bytes must lie in the file");
+    if (bytes.form != PickledBytes::Form::kPlain || !bytes.memory) return;
+    require(std::ranges::equal(*bytes.memory, input_.subspan(bytes.offset, bytes.size_bytes)),
+            "bytes in memory must be those of the file");
+  }
+
+  void read(PickleValue value) {
+    (void)value.where();
+    switch (value.kind()) {
+      case PickleKind::kInteger:
+      case PickleKind::kLongInteger:
+        require(value.long_integer().find("0x") != std::string::npos, "an integer must have digits");
+        (void)value.unsigned_integer();
+        break;
+      case PickleKind::kText:
+        check_bytes(value.bytes());
+        (void)value.text();
+        break;
+      case PickleKind::kBytes: check_bytes(value.bytes()); break;
+      case PickleKind::kDict:
+        for (std::size_t i = 0; i < value.entries(); ++i) {
+          const PickleValue key = value.entry(i).first;
+          if (!key.is_text()) continue;
+          require(value.find(key.text())->id() == value.entry(i).second.id(), "a key must have one value");
+        }
+        break;
+      case PickleKind::kGlobal:
+      case PickleKind::kObject: require(!value.name().empty(), "a class must have a name"); break;
+      default: break;
+    }
+  }
+
+  void interpret(PickleValue value) {
+    (void)plain(value);
+    may_refuse([&] { (void)dict_of(value); });
+    may_refuse([&] { (void)number_of(value); });
+    may_refuse([&] { (void)integer_of(value); });
+    if (const auto bytes = bytes_of(value)) check_bytes(*bytes);
+    const auto array = array_of(value);
+    if (!array) return;
+    check_bytes(array->data);
+    std::uint64_t given = 0;
+    give_bytes(array->data, PickleSource::of(input_), "path", array->data_bytes,
+               [&](std::span<const std::byte> piece) { given += piece.size(); });
+    require(given == array->data_bytes, "an array must have the bytes of its shape");
+  }
+
+  const Pickle& pickle_;
+  std::span<const std::byte> input_;
+  std::vector<bool> is_seen_;
+};
+
+bool accepts(std::span<const std::byte> input, const PickleOptions& options) {
+  bool is_accepted = false;
+  may_refuse([&] {
+    (void)read_pickle(PickleSource::of(input), "path", options);
+    is_accepted = true;
+  });
+  return is_accepted;
+}
+
+}  // namespace
+
+void feed_all_parsers(std::span<const std::byte> input) {
+  may_refuse([&] {
+    const Pickle pickle = read_pickle(PickleSource::of(input), "path", kSmall);
+    require(pickle.end() <= input.size(), "a pickle must end in its file");
+    Looker(pickle, input).look();
+    PickleOptions whole = kSmall;
+    whole.may_go_on = false;
+    require(accepts(input.first(pickle.end()), whole), "a pickle must not need what follows it");
+    require(!accepts(input.first(pickle.end() - 1), whole), "a pickle without its end must be refused");
+    require(accepts(input, whole) == (pickle.end() == input.size()), "what follows a pickle must be refused");
+  });
+}
+
+}  // namespace cairn::fuzz

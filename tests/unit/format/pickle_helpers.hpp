@@ -1,0 +1,47 @@
+// Pickles of tests/data and pickles written by hand.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "format/pickle.hpp"
+#include "helpers.hpp"
+
+namespace cairn::format::testing {
+
+/// The bytes of a pickle that stay where they are.
+struct HeldPickle {
+  explicit HeldPickle(std::string content, const PickleOptions& options = {})
+      : bytes(std::move(content)), pickle(read_pickle(source(), "dir/x.pdopt", options)) {}
+  HeldPickle(const HeldPickle&) = delete;
+  HeldPickle& operator=(const HeldPickle&) = delete;
+
+  [[nodiscard]] PickleSource source() const { return PickleSource::of(base::as_bytes(bytes)); }
+  [[nodiscard]] PickleValue root() const { return pickle.root(); }
+  [[nodiscard]] PickleValue operator[](std::string_view key) const {
+    const auto found = pickle.root().find(key);
+    if (!found) throw std::runtime_error("the pickle has no '" + std::string(key) + "'");
+    return *found;
+  }
+
+  std::string bytes;
+  Pickle pickle;
+};
+
+inline std::string pickle_file(const std::string& name) { return read_file(test_data("pickles/" + name)); }
+
+/// A string with NULs in it.
+template <std::size_t size>
+std::string raw(const char (&text)[size]) {
+  return std::string(text, size - 1);
+}
+
+inline void expect_refused(const std::string& bytes, std::initializer_list<std::string_view> parts,
+                           const PickleOptions& options = {}) {
+  SCOPED_TRACE(bytes.substr(0, 100));
+  const std::string message = test::message_of_error(ErrorKind::kFormat, [&] { (void)HeldPickle(bytes, options); });
+  EXPECT_THAT(message, ::testing::StartsWith("dir/x.pdopt: byte "));
+  test::expect_one_line(message, parts);
+}
+
+}  // namespace cairn::format::testing
