@@ -1,12 +1,12 @@
 // The stack machine of pickles: the opcodes of protocols 0 to 5, as Python's pickletools.py describes them.
 //
 // Stricter than Python, which takes some things that no pickler writes and that have misled other readers: a memo entry
-// is set once, PROTO comes first, STOP leaves nothing on the stack, an object gets its state once, and only objects do.
+// is set once, PROTO comes first, an object gets its state once, and only objects do. As in Python, values may be left on
+// the stack at the end.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <charconv>
-#include <cmath>
-#include <cstring>
 #include <unordered_map>
 
 #include "base/text.hpp"
@@ -459,10 +459,15 @@ class Machine {
     if (at_ != begin_) fail("the protocol is named in the middle of a pickle");
     if (protocol > kLatestProtocol) fail("protocol " + std::to_string(protocol) + " is not known");
   }
-  void read_frame() { input_.need(input_.number(8)); }
+  /// How far a buffered reader may read ahead; nothing else depends on it.
+  void read_frame() {
+    const std::uint64_t bytes = input_.number(8);
+    input_.need(bytes);
+    frame_end_ = std::max(frame_end_, input_.offset() + bytes);
+  }
   void stop() {
     store_->root = pop();
-    if (!stack_.empty() || !marks_.empty()) fail("the pickle ends, and values are left on its stack");
+    if (frame_end_ > input_.offset()) fail("the pickle ends within a frame");
     is_done_ = true;
   }
 
@@ -478,6 +483,7 @@ class Machine {
   std::vector<std::size_t> marks_;  ///< sizes of the stack
   std::vector<PickleIndex> memo_;   ///< entries 0, 1, 2 and so on, as picklers number them
   std::unordered_map<std::uint64_t, PickleIndex> sparse_memo_;
+  std::uint64_t frame_end_ = 0;  ///< of the frame that ends last
   std::uint64_t used_bytes_ = 0;
   std::uint64_t begin_ = 0;
   std::uint64_t at_ = 0;  ///< offset of the opcode that runs
