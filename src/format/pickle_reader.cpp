@@ -1,4 +1,4 @@
-// The stack machine of pickles: the opcodes of protocols 0 to 5, as Python's pickletools.py describes them.
+// The stack machine of pickles: the opcodes of protocols 0 to 5, as Python's module pickletools describes them.
 //
 // Stricter than Python, which takes some things that no pickler writes and that have misled other readers: a memo entry
 // is set once, PROTO comes first, an object gets its state once, and only objects do. As in Python, values may be left on
