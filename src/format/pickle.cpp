@@ -151,9 +151,9 @@ const char* name_of(PickleKind kind) {
   return "?";
 }
 
-PickleSource PickleSource::of(std::span<const std::byte> bytes) {
-  return {bytes.size(), [bytes](std::uint64_t offset, std::span<std::byte> to) {
-            std::ranges::copy(bytes.subspan(offset, to.size()), to.begin());
+base::ByteSource source_of(std::span<const std::byte> bytes) {
+  return {bytes.size(), [bytes](std::span<std::byte> to, std::uint64_t at_bytes) {
+            std::ranges::copy(bytes.subspan(at_bytes, to.size()), to.begin());
           }};
 }
 

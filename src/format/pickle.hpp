@@ -13,7 +13,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,15 +25,8 @@
 
 namespace cairn::format {
 
-/// What a pickle is read from; need not be in memory.
-struct PickleSource {
-  std::uint64_t size_bytes = 0;
-  /// Fills `to` with the bytes from `offset` on; asked for no more than there are. May throw.
-  std::function<void(std::uint64_t offset, std::span<std::byte> to)> read;
-
-  /// Bytes that the caller keeps.
-  static PickleSource of(std::span<const std::byte> bytes);
-};
+/// Of bytes that the caller keeps.
+base::ByteSource source_of(std::span<const std::byte> bytes);
 
 struct PickleOptions {
   std::uint64_t begin = 0;                                ///< offset of the pickle in its source
@@ -158,6 +150,6 @@ class Pickle {
 };
 
 /// Reads one pickle of protocol 0 to 5. `path` is for messages. Throws Error(kFormat), and what `source` throws.
-Pickle read_pickle(const PickleSource& source, std::string_view path, const PickleOptions& options = {});
+Pickle read_pickle(const base::ByteSource& source, std::string_view path, const PickleOptions& options = {});
 
 }  // namespace cairn::format

@@ -18,7 +18,7 @@ namespace cairn::format {
 /// its own before the next ones.
 class PickleInput {
  public:
-  PickleInput(const PickleSource& source, std::string_view path, std::uint64_t begin)
+  PickleInput(const base::ByteSource& source, std::string_view path, std::uint64_t begin)
       : source_(source), path_(path), offset_(begin) {
     if (begin > source.size_bytes) fail(begin, "the file ends before");
   }
@@ -103,10 +103,10 @@ class PickleInput {
     const std::uint64_t wanted = std::min(std::max(bytes, have + next_bytes_), left());
     next_bytes_ = std::min(2 * next_bytes_, kLargestWindow);
     window_.resize(wanted);
-    source_.read(offset_ + have, std::span(window_).subspan(have));
+    source_.read(std::span(window_).subspan(have), offset_ + have);
   }
 
-  const PickleSource& source_;
+  const base::ByteSource& source_;
   std::string_view path_;
   std::uint64_t offset_;  ///< of the next byte
   std::vector<std::byte> window_;

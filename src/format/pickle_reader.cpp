@@ -20,7 +20,7 @@ namespace {
 
 class Machine {
  public:
-  Machine(const PickleSource& source, std::string_view path, const PickleOptions& options)
+  Machine(const base::ByteSource& source, std::string_view path, const PickleOptions& options)
       : input_(source, path, options.begin), options_(options), store_(std::make_unique<PickleStore>()) {
     store_->path = path;
   }
@@ -577,7 +577,7 @@ Machine::Operations Machine::make_operations() {
 
 }  // namespace
 
-Pickle read_pickle(const PickleSource& source, std::string_view path, const PickleOptions& options) {
+Pickle read_pickle(const base::ByteSource& source, std::string_view path, const PickleOptions& options) {
   return Machine(source, path, options).run();
 }
 

@@ -378,6 +378,15 @@ std::optional<PickledArray> array_of(PickleValue value) {
   return out;
 }
 
+std::string obstacle_of(const PickledArray& array) {
+  if (!array.dtype) return "are of numpy's type " + array.type;
+  if (array.data_bytes == 0) return {};
+  if (array.is_big_endian) return "are big-endian";
+  if (array.is_fortran_order) return "are in column-major order";
+  if (array.data.form != PickledBytes::Form::kPlain) return "are written as text: the pickle is of protocol 2 or older";
+  return {};
+}
+
 std::optional<std::int64_t> integer_of(PickleValue value) {
   const PickleValue from = plain(value);
   if (from.is(PickleKind::kInteger)) return from.integer();
@@ -394,8 +403,8 @@ std::optional<double> number_of(PickleValue value) {
   return element ? real_of_element(*element) : std::nullopt;
 }
 
-void give_bytes(const PickledBytes& bytes, const PickleSource& source, std::string_view path, std::uint64_t expected,
-                const base::PutBytes& put) {
+void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
+                std::uint64_t expected, const base::PutBytes& put) {
   constexpr std::uint64_t kPieceBytes = 1 << 20;
   const auto fail = [&](const std::string& what) {
     base::fail_format(path, "byte " + std::to_string(bytes.offset) + ": " + what);
@@ -414,7 +423,7 @@ void give_bytes(const PickledBytes& bytes, const PickleSource& source, std::stri
     base::Bytes decoded;
     for (std::uint64_t at = 0; at < bytes.size_bytes; at += piece.size()) {
       piece.resize(std::min(kPieceBytes, bytes.size_bytes - at));
-      source.read(bytes.offset + at, piece);
+      source.read(piece, bytes.offset + at);
       if (bytes.form == PickledBytes::Form::kPlain) {
         give(piece);
         continue;

@@ -48,6 +48,9 @@ struct PickledArray {
 /// contradicts itself.
 std::optional<PickledArray> array_of(PickleValue value);
 
+/// Why the elements cannot be read from the file in row-major order as they lie there: "are big-endian". Empty when they can.
+std::string obstacle_of(const PickledArray& array);
+
 /// A float, an integer, a bool, a numpy scalar or an array of no dimensions, as far as it was read; nothing of anything
 /// else. numpy's are little-endian floats or integers of up to 64 bits.
 std::optional<double> number_of(PickleValue value);
@@ -56,8 +59,8 @@ std::optional<std::int64_t> integer_of(PickleValue value);
 
 /// Gives the bytes of a byte string in order, piece by piece, decoded; `source` is what its pickle was read from.
 /// Throws Error(kFormat), "<path>: byte <offset>: ...", when they are not Latin-1, or not `expected` in number.
-void give_bytes(const PickledBytes& bytes, const PickleSource& source, std::string_view path, std::uint64_t expected,
-                const base::PutBytes& put);
+void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::string_view path,
+                std::uint64_t expected, const base::PutBytes& put);
 
 /// Qualified names of the objects and globals in a pickle that are not on the list above, sorted, each once.
 std::vector<std::string> opaque_names(const Pickle& pickle);

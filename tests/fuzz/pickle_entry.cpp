@@ -93,7 +93,7 @@ class Looker {
     if (!array) return;
     check_bytes(array->data);
     std::uint64_t given = 0;
-    give_bytes(array->data, PickleSource::of(input_), "path", array->data_bytes,
+    give_bytes(array->data, source_of(input_), "path", array->data_bytes,
                [&](std::span<const std::byte> piece) { given += piece.size(); });
     require(given == array->data_bytes, "an array must have the bytes of its shape");
   }
@@ -106,7 +106,7 @@ class Looker {
 bool accepts(std::span<const std::byte> input, const PickleOptions& options) {
   bool is_accepted = false;
   may_refuse([&] {
-    (void)read_pickle(PickleSource::of(input), "path", options);
+    (void)read_pickle(source_of(input), "path", options);
     is_accepted = true;
   });
   return is_accepted;
@@ -116,7 +116,7 @@ bool accepts(std::span<const std::byte> input, const PickleOptions& options) {
 
 void feed_all_parsers(std::span<const std::byte> input) {
   may_refuse([&] {
-    const Pickle pickle = read_pickle(PickleSource::of(input), "path", kSmall);
+    const Pickle pickle = read_pickle(source_of(input), "path", kSmall);
     require(pickle.end() <= input.size(), "a pickle must end in its file");
     Looker(pickle, input).look();
     PickleOptions whole = kSmall;

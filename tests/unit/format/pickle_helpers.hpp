@@ -16,7 +16,7 @@ struct HeldPickle {
   HeldPickle(const HeldPickle&) = delete;
   HeldPickle& operator=(const HeldPickle&) = delete;
 
-  [[nodiscard]] PickleSource source() const { return PickleSource::of(base::as_bytes(bytes)); }
+  [[nodiscard]] base::ByteSource source() const { return source_of(base::as_bytes(bytes)); }
   [[nodiscard]] PickleValue root() const { return pickle.root(); }
   [[nodiscard]] PickleValue operator[](std::string_view key) const {
     const auto found = pickle.root().find(key);

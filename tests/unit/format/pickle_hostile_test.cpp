@@ -230,7 +230,7 @@ TEST(HostilePickle, TimeIsLinear) {
 
 TEST(HostilePickle, MessagesStayOnOneLine) {
   expect_refused("I\x01\x1b[31m\n.", {"'\\x01\\x1b[31m' is not an integer"});
-  expect_error(ErrorKind::kFormat, [] { (void)read_pickle(PickleSource::of({}), "a\nb"); }, {"a\\x0ab: byte 0: "});
+  expect_error(ErrorKind::kFormat, [] { (void)read_pickle(source_of({}), "a\nb"); }, {"a\\x0ab: byte 0: "});
 }
 
 }  // namespace

@@ -155,10 +155,10 @@ TEST(Pickle, ElementsComeInBatches) {
 /// Where a source says that it was read.
 struct ReadRanges {
   explicit ReadRanges(std::string_view content) : bytes(content) {}
-  [[nodiscard]] PickleSource source() {
-    return {bytes.size(), [this](std::uint64_t offset, std::span<std::byte> to) {
+  [[nodiscard]] base::ByteSource source() {
+    return {bytes.size(), [this](std::span<std::byte> to, std::uint64_t at_bytes) {
               total += to.size();
-              std::ranges::copy(base::as_bytes(bytes).subspan(offset, to.size()), to.begin());
+              std::ranges::copy(base::as_bytes(bytes).subspan(at_bytes, to.size()), to.begin());
             }};
   }
   std::string_view bytes;

@@ -72,6 +72,11 @@ TEST_P(NumpyProtocols, Arrays) {
   EXPECT_THAT(empty.shape, ElementsAre(2, 0));
   EXPECT_EQ(data_of(held_, empty), "");
   EXPECT_THAT(elements_of<std::int64_t>(held_, need_array(value("i8"))), ElementsAre(-1, std::int64_t{1} << 62));
+  EXPECT_EQ(obstacle_of(big), "are big-endian");
+  EXPECT_EQ(obstacle_of(fortran), "are in column-major order");
+  EXPECT_EQ(obstacle_of(empty), "");
+  EXPECT_EQ(obstacle_of(f4).empty(), GetParam() >= 3) << obstacle_of(f4);
+  EXPECT_EQ(obstacle_of(need_array(value("c16"))), "are of numpy's type c16");
   const PickledArray u2 = need_array(value("u2"));
   EXPECT_EQ(u2.dtype, DType::kU16);
   EXPECT_THAT(elements_of<std::uint16_t>(held_, u2), ElementsAre(0x3f80, 0xc0ff));
@@ -268,7 +273,7 @@ TEST(PythonObjects, TextsThatStandForBytes) {
 TEST(PythonObjects, GiveBytesChecksWhatItReads) {
   const auto give = [](const std::string& file, PickledBytes bytes, std::uint64_t expected) {
     std::uint64_t given = 0;
-    give_bytes(bytes, PickleSource::of(base::as_bytes(file)), "p", expected,
+    give_bytes(bytes, source_of(base::as_bytes(file)), "p", expected,
                [&](std::span<const std::byte> piece) { given += piece.size(); });
     return given;
   };
