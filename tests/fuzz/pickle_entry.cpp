@@ -7,6 +7,7 @@
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "format/pickle.hpp"
+#include "format/pickle_json.hpp"
 #include "format/python_objects.hpp"
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
@@ -31,6 +32,10 @@ class Looker {
   void look() {
     visit(pickle_.root(), 1);
     (void)opaque_names(pickle_);
+    may_refuse([&] {
+      const auto json = json_of(pickle_.root(), 1000);
+      if (json) require(base::Json::parse(json->dump(), "json") == *json, "what is written as JSON must be JSON");
+    });
   }
 
  private:
