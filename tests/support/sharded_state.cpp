@@ -101,6 +101,13 @@ std::vector<StateTensor> small_state() {
   return tensors;
 }
 
+std::vector<StateTensor> state_of_long_runs(int ranks) {
+  const std::uint64_t rows = 2 * static_cast<std::uint64_t>(ranks) + 1;
+  return {{"model", "long", DType::kF32, {rows, 300'001}},
+          {"model", "short", DType::kBF16, {40, 41}},
+          {"optimizer", "long", DType::kBF16, {rows, 700'003}}};
+}
+
 std::vector<Box> cut_boxes(const StateTensor& tensor, std::size_t index, Cut cut, int rank, int ranks) {
   const auto r = static_cast<std::uint64_t>(rank);
   const auto n = static_cast<std::uint64_t>(ranks);

@@ -33,6 +33,18 @@ inline Options options_for_small_state(const std::string& engine = "auto") {
   return options;
 }
 
+/// Cut into rows or flat ranges, every rank has runs of more than a megabyte, off the pages' boundaries, and shares blocks
+/// with the next one.
+std::vector<StateTensor> state_of_long_runs(int ranks);
+
+inline Options options_for_long_runs(const std::string& engine) {
+  Options options;
+  options.engine.name = engine;
+  options.files.block_bytes = 64 << 10;
+  options.limits.memory_budget_bytes = 16 << 20;
+  return options;
+}
+
 enum class Cut {
   kReplicated,  ///< every rank holds everything
   kRows,        ///< torch.chunk of dimension 0; late ranks may hold nothing

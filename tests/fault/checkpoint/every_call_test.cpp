@@ -35,6 +35,7 @@ struct Case {
   How how = How::kSave;
   const char* engine = "posix";
   ReadBack read_back = ReadBack::kOff;
+  bool has_long_runs = false;  ///< of which asynchronous saves write out of the snapshot
 };
 
 /// What fails, and with what. A save that reads back refuses what a lie left; without, only calls that say so fail.
@@ -49,7 +50,8 @@ int version_of(std::uint64_t step) { return static_cast<int>(step % 100); }
 class EveryCall : public testing::TestWithParam<Case> {
  protected:
   Options options() const {
-    Options options = options_for_small_state(GetParam().engine);
+    Options options = GetParam().has_long_runs ? options_for_long_runs(GetParam().engine)
+                                               : options_for_small_state(GetParam().engine);
     options.overwrite = true;
     options.read_back = GetParam().read_back;
     options.lease.wait_seconds = 0;
@@ -89,8 +91,9 @@ class EveryCall : public testing::TestWithParam<Case> {
 
   const World world_;
   SharedTempDir root_;
-  RankState state_{small_state(), Cut::kMixed, world_.rank, world_.ranks};
-  RankState loaded_{small_state(), Cut::kRows, world_.rank, world_.ranks};
+  const std::vector<StateTensor> tensors_ = GetParam().has_long_runs ? state_of_long_runs(world_.ranks) : small_state();
+  RankState state_{tensors_, GetParam().has_long_runs ? Cut::kFlat : Cut::kMixed, world_.rank, world_.ranks};
+  RankState loaded_{tensors_, Cut::kRows, world_.rank, world_.ranks};
   std::uint64_t step_ = 1;
   std::uint64_t failed_ = 0;
   std::uint64_t passed_ = 0;
@@ -163,13 +166,14 @@ TEST_P(EveryCall, FailsOnAllRanksAlikeAndDoesNoHarm) {
 
 std::string name_of(const testing::TestParamInfo<Case>& info) {
   return std::string(info.param.how == How::kSave ? "Sync" : "Async") + "_" + info.param.engine +
-         (info.param.read_back == ReadBack::kAll ? "_read_back" : "");
+         (info.param.read_back == ReadBack::kAll ? "_read_back" : "") + (info.param.has_long_runs ? "_long_runs" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Saves, EveryCall,
                          testing::Values(Case{How::kSave, "posix"}, Case{How::kSaveAsync, "posix"},
                                          Case{How::kSave, "direct"}, Case{How::kSaveAsync, "direct"},
-                                         Case{How::kSaveAsync, "posix", ReadBack::kAll}),
+                                         Case{How::kSaveAsync, "posix", ReadBack::kAll},
+                                         Case{How::kSaveAsync, "direct", ReadBack::kOff, true}),
                          name_of);
 
 /// Storage that reports a write as done and does not keep it.
@@ -211,7 +215,8 @@ TEST_P(Lies, AreRefusedWhenReadBackAndNamedByTheLoadWhenNot) {
 
 INSTANTIATE_TEST_SUITE_P(Saves, Lies,
                          testing::Values(Case{How::kSave, "posix"}, Case{How::kSaveAsync, "posix"},
-                                         Case{How::kSaveAsync, "posix", ReadBack::kAll}),
+                                         Case{How::kSaveAsync, "posix", ReadBack::kAll},
+                                         Case{How::kSaveAsync, "direct", ReadBack::kAll, true}),
                          name_of);
 
 }  // namespace

@@ -125,75 +125,33 @@ TEST_F(Async, GathersWhatDoesNotFitBeforeItReturns) {
   }
 }
 
-/// Long runs, off the pages' boundaries: they go to storage out of the snapshot, while it is copied. An odd number of rows,
-/// so that ranks share blocks, and behind them a tensor whose runs are short.
+/// Long runs go to storage out of the snapshot, while it is copied.
 TEST_F(Async, LongRunsAreWrittenOutOfTheSnapshot) {
-  const auto rank = static_cast<std::uint64_t>(world_.rank);
-  const auto ranks = static_cast<std::uint64_t>(world_.ranks);
-  constexpr std::uint64_t kColumns = 400'003;
-  const std::uint64_t rows = 2 * ranks + 1;
-  const std::uint64_t first = rows * rank / ranks;
-  const std::uint64_t mine = rows * (rank + 1) / ranks - first;
-  std::vector<std::vector<std::uint32_t>> held(3, std::vector<std::uint32_t>(mine * kColumns));
-  held.emplace_back(ranks * 20);
-  const auto fill = [&](std::uint32_t version) {
-    for (std::size_t t = 0; t < held.size(); ++t) {
-      for (std::size_t i = 0; i < held[t].size(); ++i) {
-        held[t][i] = version * 1'000'003U + static_cast<std::uint32_t>((rank + t) * 7'919'777 + i);
-      }
-    }
-  };
-  const auto shards = [&]<class Shard>(std::vector<Shard> all) {
-    for (std::size_t t = 0; t < 3; ++t) {
-      Shard shard;
-      shard.name = "rows." + std::to_string(t);
-      shard.dtype = DType::kU32;
-      shard.shape = {rows, kColumns};
-      shard.boxes = {{{first, 0}, {mine, kColumns}}};
-      shard.data = held[t].data();
-      all.push_back(shard);
-    }
-    Shard shard;
-    shard.name = "columns";
-    shard.dtype = DType::kU32;
-    shard.shape = {ranks * 20, ranks};
-    shard.boxes = {{{0, rank}, {ranks * 20, 1}}};
-    shard.data = held[3].data();
-    all.push_back(shard);
-    return all;
-  };
-  Options options = options_for_small_state("direct");
-  options.files.block_bytes = 64 << 10;
-  options.limits.memory_budget_bytes = 16 << 20;
+  Options options = options_for_long_runs("direct");
   options.overwrite = true;
   const bool is_in_memory = os::file_system_of(root_.path()).lives_in_memory();
+  const auto tensors = state_of_long_runs(world_.ranks);
+  RankState loaded(tensors, Cut::kColumns, world_.rank, world_.ranks);
   for (const bool is_short : {false, true}) {
     if (is_short) options.async.max_snapshot_bytes = 1 << 20;
-    Checkpointer checkpointer = make(options);
-    for (const std::uint32_t version : {1U, 2U}) {
-      fill(version);
-      SaveTicket ticket = checkpointer.save_async(version, shards(std::vector<Source>()));
-      fill(9);
-      const Report report = ticket.wait();
-      EXPECT_EQ(report.plan_reused, version == 2);
-      EXPECT_TRUE(report.warnings.empty());
-      std::uint64_t exchanged = 0;
-      for (const Phase& phase : report.phases) exchanged += phase.name == "exchange" ? phase.bytes : 0;
-      EXPECT_EQ(exchanged < report.bytes / 2, !is_short || is_in_memory) << exchanged;
-      fill(8);
-      checkpointer.load(version, shards(std::vector<Target>()));
-      const auto loaded = held;
-      fill(version);
-      EXPECT_TRUE(loaded == held) << version;
+    for (const Cut cut : {Cut::kRows, Cut::kFlat}) {
+      Checkpointer checkpointer = make(options);
+      RankState state(tensors, cut, world_.rank, world_.ranks);
+      for (const int version : {1, 2}) {
+        state.fill(version);
+        const auto step = static_cast<std::uint64_t>(version);
+        SaveTicket ticket = checkpointer.save_async(step, state.sources());
+        state.clear();
+        const Report report = ticket.wait();
+        EXPECT_EQ(report.plan_reused, version == 2);
+        EXPECT_TRUE(report.warnings.empty());
+        std::uint64_t exchanged = 0;
+        for (const Phase& phase : report.phases) exchanged += phase.name == "exchange" ? phase.bytes : 0;
+        EXPECT_EQ(exchanged < report.bytes / 2, !is_short || is_in_memory) << exchanged;
+        checkpointer.load(step, loaded.targets());
+        EXPECT_EQ(loaded.matching_bytes(version), loaded.bytes());
+      }
     }
-    const std::string rule = "write:path=.partial:errno=EIO:times=1:rank=" + std::to_string(world_.ranks - 1);
-    {
-      const Faults faults(rule);
-      expect_error_everywhere(ErrorKind::kIo, "Input/output error",
-                              [&] { checkpointer.save_async(3, shards(std::vector<Source>())).wait(); });
-    }
-    EXPECT_EQ(checkpointer.latest(), 2U);
-    EXPECT_NE(checkpointer.save_async(3, shards(std::vector<Source>())).wait().earlier_failure, "");
   }
 }
 
