@@ -491,6 +491,7 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
   document["verified_bytes"] = run.verified_bytes;
   document["first_stall_seconds"] = run.first_stall;
   document["first_prepare_seconds"] = run.prepare;
+  document["steps"] = summary(summary_of(run, [](const auto& sample) { return static_cast<double>(sample.steps); }));
   base::Json seconds = base::Json::object();
   base::Json ratios = base::Json::object();
   for (const AsyncFigure& figure : kAsyncFigures) {

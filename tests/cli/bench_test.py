@@ -217,7 +217,7 @@ class Bench(CairnTest):
         self.assertGreaterEqual(record["snapshot_bytes"], record["size_bytes"])
         seconds = record["seconds_max"]
         self.assertEqual(set(seconds), {"memcpy", "stall", "save", "behind", "busy", "step", "busy_step"})
-        for figures in seconds.values():
+        for figures in [*seconds.values(), record["steps"]]:
             self.assertEqual(len(figures["values"]), 2)
             self.assertGreater(figures["min"], 0)
         for repeat in range(2):
