@@ -9,8 +9,9 @@ import sys
 import machine
 import workload
 
-SYSTEMS = ("cairn", "dcp", "dcp-async", "dcp-hf", "dcp-hf-all", "safetensors-gather", "safetensors-shards", "hdf5",
-           "raw-direct", "raw-buffered")
+ASYNCHRONOUS = ("cairn-async", "dcp-async", "dcp-async-process", "dcp-async-default")
+SYSTEMS = ("cairn", "dcp", "dcp-hf", "dcp-hf-all", "safetensors-gather", "safetensors-shards", "hdf5", "raw-direct",
+           "raw-buffered", *ASYNCHRONOUS)
 UNITS = {"": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
 
@@ -27,7 +28,7 @@ def parse(arguments):
     parser.add_argument("--directory", action="append", help="where to write; may be given again [build]")
     parser.add_argument("--size", type=size, default=size("2GiB"), help="bytes of the state, e.g. 512MiB [2GiB]")
     parser.add_argument("--repeats", type=int, help="rounds [3; 5 with --results]")
-    parser.add_argument("--systems", help="comma-separated; Cairn is always one of them [all]")
+    parser.add_argument("--systems", help="comma-separated; what they are compared with, cairn and cairn-async, is added [all]")
     parser.add_argument("--engine", help="Cairn's engine [its own choice]")
     parser.add_argument("--no-trials", action="store_true", help="give each system its first setting, not its best one")
     parser.add_argument("--output", type=pathlib.Path, help="write the report as JSON to this file")
@@ -41,7 +42,8 @@ def parse(arguments):
         parser.error(f"--size must be at least {workload.SMALLEST_SIZE} bytes, not {options.size}")
     if options.repeats is not None and options.repeats < 1:
         parser.error(f"--repeats must be at least 1, not {options.repeats}")
-    options.systems = {"cairn", *(SYSTEMS if options.systems is None else options.systems.split(","))}
+    options.systems = set(SYSTEMS if options.systems is None else options.systems.split(","))
+    options.systems |= {"cairn-async" if system in ASYNCHRONOUS else "cairn" for system in options.systems}
     if unknown := options.systems - set(SYSTEMS):
         parser.error(f"--systems: no {', '.join(sorted(unknown))}; there are {', '.join(SYSTEMS)}")
     options.repeats = options.repeats or (5 if options.results else 3)

@@ -23,7 +23,7 @@ def say(text):
 
 @dataclasses.dataclass
 class Series:
-    """One operation of one system in one directory."""
+    """One operation of one system in one directory. Of a slow-down the "seconds" are factors."""
     system: str
     operation: str
     setting: dict
@@ -33,7 +33,8 @@ class Series:
     resident_bytes_after_drop: int = 0
 
     def add(self, measured, verified):
-        say(f"  {self.system} {self.operation}: {measured.seconds:.3f} s{'' if verified else ', WRONG BYTES'}")
+        unit = "" if self.operation == "slow-down" else " s"
+        say(f"  {self.system} {self.operation}: {measured.seconds:.3f}{unit}{'' if verified else ', WRONG BYTES'}")
         self.seconds.append(measured.seconds)
         self.details.append(measured.details)
         self.verified = self.verified and verified
@@ -58,7 +59,8 @@ class Bench:
         for system in self.systems:
             saves, loads = system.save_settings(), system.load_settings()
             if len(saves) > 1:
-                self.save_settings[system.name] = self._fastest(system, "save", saves, [self._try_save] * attempts)
+                self.save_settings[system.name] = self._fastest(system, system.save_operation, saves,
+                                                                [self._try_save] * attempts)
             if system.loads and len(loads) > 1:
                 self.load_settings[system.name] = self._fastest(system, "load", loads, [self._try_load] * attempts)
 
@@ -89,7 +91,7 @@ class Bench:
 
     def _visit(self, system, folder):
         saved = system.save(self.workload, folder, self.save_settings[system.name])
-        checks = [system.is_saved_right(self.workload, folder)]
+        checks = [saved.equal, system.is_saved_right(self.workload, folder)]
         for ranks, layout in LOAD_LAYOUTS.items() if system.loads else ():
             resident = self._drop(folder)
             loaded = system.load(self.workload, folder, layout, self.load_settings[system.name])
@@ -99,7 +101,8 @@ class Bench:
             checks.append(loaded.equal is True)
         # What only a load can tell (None) is told by the loads; a save that nothing has looked at is not verified.
         verdicts = [check for check in checks if check is not None]
-        self._series(system, system.save_operation, self.save_settings).add(saved, bool(verdicts) and all(verdicts))
+        for operation, measured in {system.save_operation: saved, **saved.also}.items():
+            self._series(system, operation, self.save_settings).add(measured, bool(verdicts) and all(verdicts))
 
     def _series(self, system, operation, settings):
         key = (system.name, operation)

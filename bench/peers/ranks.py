@@ -7,6 +7,7 @@ another one is measured.
 import multiprocessing
 import multiprocessing.connection
 import os
+import signal
 import tempfile
 import time
 import traceback
@@ -15,7 +16,7 @@ LIMIT_S = 1800
 # Everything that torch imports late, too: imports of the peers are in nobody's clock.
 PRELOADED = ["torch", "numpy", "numpy.random", "safetensors.torch", "torch._dynamo", "torch.distributed.checkpoint",
              "torch.distributed.tensor", "torch.distributed.checkpoint.hf_storage", "torch.utils.serialization.config",
-             "held"]
+             "torch.distributed.checkpoint._async_process_executor", "held"]
 
 
 def _context():
@@ -25,6 +26,7 @@ def _context():
 
 
 def _rank_main(function, rank, size, store, arguments, pipe):
+    os.setsid()
     try:
         import torch
         import torch.distributed
@@ -48,8 +50,8 @@ def run(size, function, *arguments):
         try:
             for rank in range(size):
                 mine, theirs = context.Pipe(duplex=False)
-                process = context.Process(target=_rank_main, args=(function, rank, size, store, arguments, theirs),
-                                          daemon=True)
+                # Not daemonic: those may not start processes, as an asynchronous save of DCP does.
+                process = context.Process(target=_rank_main, args=(function, rank, size, store, arguments, theirs))
                 process.start()
                 theirs.close()
                 pipes.append(mine)
@@ -61,8 +63,16 @@ def run(size, function, *arguments):
         finally:
             for process in processes:
                 if process.is_alive():
-                    process.kill()
+                    _kill(process)
                 process.join()
+
+
+def _kill(process):
+    """With what it has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:  # it has not called setsid yet
+        process.kill()
 
 
 def _collect(pipes):

@@ -4,13 +4,20 @@ import statistics
 
 import storage
 
-VERSION = 1
+VERSION = 2
 # Cairn's targets: how many times faster than the peer it must be.
 TARGETS = [("disk", "save", "dcp", 3.5), ("disk", "save", "dcp-hf", 12.0), ("disk", "load 4 to 3", "dcp", 2.3),
            ("disk", "load 4 to 8", "dcp", 2.3), ("memory", "save", "dcp", 6.0), ("memory", "load 4 to 3", "dcp", 5.0),
-           ("memory", "load 4 to 8", "dcp", 5.0)]
-OPERATIONS = ("save", "stall", "load 4 to 3", "load 4 to 8")
+           ("memory", "load 4 to 8", "dcp", 5.0), ("disk", "stall", "dcp-async-default", 20.0),
+           ("memory", "stall", "dcp-async-default", 20.0)]
+OPERATIONS = ("save", "load 4 to 3", "load 4 to 8", "stall", "until durable", "lost")
+CAIRN = ("cairn", "cairn-async")  # no operation belongs to both
 GIB = 2**30
+
+
+def _ratio_of(median, cairn_median):
+    """None where there is nothing to compare with: of what a save has lost a program, Cairn's may be too small."""
+    return median / cairn_median if cairn_median is not None and cairn_median > 0 else None
 
 
 def row_of(series, size_bytes, cairn_median):
@@ -23,22 +30,54 @@ def row_of(series, size_bytes, cairn_median):
         "median_seconds": median,
         "min_seconds": min(series.seconds),
         "max_seconds": max(series.seconds),
-        "gib_per_second": size_bytes / median / GIB,
-        "ratio": None if cairn_median is None else median / cairn_median,
+        "gib_per_second": None if series.operation == "lost" else size_bytes / median / GIB,
+        "ratio": _ratio_of(median, cairn_median),
         "verified": series.verified,
         "resident_bytes_after_drop": series.resident_bytes_after_drop,
         "details": series.details,
     }
 
 
+def slow_down_row(bench, series, cairn_median):
+    """Of a system that saves asynchronously: how much longer a step takes while a save is under way."""
+    median = statistics.median(series.seconds)
+    return {
+        "system": series.system,
+        "setting": series.setting,
+        "factors": series.seconds,
+        "median": median,
+        "min": min(series.seconds),
+        "max": max(series.seconds),
+        "ratio": _ratio_of(median, cairn_median),
+        "step_seconds": statistics.median(details["step_seconds"] for details in series.details),
+        "busy_step_seconds": statistics.median(details["busy_step_seconds"] for details in series.details),
+        "stall_per_memcpy": _stall_per_memcpy(bench, series.system),
+        "verified": series.verified,
+        "details": series.details,
+    }
+
+
+def _stall_per_memcpy(bench, system):
+    """The medians of both; the copy is of the same bytes by the same ranks, beside Cairn's saves."""
+    cairn = bench.series.get(("cairn-async", "stall"))
+    if cairn is None:
+        return None
+    copy = statistics.median(details["memcpy_seconds"] for details in cairn.details)
+    return statistics.median(bench.series[system, "stall"].seconds) / copy
+
+
 def directory_document(bench):
     """Rows of one directory, by operation and then as the systems are listed."""
     kind, source = storage.file_system_of(bench.directory)
     medians = {key: statistics.median(series.seconds) for key, series in bench.series.items()}
+    cairn = {operation: median for (system, operation), median in medians.items() if system in CAIRN}
     order = {system.name: number for number, system in enumerate(bench.systems)}
-    rows = [row_of(series, bench.workload.size_bytes, medians.get(("cairn", series.operation)))
-            for series in bench.series.values()]
+    rows = [row_of(series, bench.workload.size_bytes, cairn.get(series.operation))
+            for series in bench.series.values() if series.operation in OPERATIONS]
     rows.sort(key=lambda row: (OPERATIONS.index(row["operation"]), order[row["system"]]))
+    slow_downs = [slow_down_row(bench, series, cairn.get("slow-down"))
+                  for series in bench.series.values() if series.operation == "slow-down"]
+    slow_downs.sort(key=lambda row: order[row["system"]])
     return {
         "kind": "memory" if bench.is_memory else "disk",
         "file_system": kind,
@@ -48,6 +87,7 @@ def directory_document(bench):
         "not_measured": bench.unusable,
         "settings_tried": bench.tried,
         "rows": rows,
+        "slow_downs": slow_downs,
     }
 
 
@@ -64,22 +104,48 @@ def targets_of(directories):
     return out
 
 
-def _cells(row):
-    ratio = "-" if row["ratio"] is None or row["system"] == "cairn" else f"{row['ratio']:.2f}"
-    setting = ", ".join(f"{key} {value}" for key, value in row["setting"].items()) or "-"
-    return [row["operation"], row["system"], f"{row['median_seconds']:.3f}", f"{row['min_seconds']:.3f}",
-            f"{row['max_seconds']:.3f}", f"{row['gib_per_second']:.2f}", ratio,
-            "yes" if row["verified"] else "NO", setting]
-
-
 HEADER = ["operation", "system", "median s", "min s", "max s", "GiB/s", "peer / Cairn", "verified", "setting"]
-NUMERIC = range(2, 7)
+SLOW_DOWN_HEADER = ["system", "slow-down", "min", "max", "step ms", "meanwhile ms", "peer / Cairn", "stall / memcpy",
+                    "verified", "setting"]
+TEXTS = ("operation", "system", "verified", "setting")  # the other columns are numbers
+
+
+def _number(value, digits):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _ratio(row):
+    return "-" if row["system"] in CAIRN else _number(row["ratio"], 2)
+
+
+def _setting(setting):
+    return ", ".join(f"{key} {value}" for key, value in setting.items()) or "-"
+
+
+def _cells(row):
+    return [row["operation"], row["system"], f"{row['median_seconds']:.3f}", f"{row['min_seconds']:.3f}",
+            f"{row['max_seconds']:.3f}", _number(row["gib_per_second"], 2), _ratio(row),
+            "yes" if row["verified"] else "NO", _setting(row["setting"])]
+
+
+def _slow_down_cells(row):
+    return [row["system"], f"{row['median']:.2f}", f"{row['min']:.2f}", f"{row['max']:.2f}",
+            f"{1e3 * row['step_seconds']:.2f}", f"{1e3 * row['busy_step_seconds']:.2f}", _ratio(row),
+            _number(row["stall_per_memcpy"], 2), "yes" if row["verified"] else "NO", _setting(row["setting"])]
+
+
+def tables_of(directory):
+    """Rows of cells as wide as their column, the header first."""
+    tables = [[HEADER] + [_cells(row) for row in directory["rows"]]]
+    if directory["slow_downs"]:
+        tables.append([SLOW_DOWN_HEADER] + [_slow_down_cells(row) for row in directory["slow_downs"]])
+    return [_aligned(table) for table in tables]
 
 
 def _aligned(rows):
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [[cell.rjust(width) if column in NUMERIC else cell.ljust(width)
-             for column, (cell, width) in enumerate(zip(row, widths))] for row in rows]
+    return [[cell.ljust(width) if name in TEXTS else cell.rjust(width)
+             for name, cell, width in zip(rows[0], row, widths)] for row in rows]
 
 
 def _title(document):
@@ -90,7 +156,8 @@ def text_of(document):
     lines = []
     for directory in document["directories"]:
         lines += ["", f"{_title(directory)}; cache before loads: {directory['cache_before_loads']}"]
-        lines += ["  ".join(row).rstrip() for row in _aligned([HEADER] + [_cells(row) for row in directory["rows"]])]
+        for number, table in enumerate(tables_of(directory)):
+            lines += [""] * (number > 0) + ["  ".join(row).rstrip() for row in table]
         lines += [f"not measured: {name}: {reason}" for name, reason in directory["not_measured"].items()]
     if document["targets"]:
         lines.append("")
@@ -133,10 +200,12 @@ def markdown_of(document):
     for directory in document["directories"]:
         lines += ["", f"## {_title(directory).capitalize()}", "",
                   f"Cache before loads: {directory['cache_before_loads']}.", ""]
-        rows = _aligned([HEADER] + [_cells(row) for row in directory["rows"]])
-        rule = ["-" * (len(cell) - 1) + (":" if column in NUMERIC else "-") for column, cell in enumerate(rows[0])]
-        lines += ["| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]]
-        lines += ["", *(f"Not measured: {name}: {reason}." for name, reason in directory["not_measured"].items())]
+        for rows in tables_of(directory):
+            rule = ["-" * (len(cell) - 1) + ("-" if cell.strip() in TEXTS else ":") for cell in rows[0]]
+            lines += ["| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]]] + [""]
+        lines += [f"Not measured: {name}: {reason}." for name, reason in directory["not_measured"].items()]
+        lines += [f"- tried {tried['system']} {tried['operation']}, {_setting(tried['setting'])}: {tried['seconds']:.3f} s"
+                  for tried in directory["settings_tried"]]
     lines += ["", "## Targets", "", "| file system | operation | peer | wanted | found | |",
               "|---|---|---|---:|---:|---|"]
     for target in document["targets"]:

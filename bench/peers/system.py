@@ -19,8 +19,20 @@ class Workload:
 class Measured:
     """One call. `seconds`: the slowest rank, from a barrier to the end, durable when it saves."""
     seconds: float
-    equal: bool = None  # of a load: every byte compared with the truth, outside of the clock
+    equal: bool = None  # every byte compared with the truth, outside of the clock; None: by a call that comes later
     details: dict = dataclasses.field(default_factory=dict)
+    also: dict = dataclasses.field(default_factory=dict)  # {operation: Measured} of the same call
+
+
+def asynchronous(stall, durable, busy, steps, step, busy_step):
+    """Measured, of an asynchronous save: seconds until the call gives the state back to the program, and until the save
+    is durable; then of another save, during which the program makes `steps` steps: until that is durable, and of a step
+    without and with a save under way."""
+    return Measured(stall, also={
+        "until durable": Measured(durable, details={"with_steps_seconds": busy}),
+        "lost": Measured(busy - steps * step),
+        "slow-down": Measured(busy_step / step, details={"steps": steps, "step_seconds": step,
+                                                         "busy_step_seconds": busy_step})})
 
 
 class System:

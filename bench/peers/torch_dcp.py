@@ -1,4 +1,4 @@
-"""torch.distributed.checkpoint on gloo: its own files, its asynchronous save, and its Hugging Face writers.
+"""torch.distributed.checkpoint on gloo: its own files, and its Hugging Face writers. Asynchronous saves: torch_async.py.
 
 FileSystemWriter syncs its files itself (sync_files=True, the default); nothing syncs the directories, and nothing syncs
 what consolidation writes. That is added here, inside the clock: a save that is not on disk is not comparable.
@@ -6,13 +6,11 @@ what consolidation writes. That is added here, inside the clock: a save that is 
 
 import os
 import pathlib
-import warnings
 
 import torch.distributed
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint._consolidate_hf_safetensors import consolidate_safetensors_files_on_every_rank
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
-from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
 import final_files
 import ranks
@@ -41,7 +39,7 @@ def _load(rank, _size, directory, config, layout):
     return seconds, held.is_equal({key: tensor.to_local() for key, tensor in state.items()})
 
 
-def _load_on(directory, workload, layout):
+def load_on(directory, workload, layout):
     results = ranks.run(work.Layout.parse(layout).ranks, _load, str(directory), workload.config, layout)
     return Measured(max(seconds for seconds, _ in results), equal=all(equal for _, equal in results))
 
@@ -57,54 +55,7 @@ class Dcp(System):
         return Measured(max(ranks.run(4, _save, str(directory), workload.config, setting)))
 
     def load(self, workload, directory, layout, setting):
-        return _load_on(directory, workload, layout)
-
-
-def _save_asynchronously(rank, _size, directory, config, setting):
-    """The second of two saves: the first one makes the buffers that a trainer would keep."""
-    warnings.filterwarnings("ignore", message="Detected an existing checkpoint")  # the first save's, to be replaced
-    state = Held(config, SAVE_LAYOUT, rank, fill=True).distributed()
-    stager = None
-    if setting["stager"] == "DefaultStager, kept":
-        stager = DefaultStager(StagingOptions(use_pinned_memory=False, use_shared_memory=False, use_async_staging=False,
-                                              use_non_blocking_copy=False))
-    out = {}
-    for _ in range(2):
-        future = []
-
-        def stall():
-            writer = dcp.FileSystemWriter(directory, sync_files=True, thread_count=setting["thread_count"])
-            future.append(dcp.async_save(state, storage_writer=writer, async_stager=stager))
-
-        def save():
-            out["stall"] = timed(stall)
-            future[0].result()
-            if rank == 0:
-                fsync_path(directory)
-
-        out["durable"] = timed(save)
-    if stager is not None:
-        stager.close()
-    return out
-
-
-class DcpAsync(System):
-    name = "dcp-async"
-    title = "torch DCP, dcp.async_save"
-    save_operation = "stall"
-    loads = False
-
-    def save_settings(self):
-        return [{"stager": "the writer's", "thread_count": 1}, {"stager": "DefaultStager, kept", "thread_count": 1}]
-
-    def save(self, workload, directory, setting):
-        """The seconds are the stall: until async_save gives the state back to the trainer."""
-        results = ranks.run(4, _save_asynchronously, str(directory), workload.config, setting)
-        return Measured(max(result["stall"] for result in results),
-                        details={"until_durable_seconds": max(result["durable"] for result in results)})
-
-    def is_saved_right(self, workload, directory):
-        return _load_on(directory, workload, SAVE_LAYOUT).equal
+        return load_on(directory, workload, layout)
 
 
 def _fsync_final_files(rank, size, directory):

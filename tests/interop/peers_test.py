@@ -25,15 +25,29 @@ from support import fresh  # noqa: E402
 from values import Values  # noqa: E402
 
 BOTH_LOADS = {"load 4 to 3", "load 4 to 8"}
-OPERATIONS = {"cairn": {"save"} | BOTH_LOADS, "dcp": {"save"} | BOTH_LOADS, "dcp-async": {"stall"}, "dcp-hf": {"save"},
-              "dcp-hf-all": {"save"}, "safetensors-gather": {"save"} | BOTH_LOADS, "safetensors-shards": {"save"},
-              "hdf5": {"save"} | BOTH_LOADS, "raw-direct": {"save"} | BOTH_LOADS, "raw-buffered": {"save"} | BOTH_LOADS}
+ASYNCHRONOUS = {"stall", "until durable", "lost", "slow-down"}
+OPERATIONS = {"cairn": {"save"} | BOTH_LOADS, "dcp": {"save"} | BOTH_LOADS, "dcp-hf": {"save"}, "dcp-hf-all": {"save"},
+              "safetensors-gather": {"save"} | BOTH_LOADS, "safetensors-shards": {"save"},
+              "hdf5": {"save"} | BOTH_LOADS, "raw-direct": {"save"} | BOTH_LOADS, "raw-buffered": {"save"} | BOTH_LOADS,
+              **dict.fromkeys(("cairn-async", "dcp-async", "dcp-async-process", "dcp-async-default"), ASYNCHRONOUS)}
 SMALL = ["--size", "4MiB", "--repeats", "1", "--no-trials"]
 
 
-def start(*arguments):
+def start(*arguments, **environment):
     return subprocess.Popen([str(RUN), *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env={**os.environ, "CAIRN_VENV": sys.prefix})
+                            env={**os.environ, "CAIRN_VENV": sys.prefix, **environment})
+
+
+def processes_with(variable, value):
+    """Command lines of the processes with this in their environment."""
+    out = []
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            if f"{variable}={value}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                out.append((process / "cmdline").read_text())
+        except OSError:  # it has ended, or is not ours
+            pass
+    return out
 
 
 class Run(unittest.TestCase):
@@ -44,7 +58,7 @@ class Run(unittest.TestCase):
         self.assertEqual(run.returncode, 0, printed + errors)
         self.assertEqual(list(folder.iterdir()), [])
         document = json.loads(pathlib.Path("report.json").read_text())
-        self.assertEqual(document["cairn_peers_json"], 1)
+        self.assertEqual(document["cairn_peers_json"], 2)
         self.assertEqual(document["systems"].keys(), OPERATIONS.keys())
         directory = document["directories"][0]
         found = {}
@@ -52,11 +66,16 @@ class Run(unittest.TestCase):
             found.setdefault(row["system"], set()).add(row["operation"])
             self.assertIs(row["verified"], True, row)
             self.assertEqual(len(row["seconds"]), 1, row)
-            self.assertGreater(row["median_seconds"], 0, row)
+            if row["operation"] != "lost":  # its difference is small, and may be less than nothing
+                self.assertGreater(row["median_seconds"], 0, row)
+        for row in directory["slow_downs"]:
+            found[row["system"]].add("slow-down")
+            self.assertIs(row["verified"], True, row)
         self.assertEqual(found, {name: operations for name, operations in OPERATIONS.items()
                                  if name not in directory["not_measured"]})
         self.assertLessEqual(directory["not_measured"].keys(), {"raw-direct", "hdf5"})
         self.check_ratios(directory, document["workload"]["size_bytes"])
+        self.check_asynchronous(directory, document["targets"])
         self.assertIn("exchange", printed)  # the profile
         self.assertIn("| save ", pathlib.Path("report.md").read_text())
 
@@ -65,20 +84,47 @@ class Run(unittest.TestCase):
         dcp, cairn = rows["dcp", "save"], rows["cairn", "save"]
         self.assertAlmostEqual(dcp["ratio"], dcp["seconds"][0] / cairn["seconds"][0])
         self.assertAlmostEqual(dcp["gib_per_second"], size_bytes / dcp["seconds"][0] / 2**30)
-        self.assertIsNone(rows["dcp-async", "stall"]["ratio"])
         if directory["kind"] == "disk":
             self.assertEqual([row["resident_bytes_after_drop"] for row in rows.values()], [0] * len(rows))
 
+    def check_asynchronous(self, directory, targets):
+        rows = {(row["system"], row["operation"]): row for row in directory["rows"]}
+        slow_downs = {row["system"]: row for row in directory["slow_downs"]}
+        cairn = rows["cairn-async", "stall"]
+        copy = cairn["details"][0]["memcpy_seconds"]
+        for name, row in slow_downs.items():
+            stall, durable, lost = (rows[name, operation] for operation in ("stall", "until durable", "lost"))
+            self.assertLess(stall["seconds"][0], durable["seconds"][0])
+            self.assertAlmostEqual(stall["ratio"], stall["seconds"][0] / cairn["seconds"][0])
+            self.assertAlmostEqual(row["stall_per_memcpy"], stall["seconds"][0] / copy)
+            self.assertAlmostEqual(row["factors"][0], row["busy_step_seconds"] / row["step_seconds"])
+            self.assertAlmostEqual(row["ratio"], row["factors"][0] / slow_downs["cairn-async"]["factors"][0])
+            self.assertAlmostEqual(lost["seconds"][0], durable["details"][0]["with_steps_seconds"] -
+                                   row["details"][0]["steps"] * row["step_seconds"])
+        found = [target["found_ratio"] for target in targets if target["operation"] == "stall"]
+        self.assertEqual(found, [rows["dcp-async-default", "stall"]["ratio"]])
+
     def test_nothing_stays_when_it_is_ended(self):
+        for system, written in (("dcp", "*"), ("dcp-async-process", "step-*/*")):
+            with self.subTest(system):
+                self.end_a_run_of(system, written)
+
+    def end_a_run_of(self, system, written):
         folder = fresh("ended")
-        run = start(*SMALL, "--directory", folder, "--systems", "dcp")
-        deadline = time.monotonic() + 60
-        while not list(folder.glob("cairn-peers-*/*/*")) and time.monotonic() < deadline and run.poll() is None:
+        mark = f"{os.getpid()} {system}"
+        run = start(*SMALL, "--directory", folder, "--systems", system, CAIRN_TEST_RUN=mark)
+        deadline = time.monotonic() + 120
+        while not list(folder.glob(f"cairn-peers-*/{system}/{written}")):
+            self.assertIsNone(run.poll(), "it ended before it had written anything")
+            self.assertLess(time.monotonic(), deadline, "it has written nothing")
             time.sleep(0.05)
-        self.assertIsNone(run.poll(), "it ended before it had written anything")
         run.send_signal(signal.SIGTERM)
         _, errors = run.communicate(timeout=60)
         self.assertEqual(run.returncode, 143, errors)
+        deadline = time.monotonic() + 20
+        while (left := processes_with("CAIRN_TEST_RUN", mark)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        self.assertEqual(left, [])
         self.assertEqual(list(folder.iterdir()), [])
 
 

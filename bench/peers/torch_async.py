@@ -1,0 +1,183 @@
+"""torch.distributed.checkpoint's asynchronous save on gloo: what it takes from a program that goes on.
+
+A step of the program is ten small matrix products, about a millisecond, and four all_reduce of one number, as a step of
+`cairn bench --async` is computation and four MPI_Allreduce. Its messages and those of the saves have groups of their
+own.
+"""
+
+import contextlib
+import os
+import pathlib
+import time
+
+import torch
+import torch.distributed
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
+
+import ranks
+import storage
+from held import Held
+from ranks import timed
+from system import SAVE_LAYOUT, System, asynchronous
+from torch_dcp import load_on
+
+# Options of the stagers that are kept from save to save. Pinned memory and copies that do not block need a GPU; a copy
+# in a thread (use_async_staging) needs the state unchanged until it is done, no sooner than one that is waited for.
+KEPT_STAGERS = {"kept": {}, "kept, shared memory": {"use_shared_memory": True}}
+SAVES = 3
+
+
+class _Steps:
+    """As src/bench/async_runner.cpp has them."""
+
+    PRODUCTS, MESSAGES = 10, 4
+
+    def __init__(self):
+        self.matrix = torch.full((192, 192), 1 / 192)
+
+    def make(self, flag):
+        """Collective. Whether `flag` is true on all ranks."""
+        product = self.matrix
+        for _ in range(self.PRODUCTS):
+            product = torch.mm(product, self.matrix)
+        everywhere = torch.tensor([int(flag)])
+        for _ in range(self.MESSAGES):
+            torch.distributed.all_reduce(everywhere, op=torch.distributed.ReduceOp.MIN)
+        return bool(everywhere.item())
+
+
+@contextlib.contextmanager
+def _quiet():
+    """For processes that are started meanwhile: that of DCP logs every request. Its errors come back by its pipe."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(null)
+
+
+class _Saver:
+    """Of one rank. Each save has a directory of its own, and memory of those before."""
+
+    def __init__(self, rank, directory, config, setting, in_process):
+        self.rank, self.directory = rank, directory
+        self.state = Held(config, SAVE_LAYOUT, rank, fill=True).distributed()
+        self.group = torch.distributed.new_group(backend="gloo")
+        self.type = AsyncCheckpointerType.PROCESS if in_process else AsyncCheckpointerType.THREAD
+        self.stager = None
+        if setting["stager"] in KEPT_STAGERS:
+            self.stager = DefaultStager(StagingOptions(**{
+                "use_pinned_memory": False, "use_shared_memory": False, "use_async_staging": False,
+                "use_non_blocking_copy": False, **KEPT_STAGERS[setting["stager"]]}))
+        self.thread_count = setting["thread_count"]
+        self.step = 0
+
+    def next_step(self):
+        """A new directory; the one before is removed, outside of what is timed."""
+        if self.rank == 0:
+            storage.remove(_step_directory(self.directory, self.step))
+        self.step += 1
+
+    def begin(self):
+        """The future of a save, once the state may be changed again."""
+        writer = dcp.FileSystemWriter(_step_directory(self.directory, self.step), sync_files=True,
+                                      thread_count=self.thread_count)
+        return dcp.async_save(self.state, storage_writer=writer, async_stager=self.stager, process_group=self.group,
+                              async_checkpointer_type=self.type)
+
+    def end(self, future):
+        """DCP has synced its files, nothing syncs the directories."""
+        future.result()
+        if self.rank == 0:
+            storage.fsync_path(_step_directory(self.directory, self.step))
+            storage.fsync_path(self.directory)
+
+    def close(self):
+        if self.stager is not None:
+            self.stager.close()
+
+
+def _step_directory(directory, step):
+    return pathlib.Path(directory) / f"step-{step}"
+
+
+def _save_thrice(rank, _size, directory, config, setting, in_process):
+    """The first save makes the memory that a trainer would keep, and the process; the second has the program wait for
+    it, and the third one work. Seconds of this rank by name, and the number of steps."""
+    saver, out = _Saver(rank, directory, config, setting, in_process), {}
+    future = []
+
+    def begin():
+        future[:] = [saver.begin()]
+
+    def save():
+        out["stall"] = timed(begin)
+        saver.end(future[0])
+
+    with _quiet() if in_process else contextlib.nullcontext():
+        saver.next_step()
+        save()
+    saver.next_step()
+    out["durable"] = timed(save)
+
+    steps = _Steps()
+
+    def work():
+        out["steps"], is_over = 0, False
+        while not is_over:
+            is_over = steps.make(future[0].done())
+            out["steps"] += 1
+
+    def save_and_work():
+        begin()
+        start = time.perf_counter()
+        work()
+        out["busy_step"] = (time.perf_counter() - start) / out["steps"]
+        saver.end(future[0])
+
+    saver.next_step()
+    out["busy"] = timed(save_and_work)
+    assert saver.step == SAVES
+    out["step"] = timed(lambda: [steps.make(True) for _ in range(out["steps"])]) / out["steps"]
+    saver.close()
+    return out
+
+
+class DcpAsync(System):
+    name = "dcp-async"
+    title = "torch DCP, dcp.async_save, memory kept"
+    save_operation = "stall"
+    loads = False
+    in_process = False
+
+    def save_settings(self):
+        return [{"stager": "kept", "thread_count": 1}]
+
+    def save(self, workload, directory, setting):
+        found = ranks.run(4, _save_thrice, str(directory), workload.config, setting, self.in_process)
+        return asynchronous(**{key: max(result[key] for result in found) for key in found[0]})
+
+    def is_saved_right(self, workload, directory):
+        return load_on(_step_directory(directory, SAVES), workload, SAVE_LAYOUT).equal
+
+
+class DcpAsyncProcess(DcpAsync):
+    name = "dcp-async-process"
+    title = "the same, written by a process beside each rank"
+    in_process = True
+
+    def save_settings(self):
+        return [{"stager": "kept, shared memory", "thread_count": 1}, {"stager": "kept", "thread_count": 1}]
+
+
+class DcpAsyncDefault(DcpAsync):
+    name = "dcp-async-default"
+    title = "torch DCP, dcp.async_save as it is called without options: new memory for each save"
+
+    def save_settings(self):
+        return [{"stager": "the writer's", "thread_count": 1}]
