@@ -9,52 +9,20 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
+from driven import Saver
+
 SAVER, ROUNDS = sys.argv[1], int(sys.argv[2])
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
-LIMIT_S = 60
 LEASE_S = 1.0
 LONG_LEASE_S = 30  # of those that must not run out on a busy machine
 STATE = "1"  # ErrorKind::kState
 KINDS = {"plain": "", "no_exchange": "exchange:errno=EINVAL", "no_locks": "flock:errno=ENOLCK",
          "neither": "exchange:errno=EINVAL;flock:errno=ENOLCK"}
-
-
-class Saver:
-    """A process that answers commands; a silent one is a failure."""
-
-    def __init__(self, root, faults):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI"))}
-        self.process = subprocess.Popen([SAVER, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**environment, "CAIRN_FAULT": faults})
-
-    def send(self, command):
-        self.process.stdin.write(command + "\n")
-        self.process.stdin.flush()
-
-    def receive(self):
-        overdue = threading.Timer(LIMIT_S, self.process.kill)
-        overdue.start()
-        line = self.process.stdout.readline().strip()
-        overdue.cancel()
-        assert line, "a saver ended, or did not answer"
-        return line
-
-    def ask(self, command):
-        self.send(command)
-        return self.receive()
-
-    def end(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
 
 
 class TwoSavers(unittest.TestCase):
@@ -66,7 +34,7 @@ class TwoSavers(unittest.TestCase):
         self.saved = {}  # step -> version that must be loaded
 
     def saver(self, faults=""):
-        saver = Saver(self.root, faults)
+        saver = Saver(SAVER, self.root, faults)
         self.addCleanup(saver.end)
         return saver
 
