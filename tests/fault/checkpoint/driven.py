@@ -1,6 +1,7 @@
-"""A saver that a test drives by commands (saver.cpp)."""
+"""A saver that a test drives by commands (saver.cpp), alone or on several ranks."""
 
 import os
+import signal
 import subprocess
 import threading
 
@@ -8,12 +9,16 @@ LIMIT_S = 60
 
 
 class Saver:
-    """A process that answers commands; a silent one is a failure."""
+    """A job that answers commands; a silent one is a failure."""
 
-    def __init__(self, program, root, faults):
-        environment = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI"))}
-        self.process = subprocess.Popen([program, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        env={**environment, "CAIRN_FAULT": faults})
+    def __init__(self, program, root, faults="", ranks=1, **environment):
+        launcher = [*os.environ["CAIRN_MPIEXEC"].split(), str(ranks)] if ranks > 1 else []
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM_", "PMI"))}
+        self.process = subprocess.Popen([*launcher, program, str(root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={**inherited, "CAIRN_FAULT": faults, **environment})
+        self.pids = [self.process.pid]
+        if ranks > 1:
+            self.pids = [int(pid) for pid in self.ask("pids").split()[1:]]
 
     def send(self, command):
         self.process.stdin.write(command + "\n")
@@ -31,8 +36,17 @@ class Saver:
         self.send(command)
         return self.receive()
 
+    def signal(self, number):
+        for pid in self.pids:
+            os.kill(pid, number)
+
     def end(self):
-        self.process.kill()
-        self.process.wait()
+        if self.process.poll() is None:
+            self.signal(signal.SIGKILL)
+            try:
+                self.process.wait(timeout=5)
+            except subprocess.TimeoutExpired:  # the launcher, which hangs now and then
+                self.process.kill()
+                self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()

@@ -1,18 +1,28 @@
-// A saver that a test drives, one process of one rank: reads commands from standard input, answers each with one line.
+// A saver that a test drives, a process or the ranks of a job: rank 0 reads commands from standard input, and answers each
+// with one line, which is that of all ranks, or says that they differ.
 //
-//   new SECONDS WAIT_S          a new Checkpointer of the root; the one before is destroyed      "ok"
+//   new SECONDS WAIT_S [ENGINE [READ_BACK]]
+//                               a new Checkpointer of the root; the one before is destroyed. WAIT_S "-" leaves the wait
+//                               unset; READ_BACK "read_back" asks for all                        "ok"
 //   save STEP VERSION           every element of the state is VERSION                            "saved"
+//   save_async STEP VERSION     the same, and of something else once the call is back; waits     "saved"
 //   load STEP                   "loaded VERSION", or "mixed" when the elements are not all one version
 //   latest                      "latest STEP", or "latest none"
+//   pids                        "pids PID...", of all ranks
 // An Error is "error KIND TEXT".
 #include <mpi.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <iostream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
@@ -20,11 +30,15 @@
 namespace {
 
 constexpr std::size_t kTensors = 8;
-constexpr std::size_t kElements = 20'000;
+constexpr std::uint64_t kElements = 20'000;
 
 class Driven {
  public:
-  explicit Driven(std::string root) : root_(std::move(root)), values_(kTensors * kElements) {}
+  Driven(std::string root, std::uint64_t rank, std::uint64_t ranks)
+      : root_(std::move(root)),
+        first_(kElements * rank / ranks),
+        elements_(kElements * (rank + 1) / ranks - first_),
+        values_(kTensors * elements_) {}
 
   std::string answer(const std::string& line) {
     std::istringstream words(line);
@@ -33,11 +47,17 @@ class Driven {
     if (command == "new") return begin(words);
     std::uint64_t step = 0;
     words >> step;
-    if (command == "save") {
+    if (command == "save" || command == "save_async") {
       double version = 0;
       words >> version;
       std::fill(values_.begin(), values_.end(), version);
-      checkpointer_->save(step, shards<cairn::Source>());
+      if (command == "save") {
+        checkpointer_->save(step, shards<cairn::Source>());
+      } else {
+        cairn::SaveTicket ticket = checkpointer_->save_async(step, shards<cairn::Source>());
+        std::fill(values_.begin(), values_.end(), -2);
+        ticket.wait();
+      }
       return "saved";
     }
     if (command == "load") return load(step);
@@ -51,9 +71,11 @@ class Driven {
  private:
   std::string begin(std::istringstream& words) {
     cairn::Options options;
-    double wait_seconds = 0;
-    words >> options.lease.seconds >> wait_seconds;
-    options.lease.wait_seconds = wait_seconds;
+    std::string wait_seconds, read_back;
+    words >> options.lease.seconds >> wait_seconds >> options.engine.name >> read_back;
+    if (wait_seconds != "-") options.lease.wait_seconds = std::stod(wait_seconds);
+    if (options.engine.name.empty()) options.engine.name = "auto";
+    if (read_back == "read_back") options.read_back = cairn::ReadBack::kAll;
     options.overwrite = true;
     options.files.max_bytes = 400'000;
     checkpointer_.reset();
@@ -68,8 +90,8 @@ class Driven {
       all[n].name = "tensor." + std::to_string(n);
       all[n].dtype = cairn::DType::kF64;
       all[n].shape = {kElements};
-      all[n].boxes = {{{0}, {kElements}}};
-      all[n].data = values_.data() + n * kElements;
+      all[n].boxes = {{{first_}, {elements_}}};
+      all[n].data = values_.data() + n * elements_;
     }
     return all;
   }
@@ -83,21 +105,67 @@ class Driven {
   }
 
   std::string root_;
+  std::uint64_t first_;
+  std::uint64_t elements_;
   std::vector<double> values_;
   std::unique_ptr<cairn::Checkpointer> checkpointer_;
 };
 
-void serve(const std::string& root) {
-  Driven driven(root);
+/// Of rank 0 to all; without a spinning wait, which would take the processors from those that are tested beside it.
+std::string next_command(int rank) {
+  std::array<char, 256> text{};
   std::string line;
-  while (std::getline(std::cin, line)) {
+  if (rank == 0 && std::getline(std::cin, line)) line.copy(text.data(), text.size() - 1);
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Ibcast(text.data(), static_cast<int>(text.size()), MPI_CHAR, 0, MPI_COMM_WORLD, &request);
+  int is_there = 0;
+  for (;;) {
+    MPI_Test(&request, &is_there, MPI_STATUS_IGNORE);
+    if (is_there != 0) return text.data();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+/// On rank 0: what all ranks say, or that they do not say the same.
+std::string common_answer(const std::string& text, int rank, int ranks) {
+  std::array<char, 2048> mine{};
+  text.copy(mine.data(), mine.size() - 1);
+  std::vector<std::array<char, 2048>> all(rank == 0 ? static_cast<std::size_t>(ranks) : 0);
+  MPI_Gather(mine.data(), static_cast<int>(mine.size()), MPI_CHAR, all.data(), static_cast<int>(mine.size()), MPI_CHAR,
+             0, MPI_COMM_WORLD);
+  for (std::size_t other = 1; other < all.size(); ++other) {
+    if (all[other] != mine) return "ranks differ: '" + text + "' and '" + all[other].data() + "'";
+  }
+  return text;
+}
+
+std::string pids(int rank, int ranks) {
+  const int mine = ::getpid();
+  std::vector<int> all(rank == 0 ? static_cast<std::size_t>(ranks) : 0);
+  MPI_Gather(&mine, 1, MPI_INT, all.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
+  std::string text = "pids";
+  for (const int pid : all) text += " " + std::to_string(pid);
+  return text;
+}
+
+void serve(const std::string& root) {
+  int rank = 0, ranks = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  Driven driven(root, static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(ranks));
+  for (std::string line = next_command(rank); !line.empty(); line = next_command(rank)) {
     std::string text;
-    try {
-      text = driven.answer(line);
-    } catch (const cairn::Error& error) {
-      text = "error " + std::to_string(static_cast<int>(error.kind())) + " " + error.what();
+    if (line == "pids") {
+      text = pids(rank, ranks);
+    } else {
+      try {
+        text = driven.answer(line);
+      } catch (const cairn::Error& error) {
+        text = "error " + std::to_string(static_cast<int>(error.kind())) + " " + error.what();
+      }
+      text = common_answer(text, rank, ranks);
     }
-    std::cout << text << std::endl;
+    if (rank == 0) std::cout << text << std::endl;
   }
 }
 

@@ -1,5 +1,6 @@
 """Two savers of one root: refused, stopped in the middle of a save (SIGSTOP) while the other takes over and then continued,
-killed, and overwriting each other's steps. Nothing that was saved may be lost, and nothing may be mixed.
+killed, started again by the batch system, and overwriting each other's steps, in synchronous and in asynchronous saves.
+Nothing that was saved may be lost, and nothing may be mixed.
 
 two_savers_test.py SAVER ROUNDS: as many rounds for each kind of file system (with and without an exchange of names, and
 locks), which CAIRN_FAULT stands in for."""
@@ -21,6 +22,9 @@ SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 LEASE_S = 1.0
 LONG_LEASE_S = 30  # of those that must not run out on a busy machine
 STATE = "1"  # ErrorKind::kState
+HOWS = ("save", "save_async")
+JOB = {"SLURM_JOB_ID": "77"}
+REQUEUED_JOB = {**JOB, "SLURM_RESTART_COUNT": "1"}
 KINDS = {"plain": "", "no_exchange": "exchange:errno=EINVAL", "no_locks": "flock:errno=ENOLCK",
          "neither": "exchange:errno=EINVAL;flock:errno=ENOLCK"}
 
@@ -33,8 +37,8 @@ class TwoSavers(unittest.TestCase):
         self.version = 0
         self.saved = {}  # step -> version that must be loaded
 
-    def saver(self, faults=""):
-        saver = Saver(SAVER, self.root, faults)
+    def saver(self, faults="", ranks=1, **environment):
+        saver = Saver(SAVER, self.root, faults, ranks, **environment)
         self.addCleanup(saver.end)
         return saver
 
@@ -42,9 +46,9 @@ class TwoSavers(unittest.TestCase):
         self.version += 1
         return self.version
 
-    def save(self, saver, step):
+    def save(self, saver, step, how="save"):
         version = self.next_version()
-        self.assertEqual(saver.ask(f"save {step} {version}"), "saved")
+        self.assertEqual(saver.ask(f"{how} {step} {version}"), "saved")
         self.saved[step] = version
 
     def check(self, saver):
@@ -87,24 +91,26 @@ class TwoSavers(unittest.TestCase):
         self.saved[5] = versions[winner]
         self.check(savers[winner])
 
-    def rounds(self, faults):
-        zombie, taker = self.saver(faults), self.saver(faults)
+    def rounds(self, faults, how, ranks=1, zombie_job=None, taker_job=None, taker_wait="20"):
+        zombie = self.saver(faults, ranks, **(zombie_job or {}))
+        taker = self.saver(faults, ranks, **(taker_job or {}))
         stopped_before = taken_over = 0
         for _ in range(ROUNDS):
             self.assertEqual(zombie.ask(f"new {LEASE_S} 20"), "ok")
-            self.assertEqual(taker.ask(f"new {LONG_LEASE_S} 20"), "ok")
+            self.assertEqual(taker.ask(f"new {LONG_LEASE_S} {taker_wait}"), "ok")
+            self.save(zombie, 1)  # the first one takes longer
             began = time.monotonic()
-            self.save(zombie, 1)
+            self.save(zombie, 1, how)
             duration = time.monotonic() - began
             step, other = self.random.choice([(1, 1), (2, 1), (1, 2), (2, 2), (2, 3)])
             version = self.next_version()
-            zombie.send(f"save {step} {version}")
+            zombie.send(f"{how} {step} {version}")
             time.sleep(self.random.random() * 0.8 * duration)
-            os.kill(zombie.process.pid, signal.SIGSTOP)
+            zombie.signal(signal.SIGSTOP)
             before = dict(self.saved)
-            self.save(taker, other)
+            self.save(taker, other, how)
             found = taker.ask(f"load {step}") if step != other else ""
-            os.kill(zombie.process.pid, signal.SIGCONT)
+            zombie.signal(signal.SIGCONT)
             answer = zombie.receive()
             if answer != "saved":
                 # On a busy machine a lease of a second may run out before the stop: then nobody was seen.
@@ -120,25 +126,61 @@ class TwoSavers(unittest.TestCase):
                     self.assertEqual(found, f"loaded {self.saved[step]}", f"{before}; {answer}; seed {SEED}")
             self.check(taker)
             if answer != "saved":
-                self.check_refused(zombie.ask("save 9 9"))  # for good
+                self.check_refused(zombie.ask(f"{how} 9 9"))  # for good
                 taken_over += 1
-            self.save(taker, other)
+            self.save(taker, other, how)
             self.check(taker)
+        zombie.end()
+        taker.end()
         print(f"[cairn] did {ROUNDS} rounds of two savers", flush=True)
-        print(f"{ROUNDS} rounds with '{faults}': {stopped_before} stopped in time, {taken_over} refused for good; "
-              f"seed {SEED}", flush=True)
+        print(f"{ROUNDS} rounds of {how} on {ranks} ranks with '{faults}': {stopped_before} stopped in time, {taken_over} "
+              f"refused for good; seed {SEED}", flush=True)
 
     def test_zombies(self):
-        self.rounds(KINDS["plain"])
+        for how in HOWS:
+            for name, faults in KINDS.items():
+                with self.subTest(how=how, kind=name):
+                    self.rounds(faults, how)
 
-    def test_zombies_without_exchange(self):
-        self.rounds(KINDS["no_exchange"])
+    def test_zombies_of_two_ranks(self):
+        self.rounds(KINDS["plain"], "save_async", ranks=2)
 
-    def test_zombies_without_locks(self):
-        self.rounds(KINDS["no_locks"])
+    def test_a_zombie_whose_job_was_started_again(self):
+        self.rounds(KINDS["plain"], "save_async", zombie_job=JOB, taker_job=REQUEUED_JOB, taker_wait="-")
 
-    def test_zombies_with_neither(self):
-        self.rounds(KINDS["neither"])
+    def test_a_job_that_was_started_again_waits_for_the_end_of_the_one_before(self):
+        before, again, other = self.saver(**JOB), self.saver(**REQUEUED_JOB), self.saver()
+        for saver in before, again, other:
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} -"), "ok")
+        self.save(before, 1)
+        versions = [self.next_version(), self.next_version()]
+        before.send(f"save_async 2 {versions[0]}")
+        again.send(f"save_async 3 {versions[1]}")
+        self.check_refused(other.ask("save_async 9 9"))
+        self.assertEqual(before.receive(), "saved")
+        self.saved[2] = versions[0]
+        time.sleep(0.5)
+        self.check(other)  # nothing of the one that waits
+        self.assertEqual(before.ask(f"new {LONG_LEASE_S} 0"), "ok")  # its lease is released
+        self.assertEqual(again.receive(), "saved")
+        self.saved[3] = versions[1]
+        self.check(again)
+
+    def test_a_job_that_was_started_again_waits_for_the_death_of_the_one_before(self):
+        before, again = self.saver(**JOB), self.saver(**REQUEUED_JOB)
+        for saver in before, again:
+            self.assertEqual(saver.ask(f"new {LONG_LEASE_S} -"), "ok")
+        self.save(before, 1)
+        versions = [self.next_version(), self.next_version()]
+        before.send(f"save_async 2 {versions[0]}")
+        again.send(f"save_async 3 {versions[1]}")
+        time.sleep(self.random.random() * 0.1)
+        before.end()
+        self.assertEqual(again.receive(), "saved")
+        self.saved[3] = versions[1]
+        if again.ask("load 2") == f"loaded {versions[0]}":  # it was done before
+            self.saved[2] = versions[0]
+        self.check(again)
 
     def test_killed_in_the_middle_of_an_overwrite(self):
         for faults in KINDS.values():
@@ -151,7 +193,7 @@ class TwoSavers(unittest.TestCase):
                 self.save(victim, 1)
                 duration = time.monotonic() - began
                 version = self.next_version()
-                victim.send(f"save 1 {version}")
+                victim.send(f"{self.random.choice(HOWS)} 1 {version}")
                 time.sleep(self.random.random() * 0.8 * duration)
                 victim.end()
                 began = time.monotonic()
@@ -172,7 +214,7 @@ class TwoSavers(unittest.TestCase):
             self.save(saver, 1)
             for _ in range(5 * ROUNDS):
                 version = self.next_version()
-                saver.send(f"save 1 {version}")
+                saver.send(f"{self.random.choice(HOWS)} 1 {version}")
                 self.assertIn(reader.ask("load 1"), (f"loaded {self.saved[1]}", f"loaded {version}"))
                 self.assertEqual(saver.receive(), "saved")
                 self.saved[1] = version
