@@ -23,6 +23,7 @@ pkg_check_modules(ISAL REQUIRED IMPORTED_TARGET libisal)
 pkg_check_modules(URING REQUIRED IMPORTED_TARGET liburing)
 if(CAIRN_BUILD_TESTS)
   find_package(GTest REQUIRED)
+  pkg_check_modules(FUSE3 IMPORTED_TARGET fuse3)  # for tests/fault: storage that fails as it is told
 endif()
 if(CAIRN_BUILD_BENCH)
   find_package(benchmark QUIET)

@@ -40,6 +40,11 @@ class Saver:
         for pid in self.pids:
             os.kill(pid, number)
 
+    def finish(self):
+        """Without violence."""
+        self.process.stdin.close()
+        assert self.process.wait(timeout=LIMIT_S) == 0, "a saver did not end well"
+
     def end(self):
         if self.process.poll() is None:
             self.signal(signal.SIGKILL)

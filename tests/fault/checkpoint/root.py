@@ -10,9 +10,13 @@ CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
 LIMIT_S = 120
 
 
+def verify(path):
+    return subprocess.run([CAIRN, "verify", path, "--json"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+
+
 def newest(test, root):
-    """The step of the newest checkpoint, every block of which was read and checked."""
-    done = subprocess.run([CAIRN, "verify", root, "--json"], capture_output=True, text=True, check=False, timeout=LIMIT_S)
+    """The step of the newest checkpoint, or of this one, every block of which was read and checked."""
+    done = verify(root)
     test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
     result = json.loads(done.stdout)
     test.assertTrue(result["good"] and result["blocks"] > 0, result)

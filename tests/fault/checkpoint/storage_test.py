@@ -1,0 +1,265 @@
+"""Storage that really fails beneath saves of two ranks, synchronous and asynchronous: a file system that is full, one without
+inodes, one whose disk takes no more, and one of the test's own (fault_fs.cpp) that fails, shortens, loses or stalls any call.
+Afterwards all ranks have the same error, which tells of the storage; the checkpoint before is whole and the newest; and the
+next save works and clears what was left.
+
+    storage_test.py SAVER [FAULT_FS] --draws 2
+
+Each test draws so many faults of its kind; 0: it goes through all of them."""
+
+import argparse
+import itertools
+import os
+import pathlib
+import random
+import re
+import shutil
+import sys
+import tempfile
+import time
+import unittest
+
+from driven import Saver
+from mounts import ERRNO, Ext4, FaultFs, Tmpfs, enter_namespace
+from root import newest, verify
+
+SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
+RANKS = 2
+LIMIT_S = 10  # of every wait for another rank; a storage that says what is wrong takes much less
+HOWS = ("save", "save_async")
+ENGINES = ("posix", "direct")
+MODES = ("direct", "buffered", "writeback")  # of fault_fs
+TEXTS = {"EIO": "Input/output error", "ENOSPC": "No space left on device", "short": ""}
+FAILING = [("create", "EIO"), ("open", "EIO"), ("write", "EIO"), ("write", "ENOSPC"), ("write", "short"), ("read", "EIO"),
+           ("fsync", "EIO"), ("flush", "EIO"), ("fsyncdir", "EIO"), ("rename", "EIO"), ("link", "EIO"), ("mkdir", "ENOSPC"),
+           ("rmdir", "EIO"), ("unlink", "EIO"), ("truncate", "EIO"), ("fallocate", "ENOSPC"), ("opendir", "EIO"),
+           ("readdir", "EIO"), ("getattr", "EIO"), ("statfs", "EIO")]
+MIB = 1 << 20
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+class Storage(unittest.TestCase):
+    draws = 2
+    saver = fault_fs = None
+
+    def setUp(self):
+        in_memory = pathlib.Path("/dev/shm")
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="storage-", dir=in_memory if in_memory.is_dir() else None))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.random = random.Random(SEED)
+        self.step = 0
+        self.failed = self.passed = 0
+
+    def begin(self, root, engine="auto", read_back=""):
+        """A job, which goes on after every failure, and its first checkpoint."""
+        self.root = root
+        self.job = Saver(self.saver, root, ranks=RANKS, CAIRN_WATCHDOG_S=str(LIMIT_S))
+        self.addCleanup(self.job.end)
+        self.use(engine, read_back)
+        if self.step == 0:
+            self.good_save("save")
+
+    def use(self, engine, read_back=""):
+        self.assertEqual(self.job.ask(f"new 30 20 {engine} {read_back}"), "ok")
+
+    def good_save(self, how):
+        self.step += 1
+        self.assertEqual(self.job.ask(f"{how} {self.step} {self.step}"), "saved")
+        self.check()
+
+    def check(self):
+        """The last step is the newest and whole, and there is nothing but checkpoints."""
+        self.assertEqual(self.job.ask("latest"), f"latest {self.step}")
+        self.assertEqual(self.job.ask(f"load {self.step}"), f"loaded {self.step}")
+        names = {path.name for path in self.root.iterdir()} - {".cairn", "latest_checkpointed_iteration.txt"}
+        self.assertEqual([name for name in names if not re.fullmatch(r"checkpoint-\d+", name)], [])
+
+    def after_a_fault(self, how, answer, seconds, expected):
+        """Once the storage works again."""
+        self.assertLess(seconds, LIMIT_S, answer)
+        if answer == "saved":
+            self.step += 1
+            self.passed += 1
+        else:
+            self.assertRegex(answer, r"^error \d ")
+            self.assertRegex(answer, expected)
+            found = newest(self, self.root)
+            self.assertIn(found, (self.step, self.step + 1), answer)
+            if found != self.step:  # what failed after that is told, too
+                self.assertIn("is complete", answer)
+            self.assertEqual(self.job.ask(f"load {self.step}"), f"loaded {self.step}", answer)
+            self.failed += 1
+            self.good_save(how)
+        self.check()
+        for path in self.root.glob("checkpoint-*"):
+            if int(path.name.split("-")[1]) < self.step:
+                shutil.rmtree(path)
+
+    def save(self, how):
+        """(answer, seconds) of one more save, with whatever fault there is."""
+        began = time.monotonic()
+        answer = self.job.ask(f"{how} {self.step + 1} {self.step + 1}")
+        return answer, time.monotonic() - began
+
+    def drawn(self, faults):
+        faults = list(faults)
+        return self.random.sample(faults, min(self.draws, len(faults))) if self.draws else faults
+
+    def say(self, what):
+        self.assertGreater(self.failed, 0)
+        print(f"[cairn] did {self.failed} saves that failed for {what}, and {self.passed} that did not mind", flush=True)
+
+    def test_a_full_file_system(self):
+        memory = Tmpfs(self, self.folder / "tmpfs", size=16 * MIB)
+        self.begin(memory.path / "root")
+        needed = sum(path.stat().st_blocks * 512 // PAGE_BYTES for path in self.root.rglob("checkpoint-*/*"))
+        # Too little for the data is found before any is written; then it is the small files that do not fit.
+        for free in self.drawn(range(needed - 8))[:4] + self.drawn(range(needed - 8, needed + 2)):
+            for how in HOWS:
+                with self.subTest(how=how, free=free, needed=needed, seed=SEED):
+                    memory.leave(free * PAGE_BYTES)
+                    answer = self.save(how)
+                    memory.resize("size", 16 * MIB)
+                    self.after_a_fault(how, *answer, "No space left on device")
+        self.job.finish()
+        self.say("want of space")
+
+    def test_a_file_system_without_inodes(self):
+        memory = Tmpfs(self, self.folder / "tmpfs", size=16 * MIB, nr_inodes=1000)
+        self.begin(memory.path / "root")
+        for how in HOWS:
+            for free in range(100):
+                before = self.passed
+                with self.subTest(how=how, free=free):
+                    memory.leave_inodes(free)
+                    answer = self.save(how)
+                    memory.resize("nr_inodes", 1000)
+                    self.after_a_fault(how, *answer, "No space left on device")
+                if self.passed != before:
+                    break
+        self.job.finish()
+        self.say("want of inodes")
+
+    def test_a_disk_that_takes_no_more(self):
+        """ext4 on a device that fails: writes are taken, and it is the fsync that fails, or reads and writes of O_DIRECT."""
+        for number, engine in enumerate(ENGINES):
+            for how in HOWS:
+                with self.subTest(how=how, engine=engine):
+                    memory = Tmpfs(self, self.folder / f"memory-{how}-{number}", size=64 * MIB)
+                    disk = Ext4(self, self.folder / f"disk-{how}-{number}", memory.path / "image", 48 * MIB)
+                    self.step = 0
+                    self.begin(disk.path / "root", engine)
+                    memory.leave(64 << 10)
+                    answer, seconds = self.save(how)
+                    self.assertRegex(answer, r"^error \d .*(Input/output error|No space left on device|Read-only file system)")
+                    self.assertLess(seconds, LIMIT_S)
+                    self.job.finish()
+                    # What reached the device is all that counts.
+                    disk.unmount()
+                    memory.resize("size", 64 * MIB)
+                    disk.mount_again()
+                    self.assertEqual(newest(self, self.root), self.step)
+                    self.failed += 1
+                    self.begin(disk.path / "root", engine)
+                    self.good_save(how)
+                    self.job.finish()
+                    disk.unmount()
+                    memory.unmount()
+        self.say("a disk that took no more")
+
+    def begin_before(self, mode):
+        """A job on a file system that fails as it is told."""
+        if not self.fault_fs:
+            self.skipTest("this build has no libfuse3")
+        folder = self.folder / f"behind-{mode}"
+        folder.mkdir()
+        files = FaultFs(self, self.folder / mode, self.fault_fs, folder, mode)
+        self.step = 0
+        self.begin(files.path / "root")
+        return files
+
+    def test_any_call_fails(self):
+        for mode in MODES:
+            files = self.begin_before(mode)
+            for engine in ENGINES:
+                self.use(engine)
+                for call, error in self.drawn(FAILING):
+                    if (mode, error) == ("writeback", "short"):
+                        continue  # the kernel loses the rest
+                    for how in HOWS:
+                        self.fail_each(files, mode, how, call, error)
+            self.job.finish()
+        self.say("calls that failed")
+
+    def fail_each(self, files, mode, how, call, error):
+        after = 0 if self.draws == 0 else self.random.randrange(4)
+        while True:
+            with self.subTest(mode=mode, how=how, call=call, error=error, after=after, seed=SEED):
+                files.set(call, "short" if error == "short" else "fail", ERRNO.get(error, 0), after)
+                answer = self.save(how)
+                hits = files.clear()
+                self.after_a_fault(how, *answer, TEXTS[error])
+                if hits == 0:
+                    self.assertEqual(answer[0], "saved")
+                    return
+            after += 1 if self.draws == 0 else self.random.randrange(1, 30)
+
+    def test_writes_that_are_lost(self):
+        """What is read back comes from the storage, whatever the page cache has; without, the next verify finds the damage."""
+        for mode in MODES:
+            files = self.begin_before(mode)
+            for engine in ENGINES:
+                for read_back, part in ("read_back", "checkpoint-"), ("", ".safetensors"):
+                    self.use(engine, read_back)
+                    for after, how in self.drawn(itertools.product(range(12), HOWS)):
+                        with self.subTest(mode=mode, engine=engine, read_back=read_back, how=how, after=after, seed=SEED):
+                            self.lose(files, how, after, part, read_back)
+            self.job.finish()
+        self.say("writes that were lost")
+
+    def lose(self, files, how, after, part, read_back):
+        files.set("write", "lie", after=after, part=part)
+        answer, seconds = self.save(how)
+        hits = files.clear()
+        if hits == 0 or read_back:
+            self.assertEqual(answer == "saved", hits == 0, answer)
+            self.after_a_fault(how, answer, seconds, "checksum|read back")
+            return
+        self.assertEqual(answer, "saved")
+        self.failed += 1
+        lost = self.root / f"checkpoint-{self.step + 1}"
+        done = verify(lost)
+        self.assertNotEqual(done.returncode, 0, done.stdout)
+        self.assertRegex(done.stdout + done.stderr, r'"file": "model.*\.safetensors')
+        self.assertEqual(newest(self, self.root / f"checkpoint-{self.step}"), self.step)
+        shutil.rmtree(lost)
+        self.good_save(how)
+
+    def test_storage_that_does_not_answer_for_a_while(self):
+        files = self.begin_before("buffered")
+        for engine in ENGINES:
+            self.use(engine)
+            for call in self.drawn(("write", "fsync", "any")):
+                for how in HOWS:
+                    with self.subTest(call=call, engine=engine, how=how):
+                        files.set(call, "stall", after=self.random.randrange(4), times=0)
+                        self.job.send(f"{how} {self.step + 1} {self.step + 1}")
+                        time.sleep(1)
+                        self.assertGreater(files.clear(), 0)
+                        self.assertEqual(self.job.receive(), "saved")
+                        self.step += 1
+                        self.check()
+        self.job.finish()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("saver")
+    parser.add_argument("fault_fs", nargs="?")
+    parser.add_argument("--draws", type=int, default=Storage.draws)
+    parser.add_argument("tests", nargs="*", help="Storage.test_... (all)")
+    options = parser.parse_args()
+    enter_namespace()
+    Storage.saver, Storage.fault_fs, Storage.draws = options.saver, options.fault_fs, options.draws
+    print(f"CAIRN_TEST_SEED={SEED}", flush=True)
+    unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
