@@ -8,48 +8,21 @@ import argparse
 import os
 import pathlib
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import unittest
 
+from rank_job import Job, is_alive
 from root import newest, remove_before
 
-MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
 RANKS = 3
 LIMIT_S = 2         # of rank_saver
 END_S = LIMIT_S + 8  # for the ranks that are left: the limit, and what a busy machine adds
 START_S = 60
-
-
-class Job:
-    def __init__(self, program, root, how, pids, survive):
-        # With recovery the launcher leaves the other ranks alone, and what they do is Cairn's; without, it kills them.
-        recovery = ["--enable-recovery"] if survive else []
-        command = [*MPIEXEC[:1], *recovery, *MPIEXEC[1:], str(RANKS), program, root, how, pids]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.lines = []
-        self.changed = threading.Condition()
-        self.reader = threading.Thread(target=self.read, daemon=True)
-        self.reader.start()
-
-    def read(self):
-        for line in self.process.stdout:
-            with self.changed:
-                self.lines.append(line.rstrip())
-                self.changed.notify_all()
-
-    def wait_for(self, text, limit_s):
-        with self.changed:
-            return self.changed.wait_for(lambda: any(text in line for line in self.lines), limit_s)
-
-    def saved(self):
-        return [int(line.split()[1]) for line in self.lines if re.fullmatch(r"saved \d+", line)]
 
 
 class RankKills(unittest.TestCase):
@@ -88,7 +61,7 @@ class RankKills(unittest.TestCase):
     def kill_once(self, how, survive, moments):
         pid_folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         before = self.newest()
-        job = Job(self.program, self.root, how, pid_folder, survive)
+        job = Job(self.program, RANKS, self.root, how, pid_folder, survive)
         if not job.wait_for(f"saved {before + 2}", START_S):
             job.process.kill()
             self.fail("no save\n" + "\n".join(job.lines))
@@ -117,7 +90,7 @@ class RankKills(unittest.TestCase):
         moments = random.Random(seed)
         for kill in range(self.kills):
             self.kill_once("async" if kill % 2 == 0 else "save", kill % 3 == 0, moments)
-        job = Job(self.program, self.root, "save", tempfile.mkdtemp(dir=self.folder), False)  # clears what is left
+        job = Job(self.program, RANKS, self.root, "save", tempfile.mkdtemp(dir=self.folder), False)  # clears what is left
         self.assertTrue(job.wait_for(f"saved {self.newest() + 1}", START_S), job.lines)
         leftovers = [path.name for path in self.root.glob("*.partial")]
         job.process.terminate()
@@ -126,14 +99,6 @@ class RankKills(unittest.TestCase):
         print(f"[cairn] did {self.kills} kills of a rank, {self.counts['cut_off']} of them in the middle of a save; "
               f"{self.counts['told']} ranks that were left were told; the launcher hung {self.counts['launcher']} times",
               flush=True)
-
-
-def is_alive(pid):
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rsplit(")", 1)[1].split()[0] != "Z"
 
 
 if __name__ == "__main__":
