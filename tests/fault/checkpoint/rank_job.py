@@ -3,17 +3,30 @@
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import tempfile
 import threading
+import time
+
+LIMIT_S = 2         # of rank_saver
+END_S = LIMIT_S + 8  # for the ranks that are left: the limit, and what a busy machine adds
+START_S = 60
 
 
 class Job:
-    def __init__(self, program, ranks, root, how, pids, survive):
+    """`how` is save or async. A lease time of its own, in seconds: waits as long as it must for a saver that was stopped."""
+
+    def __init__(self, program, ranks, root, how, folder, survive=False, lease_s=None, faults=""):
         launcher = os.environ["CAIRN_MPIEXEC"].split()
         # With recovery the launcher leaves the other ranks alone, and what they do is Cairn's; without, it kills them.
         recovery = ["--enable-recovery"] if survive else []
-        command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, pids]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        self.ranks, self.pid_folder = ranks, pathlib.Path(tempfile.mkdtemp(dir=folder))
+        command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, self.pid_folder]
+        if lease_s is not None:
+            command.append(str(lease_s))
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                        env={**os.environ, "CAIRN_FAULT": faults})
         self.lines = []
         self.changed = threading.Condition()
         self.reader = threading.Thread(target=self.read, daemon=True)
@@ -25,12 +38,46 @@ class Job:
                 self.lines.append(line.rstrip())
                 self.changed.notify_all()
 
-    def wait_for(self, text, limit_s):
+    def wait_for(self, text, limit_s, times=1):
         with self.changed:
-            return self.changed.wait_for(lambda: any(text in line for line in self.lines), limit_s)
+            return self.changed.wait_for(lambda: sum(text in line for line in self.lines) >= times, limit_s)
+
+    def output(self):
+        return "\n".join(self.lines)
 
     def saved(self):
         return [int(line.split()[1]) for line in self.lines if re.fullmatch(r"saved \d+", line)]
+
+    def told(self):
+        return [line for line in self.lines if " was told after " in line]
+
+    def pids(self):
+        return [int((self.pid_folder / str(rank)).read_text()) for rank in range(self.ranks)]
+
+    def left_after(self, limit_s):
+        """The ranks that are still there then."""
+        deadline = time.monotonic() + limit_s
+        left = set(self.pids())
+        while left and time.monotonic() < deadline:
+            left = {pid for pid in left if is_alive(pid)}
+            time.sleep(0.02)
+        return left
+
+    def kill(self):
+        """Whether the launcher hung, as it does now and then when a rank dies."""
+        if any(self.pid_folder.iterdir()):
+            for pid in self.pids():
+                if is_alive(pid):
+                    os.kill(pid, signal.SIGKILL)
+        try:
+            self.process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return True
+        finally:
+            self.reader.join(timeout=5)
+        return False
 
 
 def is_alive(pid):

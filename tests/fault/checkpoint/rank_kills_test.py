@@ -10,19 +10,15 @@ import pathlib
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from rank_job import Job, is_alive
+from rank_job import END_S, START_S, Job
 from root import newest, remove_before
 
 RANKS = 3
-LIMIT_S = 2         # of rank_saver
-END_S = LIMIT_S + 8  # for the ranks that are left: the limit, and what a busy machine adds
-START_S = 60
 
 
 class RankKills(unittest.TestCase):
@@ -40,44 +36,26 @@ class RankKills(unittest.TestCase):
         """0: there is none yet."""
         return newest(self, self.root) if any(self.root.glob("checkpoint-*[0-9]")) else 0
 
-    def end(self, job, pids):
-        """Waits until the ranks are gone, then for the launcher, which may hang when a rank dies."""
-        deadline = time.monotonic() + END_S
-        left = set(pids)
-        while left and time.monotonic() < deadline:
-            left = {pid for pid in left if is_alive(pid)}
-            time.sleep(0.02)
-        for pid in left:
-            os.kill(pid, signal.SIGKILL)
-        try:
-            job.process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            self.counts["launcher"] += 1
-            job.process.kill()
-            job.process.wait()
-        job.reader.join(timeout=5)
-        self.assertFalse(left, f"ranks that were still there {END_S} s after the kill: {left}\n" + "\n".join(job.lines))
-
     def kill_once(self, how, survive, moments):
-        pid_folder = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
         before = self.newest()
-        job = Job(self.program, RANKS, self.root, how, pid_folder, survive)
+        job = Job(self.program, RANKS, self.root, how, self.folder, survive)
         if not job.wait_for(f"saved {before + 2}", START_S):
-            job.process.kill()
-            self.fail("no save\n" + "\n".join(job.lines))
-        pids = [int((pid_folder / str(rank)).read_text()) for rank in range(RANKS)]
+            job.kill()
+            self.fail("no save\n" + job.output())
         time.sleep(moments.uniform(0, 0.1))
         victim = moments.randrange(RANKS)
-        os.kill(pids[victim], signal.SIGKILL)
-        self.end(job, pids)
-        output = "\n".join(job.lines)
+        os.kill(job.pids()[victim], signal.SIGKILL)
+        left = job.left_after(END_S)
+        self.counts["launcher"] += job.kill()
+        output = job.output()
+        self.assertFalse(left, f"ranks that were still there {END_S} s after the kill: {left}\n{output}")
         partial = any(self.root.glob("*.partial"))
         found = self.newest()
         self.counts["cut_off"] += partial
         # One that had its name may not have been told yet.
         self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), output)
         if survive:
-            told = [line for line in job.lines if " was told after " in line]
+            told = job.told()
             self.counts["told"] += len(told)
             for line in told:
                 self.assertIn(f"rank {victim} of {RANKS}", line, output)
@@ -90,7 +68,7 @@ class RankKills(unittest.TestCase):
         moments = random.Random(seed)
         for kill in range(self.kills):
             self.kill_once("async" if kill % 2 == 0 else "save", kill % 3 == 0, moments)
-        job = Job(self.program, RANKS, self.root, "save", tempfile.mkdtemp(dir=self.folder), False)  # clears what is left
+        job = Job(self.program, RANKS, self.root, "save", self.folder)  # clears what is left
         self.assertTrue(job.wait_for(f"saved {self.newest() + 1}", START_S), job.lines)
         leftovers = [path.name for path in self.root.glob("*.partial")]
         job.process.terminate()
