@@ -77,6 +77,8 @@ class Job:
             return True
         finally:
             self.reader.join(timeout=5)
+            if not self.reader.is_alive():
+                self.process.stdout.close()
         return False
 
 

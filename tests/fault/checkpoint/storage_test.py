@@ -3,7 +3,7 @@ inodes, one whose disk takes no more, and one of the test's own (fault_fs.cpp) t
 Afterwards all ranks have the same error, which tells of the storage; the checkpoint before is whole and the newest; and the
 next save works and clears what was left.
 
-    storage_test.py SAVER [FAULT_FS] --draws 2
+    storage_test.py --fault-fs FAULT_FS --draws 2 SAVER RANK_SAVER
 
 Each test draws so many faults of its kind; 0: it goes through all of them."""
 
@@ -21,15 +21,18 @@ import unittest
 
 from driven import Saver
 from mounts import ERRNO, Ext4, FaultFs, Tmpfs, enter_namespace
+from rank_job import END_S, START_S, Job
 from root import newest, verify
 
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 2
 LIMIT_S = 10  # of every wait for another rank; a storage that says what is wrong takes much less
+LEASE_S = 10  # how long a save waits for an epoch that was made by a call that failed
 HOWS = ("save", "save_async")
 ENGINES = ("posix", "direct")
 MODES = ("direct", "buffered", "writeback")  # of fault_fs
-TEXTS = {"EIO": "Input/output error", "ENOSPC": "No space left on device", "short": ""}
+# Of io_uring's writes the kernel makes an error when FUSE wrote a part.
+TEXTS = {"EIO": "Input/output error", "ENOSPC": "No space left on device", "short": "Input/output error"}
 FAILING = [("create", "EIO"), ("open", "EIO"), ("write", "EIO"), ("write", "ENOSPC"), ("write", "short"), ("read", "EIO"),
            ("fsync", "EIO"), ("flush", "EIO"), ("fsyncdir", "EIO"), ("rename", "EIO"), ("link", "EIO"), ("mkdir", "ENOSPC"),
            ("rmdir", "EIO"), ("unlink", "EIO"), ("truncate", "EIO"), ("fallocate", "ENOSPC"), ("opendir", "EIO"),
@@ -40,7 +43,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 class Storage(unittest.TestCase):
     draws = 2
-    saver = fault_fs = None
+    saver = rank_saver = fault_fs = None
 
     def setUp(self):
         in_memory = pathlib.Path("/dev/shm")
@@ -60,7 +63,7 @@ class Storage(unittest.TestCase):
             self.good_save("save")
 
     def use(self, engine, read_back=""):
-        self.assertEqual(self.job.ask(f"new 30 20 {engine} {read_back}"), "ok")
+        self.assertEqual(self.job.ask(f"new {LEASE_S} 60 {engine} {read_back}"), "ok")
 
     def good_save(self, how):
         self.step += 1
@@ -142,65 +145,66 @@ class Storage(unittest.TestCase):
 
     def test_a_disk_that_takes_no_more(self):
         """ext4 on a device that fails: writes are taken, and it is the fsync that fails, or reads and writes of O_DIRECT."""
-        for number, engine in enumerate(ENGINES):
-            for how in HOWS:
-                with self.subTest(how=how, engine=engine):
-                    memory = Tmpfs(self, self.folder / f"memory-{how}-{number}", size=64 * MIB)
-                    disk = Ext4(self, self.folder / f"disk-{how}-{number}", memory.path / "image", 48 * MIB)
-                    self.step = 0
-                    self.begin(disk.path / "root", engine)
-                    memory.leave(64 << 10)
-                    answer, seconds = self.save(how)
-                    self.assertRegex(answer, r"^error \d .*(Input/output error|No space left on device|Read-only file system)")
-                    self.assertLess(seconds, LIMIT_S)
-                    self.job.finish()
-                    # What reached the device is all that counts.
-                    disk.unmount()
-                    memory.resize("size", 64 * MIB)
-                    disk.mount_again()
-                    self.assertEqual(newest(self, self.root), self.step)
-                    self.failed += 1
-                    self.begin(disk.path / "root", engine)
-                    self.good_save(how)
-                    self.job.finish()
-                    disk.unmount()
-                    memory.unmount()
+        for engine, how in self.drawn(itertools.product(ENGINES, HOWS)):
+            with self.subTest(how=how, engine=engine, seed=SEED):
+                memory = Tmpfs(self, self.folder / f"memory-{how}-{engine}", size=64 * MIB)
+                disk = Ext4(self, self.folder / f"disk-{how}-{engine}", memory.path / "image", 48 * MIB)
+                self.step = 0
+                self.begin(disk.path / "root", engine)
+                memory.leave(64 << 10)
+                answer, seconds = self.save(how)
+                self.assertRegex(answer, r"^error \d .*(Input/output error|No space left on device|Read-only file system)")
+                self.assertLess(seconds, LIMIT_S)
+                self.job.finish()
+                # What reached the device is all that counts.
+                disk.unmount()
+                memory.resize("size", 64 * MIB)
+                disk.mount_again()
+                self.assertEqual(newest(self, self.root), self.step)
+                self.failed += 1
+                self.begin(disk.path / "root", engine)
+                self.good_save(how)
+                self.job.finish()
+                disk.unmount()
+                memory.unmount()
         self.say("a disk that took no more")
 
     def begin_before(self, mode):
         """A job on a file system that fails as it is told."""
+        files = self.fault_fs_of(mode)
+        self.step = 0
+        self.begin(files.path / "root")
+        return files
+
+    def fault_fs_of(self, mode):
         if not self.fault_fs:
             self.skipTest("this build has no libfuse3")
         folder = self.folder / f"behind-{mode}"
         folder.mkdir()
-        files = FaultFs(self, self.folder / mode, self.fault_fs, folder, mode)
-        self.step = 0
-        self.begin(files.path / "root")
-        return files
+        return FaultFs(self, self.folder / mode, self.fault_fs, folder, mode)
 
     def test_any_call_fails(self):
         for mode in MODES:
             files = self.begin_before(mode)
             for engine in ENGINES:
                 self.use(engine)
-                for call, error in self.drawn(FAILING):
-                    if (mode, error) == ("writeback", "short"):
-                        continue  # the kernel loses the rest
-                    for how in HOWS:
-                        self.fail_each(files, mode, how, call, error)
+                for (call, error), how in self.drawn(itertools.product(FAILING, HOWS)):
+                    if (mode, error) != ("writeback", "short"):  # the kernel loses the rest
+                        self.fail_each(files, mode, engine, how, call, error)
             self.job.finish()
         self.say("calls that failed")
 
-    def fail_each(self, files, mode, how, call, error):
+    def fail_each(self, files, mode, engine, how, call, error):
         after = 0 if self.draws == 0 else self.random.randrange(4)
         while True:
-            with self.subTest(mode=mode, how=how, call=call, error=error, after=after, seed=SEED):
+            with self.subTest(mode=mode, engine=engine, how=how, call=call, error=error, after=after, seed=SEED):
                 files.set(call, "short" if error == "short" else "fail", ERRNO.get(error, 0), after)
                 answer = self.save(how)
                 hits = files.clear()
                 self.after_a_fault(how, *answer, TEXTS[error])
-                if hits == 0:
+                if hits == 0 or (error, engine) == ("short", "posix"):
                     self.assertEqual(answer[0], "saved")
+                if hits == 0:
                     return
             after += 1 if self.draws == 0 else self.random.randrange(1, 30)
 
@@ -239,27 +243,67 @@ class Storage(unittest.TestCase):
         files = self.begin_before("buffered")
         for engine in ENGINES:
             self.use(engine)
-            for call in self.drawn(("write", "fsync", "any")):
-                for how in HOWS:
-                    with self.subTest(call=call, engine=engine, how=how):
-                        files.set(call, "stall", after=self.random.randrange(4), times=0)
-                        self.job.send(f"{how} {self.step + 1} {self.step + 1}")
-                        time.sleep(1)
-                        self.assertGreater(files.clear(), 0)
-                        self.assertEqual(self.job.receive(), "saved")
-                        self.step += 1
-                        self.check()
+            for call, how in self.drawn(itertools.product(("write", "fsync", "any"), HOWS)):
+                with self.subTest(call=call, engine=engine, how=how, seed=SEED):
+                    files.set(call, "stall", after=self.random.randrange(4), times=0)
+                    self.job.send(f"{how} {self.step + 1} {self.step + 1}")
+                    time.sleep(1)
+                    self.assertGreater(files.clear(), 0)
+                    self.assertEqual(self.job.receive(), "saved")
+                    self.step += 1
+                    self.check()
         self.job.finish()
+
+    def test_storage_that_does_not_answer_for_longer_than_the_limit(self):
+        files = self.fault_fs_of("buffered")
+        self.root = files.path / "root"
+        # Of a save's calls one, or from there on all.
+        for call, how in self.drawn(itertools.product(("write", "fsync", "flush", "any"), ("save", "async"))):
+            with self.subTest(call=call, how=how, seed=SEED):
+                self.keep_silent(files, call, how)
+
+    def rank_job(self, how, last, **options):
+        """A job of more ranks, which has saved twice after step `last`."""
+        job = Job(self.rank_saver, 3, self.root, how, self.folder, lease_s=LEASE_S, **options)
+        self.addCleanup(job.kill)
+        self.assertTrue(job.wait_for(f"saved {last + 2}", START_S), job.output())
+        return job
+
+    def keep_silent(self, files, call, how):
+        job = self.rank_job(how, newest(self, self.root) if self.root.exists() else 0, survive=True)
+        files.set(call, "stall", after=self.random.randrange(60), times=0 if call == "any" else 1)
+        self.addCleanup(files.clear)
+        if call == "any":  # no rank can tell another's silence from that of the storage
+            self.assertTrue(job.wait_for("no progress", END_S), job.output())
+        else:
+            self.assertTrue(job.wait_for(" was told after ", END_S, times=2), job.output())
+            missing = {re.search(r"rank \d of 3 \(.*?\) is missing", line)[0] for line in job.told()}
+            self.assertEqual(len(missing), 1, job.output())
+        saved = job.saved()[-1]
+        self.assertGreater(files.clear(), 0)
+        if call == "any" and job.wait_for(f"saved {saved + 2}", END_S):
+            self.assertEqual(job.told(), [])  # they waited, and went on
+        else:
+            self.assertFalse(job.left_after(END_S), job.output())
+            self.assertEqual(len(job.told()), 3, job.output())
+        job.kill()
+        found = newest(self, self.root)
+        self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), job.output())
+        next_job = self.rank_job(how, found)
+        next_job.kill()
+        shutil.rmtree(self.root)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("saver")
-    parser.add_argument("fault_fs", nargs="?")
+    parser.add_argument("rank_saver")
+    parser.add_argument("--fault-fs")
     parser.add_argument("--draws", type=int, default=Storage.draws)
     parser.add_argument("tests", nargs="*", help="Storage.test_... (all)")
     options = parser.parse_args()
     enter_namespace()
-    Storage.saver, Storage.fault_fs, Storage.draws = options.saver, options.fault_fs, options.draws
+    Storage.saver, Storage.rank_saver, Storage.fault_fs = options.saver, options.rank_saver, options.fault_fs
+    Storage.draws = options.draws
     print(f"CAIRN_TEST_SEED={SEED}", flush=True)
     unittest.main(argv=[sys.argv[0], *options.tests], verbosity=2)
