@@ -23,8 +23,16 @@ struct StoredFile {
 struct StoredBox {
   std::uint32_t file = 0;          ///< index into StoredCheckpoint::files
   std::uint64_t offset_bytes = 0;  ///< of the first element, from the start of the file
-  Box box;                         ///< which elements; they lie row-major and contiguous from offset_bytes
+  Box box;                         ///< which elements; they lie row-major from offset_bytes
+  /// Elements from one row (of the last dimension) to the next in the file; 0: as many as the box has, so that it is
+  /// contiguous. Columns of a longer row are a box, too.
+  std::uint64_t row_elems = 0;
 };
+
+/// Elements from one row of the box to the next in the file.
+inline std::uint64_t stored_row_elems(const StoredBox& stored) {
+  return stored.row_elems != 0 || stored.box.shape.empty() ? stored.row_elems : stored.box.shape.back();
+}
 
 struct StoredTensor {
   std::string section;  ///< "model", "optimizer", "master_weights", "adapter" or a name of the user's

@@ -250,6 +250,7 @@ void CatalogPacker::put_place(const format::PlacedTensor& tensor, std::uint64_t 
     for (const format::StoredBox& stored : tensor.boxes) {
       put_number(text_, stored.file);
       put_number(text_, stored.offset_bytes);
+      put_number(text_, stored.row_elems);
       for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
         put_number(text_, stored.box.offset.at(d));
         put_number(text_, stored.box.shape.at(d));
@@ -454,6 +455,7 @@ void PackedCatalog::Cursor::read_boxes() {
   for (format::StoredBox& stored : boxes_) {
     stored.file = base::narrow<std::uint32_t>(get_number(catalog_.text_, at_), "file number");
     stored.offset_bytes = get_number(catalog_.text_, at_);
+    stored.row_elems = get_number(catalog_.text_, at_);
     for (std::size_t d = 0; d < shape_.size(); ++d) {
       stored.box.offset.push_back(get_number(catalog_.text_, at_));
       stored.box.shape.push_back(get_number(catalog_.text_, at_));

@@ -83,7 +83,7 @@ Catalog make_catalog(std::vector<CatalogTensor> tensors);
 //   entry:  flags; section and name, each with its length, of a restart, else how many bytes of the name before stay,
 //           length and bytes of the rest; dtype, dimensions, each size; the coding with its length; the place
 //   flags:  1 restart, 2 dtype and shape as before, 4 a coding, 8 a place, 16 a place behind the tensor before, 32 boxes
-//   place:  file, offset; or nothing; or how many boxes, and of each file, offset, and of each dimension offset and size
+//   place:  file, offset; or nothing; or how many boxes, and of each file, offset, elements of a row in the file, and of each dimension offset and size
 
 /// Makes a run. Tensors are added in catalog order.
 class CatalogPacker {

@@ -47,8 +47,14 @@ struct Places {
   std::span<const std::uint64_t> strides;  ///< as of MemoryBox
 };
 
+/// Elements of the file from one index of the dimension before to the next, in units of its own stride.
+std::uint64_t elements_along(const format::StoredBox& stored, std::size_t dimension) {
+  return dimension + 1 == stored.box.shape.size() ? format::stored_row_elems(stored) : stored.box.shape[dimension];
+}
+
 /// The runs in elements. Requires: the region is not empty.
-Runs element_runs(const Box& stored_box, const Places& memory, const Box& region) {
+Runs element_runs(const format::StoredBox& stored, const Places& memory, const Box& region) {
+  const Box& stored_box = stored.box;
   const Box& memory_box = memory.box;
   check_inside(region, stored_box, "stored box");
   check_inside(region, memory_box, "memory box");
@@ -76,7 +82,7 @@ Runs element_runs(const Box& stored_box, const Places& memory, const Box& region
         runs.levels[runs.depth++] = {count, file_stride, memory_stride};
       }
     }
-    file_stride = mul(file_stride, stored_box.shape[d], "stored box elements");
+    file_stride = mul(file_stride, elements_along(stored, d), "stored box elements");
     if (memory.strides.empty()) memory_stride = mul(memory_stride, memory_box.shape[d], "memory box elements");
   }
   std::reverse(runs.levels.begin(), runs.levels.begin() + runs.depth);
@@ -119,7 +125,7 @@ Runs make_runs(DType dtype, const format::StoredBox& stored, const Places& memor
     none.file_begin = stored.offset_bytes;
     return none;
   }
-  Runs runs = element_runs(stored.box, memory, region);
+  Runs runs = element_runs(stored, memory, region);
   const unsigned bits = bits_of(dtype);
   if (!is_whole(runs, bits)) {
     throw Error(ErrorKind::kInternal,
@@ -168,7 +174,7 @@ Runs runs_of(DType dtype, const format::StoredBox& stored, const Box& memory_box
 
 bool is_byte_aligned(DType dtype, const format::StoredBox& stored, const Box& memory_box, const Box& region) {
   if (shard::is_empty(region) || bits_of(dtype) % 8 == 0) return true;
-  return is_whole(element_runs(stored.box, {memory_box, {}}, region), bits_of(dtype));
+  return is_whole(element_runs(stored, {memory_box, {}}, region), bits_of(dtype));
 }
 
 FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& region) {
@@ -181,7 +187,7 @@ FileRange file_span(DType dtype, const format::StoredBox& stored, const Box& reg
     const std::uint64_t from = region.offset[d] - stored.box.offset[d];
     first += mul(from, stride, "stored box elements");
     last += mul(from + region.shape[d] - 1, stride, "stored box elements");
-    stride = mul(stride, stored.box.shape[d], "stored box elements");
+    stride = mul(stride, elements_along(stored, d), "stored box elements");
   }
   const unsigned bits = bits_of(dtype);
   return {stored.file, add(stored.offset_bytes, bytes_of(first, bits), "file span of a region"),

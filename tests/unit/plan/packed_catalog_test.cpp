@@ -183,7 +183,7 @@ std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t co
       for (std::uint32_t part = 0; part < 3; ++part) {
         Box box = whole;
         box.offset[0] = part * 7;
-        stored.boxes.push_back({part, offset + part, box});
+        stored.boxes.push_back({part, offset + part, box, random.between(0, 1) * 1000});
       }
     } else {
       stored.boxes.push_back({file, offset, whole});
@@ -197,7 +197,7 @@ std::vector<format::StoredTensor> random_stored(Seeded& random, std::uint64_t co
 
 bool is_same(const format::StoredTensor& a, const format::StoredTensor& b) {
   const auto same_box = [](const format::StoredBox& x, const format::StoredBox& y) {
-    return x.file == y.file && x.offset_bytes == y.offset_bytes && x.box == y.box;
+    return x.file == y.file && x.offset_bytes == y.offset_bytes && x.box == y.box && x.row_elems == y.row_elems;
   };
   return a.section == b.section && a.name == b.name && a.dtype == b.dtype && a.shape == b.shape &&
          std::ranges::equal(a.boxes, b.boxes, same_box);

@@ -38,9 +38,13 @@ struct Bits {
   std::uint64_t memory = 0;
 };
 
-std::uint64_t element_in(const Box& box, const std::vector<std::uint64_t>& index) {
+/// In a box whose rows begin every `row_elems` elements; 0: without gaps.
+std::uint64_t element_in(const Box& box, const std::vector<std::uint64_t>& index, std::uint64_t row_elems = 0) {
   std::uint64_t flat = 0;
-  for (std::size_t d = 0; d < index.size(); ++d) flat = flat * box.shape[d] + (index[d] - box.offset[d]);
+  for (std::size_t d = 0; d < index.size(); ++d) {
+    const bool is_row = d + 1 == index.size() && row_elems != 0;
+    flat = flat * (is_row ? row_elems : box.shape[d]) + (index[d] - box.offset[d]);
+  }
   return flat;
 }
 
@@ -65,8 +69,9 @@ std::vector<Bits> oracle(const Case& c) {
       rest /= c.region.shape[d];
     }
     for (unsigned b = 0; b < bits_of(c.dtype); ++b) {
-      out.push_back({c.stored.offset_bytes * 8 + element_in(c.stored.box, index) * bits_of(c.dtype) + b,
-                     element_in_memory(c, index) * bits_of(c.dtype) + b});
+      out.push_back(
+          {c.stored.offset_bytes * 8 + element_in(c.stored.box, index, c.stored.row_elems) * bits_of(c.dtype) + b,
+           element_in_memory(c, index) * bits_of(c.dtype) + b});
     }
   }
   return out;
@@ -175,6 +180,7 @@ Case random_case(Seeded& random) {
     c.region.shape.push_back(random.one_in(40) ? 0 : random.between(1, 5));
   }
   c.stored.box = random_box_around(random, c.region);
+  if (rank > 0 && random.one_in(3)) c.stored.row_elems = c.stored.box.shape.back() + random.between(1, 5);
   c.memory_box = random_box_around(random, c.region);
   if (bits_of(c.dtype) >= 8 && random.one_in(2)) {
     c.strides.resize(rank);
