@@ -83,11 +83,20 @@ void Decoder::cut_next_task() {
   const DecodeTask& task = tasks_[number];
   if (is_moment(*task.tensor)) {
     const CodedPair& pair = view_.pairs[task.tensor->source];
-    for (Box& box : decode_pieces(*pair.codec, pair.moments->shape, task.box, piece_elements_)) {
-      pieces_.push_back({number, std::move(box), 0});
+    if (pair.moments->boxes.empty()) {
+      for (Box& box : decode_pieces(*pair.codec, pair.moments->shape, task.box, piece_elements_)) {
+        pieces_.push_back({number, std::move(box)});
+      }
+    }
+    for (const interop::ScaledBox& scaled : pair.moments->boxes) {
+      const auto common = shard::intersect(task.box, scaled.box);
+      if (!common) continue;
+      for_each_piece(*common, piece_elements_, [&](const Box& box) {
+        pieces_.push_back({number, box, 0, scaled.scales});
+      });
     }
   } else {
-    for_each_piece(task.box, piece_elements_, [&](const Box& box) { pieces_.push_back({number, box, 0}); });
+    for_each_piece(task.box, piece_elements_, [&](const Box& box) { pieces_.push_back({number, box}); });
   }
   std::reverse(pieces_.begin(), pieces_.end());
 }
@@ -98,7 +107,7 @@ std::vector<plan::MemoryBox> Decoder::stored_boxes(const DecodePiece& piece) con
   const CodedPair& pair = view_.pairs[tensor.source];
   std::vector<plan::MemoryBox> boxes;
   for (std::size_t i = 0; i < pair.parts.size(); ++i) {
-    boxes.push_back({pair.stored[i], pair.codec->part_box(pair.moments->shape, i, piece.box), {}});
+    boxes.push_back({pair.stored[i], pair.stored_box(i, piece.box, piece.scales), {}});
   }
   return boxes;
 }
@@ -203,13 +212,13 @@ void Decoder::convert_out(std::span<const float> made, std::span<const plan::Run
 std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::MemoryBox> loaded) {
   const DecodeTask& task = tasks_[piece.task];
   const CodedPair& pair = view_.pairs[task.tensor->source];
-  const quant::Source source{pair.moments->first, pair.moments->shape};
+  const std::vector<std::uint64_t>& shape = pair.moments->shape;
   const std::size_t elements = shard::elements_of(piece.box);
   std::vector<plan::Run> runs;
   const plan::MemoryBox* place_of_runs = nullptr;
   const auto runs_in = [&](const plan::MemoryBox& place) -> std::span<const plan::Run> {
     if (place_of_runs == nullptr || place_of_runs->strides != place.strides) {
-      runs = runs_of_piece(*pair.codec, source.shape, piece.box, place);
+      runs = runs_of_piece(*pair.codec, shape, piece.box, place);
       place_of_runs = &place;
     }
     return runs;
@@ -226,7 +235,12 @@ std::uint64_t Decoder::decode(const DecodePiece& piece, std::span<const plan::Me
     for (std::size_t i = 0; i < parts.size(); ++i) {
       quant::check_scales(*pair.codec, pair.moments->parts[i], pair.parts[i], parts[i]);
     }
-    pair.codec->decode(source, piece.box, parts, view_.decode, {first, second});
+    if (pair.moments->one_scale_a_box) {
+      const quant::Source line{pair.moments->first, {elements}};
+      pair.codec->decode(line, shard::whole(line.shape), parts, view_.decode, {first, second});
+    } else {
+      pair.codec->decode({pair.moments->first, shape}, piece.box, parts, view_.decode, {first, second});
+    }
   } catch (const Error& error) {
     throw Error(error.kind(), fmt::format("'{}': {}", base::printable(checkpoint_.directory.string()), error.what()),
                 {0, checkpoint_.directory.native()});

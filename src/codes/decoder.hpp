@@ -32,6 +32,7 @@ struct DecodePiece {
   std::size_t task = 0;
   Box box;                       ///< of moments in the coordinates of the codec's view
   std::size_t first_wanted = 0;  ///< its stored boxes in the batch: one per part of the pair, or one
+  std::uint64_t scales = 0;      ///< of moments that have scales box by box: which ones
 };
 
 class Decoder {

@@ -8,6 +8,7 @@
 #include "directory/root.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -23,7 +24,10 @@ std::vector<CodedPair> pairs_of(const OpenCheckpoint& checkpoint) {
   std::vector<CodedPair> pairs;
   for (const interop::QuantisedMoments& moments : checkpoint.quantised) {
     const quant::Codec& codec = quant::find_codec(moments.codec);
-    CodedPair pair{&moments, &codec, codec.parts(moments.shape), {}};
+    // Which parts there are is the same for tensors of 1 dimension, of which the boxes are slices.
+    const quant::Shape coded =
+        moments.one_scale_a_box ? quant::Shape{shard::elements_of(moments.shape)} : moments.shape;
+    CodedPair pair{&moments, &codec, codec.parts(coded), {}};
     for (const std::string& part : moments.parts) pair.stored.push_back(catalog.find(moments.section, part).value());
     pairs.push_back(std::move(pair));
   }
@@ -79,6 +83,17 @@ void sort_by_catalog(std::vector<ViewTensor>& tensors) {
 }
 
 }  // namespace
+
+Box CodedPair::stored_box(std::size_t part, const Box& box, std::uint64_t scales) const {
+  if (moments->boxes.empty()) return codec->part_box(moments->shape, part, box);
+  if (parts[part].role == quant::Role::kCodes) return box;
+  Box out{{scales}, {1}};
+  if (moments->one_scale_a_box) return out;
+  const Box columns = codec->part_box(moments->shape, part, box);
+  out.offset.insert(out.offset.end(), columns.offset.begin(), columns.offset.end());
+  out.shape.insert(out.shape.end(), columns.shape.begin(), columns.shape.end());
+  return out;
+}
 
 ViewOptions view_options(const Options& options) {
   return {options.quantisation.paddle_reciprocals, options.quantisation.master_weight_compatible};

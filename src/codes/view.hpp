@@ -41,6 +41,10 @@ struct CodedPair {
   const quant::Codec* codec = nullptr;
   std::vector<quant::Part> parts;
   std::vector<std::uint32_t> stored;  ///< number of the stored tensor of each part
+
+  /// The box of a part's stored tensor that `box` of the moments needs. `scales`: of its ScaledBox, where there are such;
+  /// the box lies inside it.
+  [[nodiscard]] Box stored_box(std::size_t part, const Box& box, std::uint64_t scales) const;
 };
 
 struct ViewOptions {

@@ -103,6 +103,13 @@ void put_quantised(base::ByteWriter& out, const std::vector<interop::QuantisedMo
     for (const std::string& text : {moments.codec, moments.section, moments.first, moments.second}) out.text(text);
     out.u64s(moments.shape);
     put_strings(out, moments.parts);
+    out.u64(moments.one_scale_a_box ? 1 : 0);
+    out.u64(moments.boxes.size());
+    for (const interop::ScaledBox& scaled : moments.boxes) {
+      out.u64s(scaled.box.offset);
+      out.u64s(scaled.box.shape);
+      out.u64(scaled.scales);
+    }
   }
 }
 
@@ -113,6 +120,13 @@ std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
     for (std::string* text : {&moments.codec, &moments.section, &moments.first, &moments.second}) *text = in.text();
     moments.shape = in.u64s();
     moments.parts = get_strings(in);
+    moments.one_scale_a_box = in.u64() != 0;
+    for (std::uint64_t boxes = in.u64(); boxes > 0; --boxes) {
+      interop::ScaledBox& scaled = moments.boxes.emplace_back();
+      scaled.box.offset = in.u64s();
+      scaled.box.shape = in.u64s();
+      scaled.scales = in.u64();
+    }
     quantised.push_back(std::move(moments));
   }
   return quantised;

@@ -65,10 +65,23 @@ struct About {
   friend bool operator==(const About&, const About&) = default;
 };
 
+/// Elements of both moments of a parameter that have scales of their own: a slice of them was coded by itself.
+struct ScaledBox {
+  Box box;
+  std::uint64_t scales = 0;  ///< which ones: index in the first dimension of the parts that are scales
+
+  friend bool operator==(const ScaledBox&, const ScaledBox&) = default;
+};
+
 /// Both moments of a parameter, which a codec (src/quant) stores as codes and scales.
 struct QuantisedMoments : format::Coding {
   std::string section;
   std::vector<std::string> parts;  ///< the stored tensors' names, in the order of the codec's parts()
+  /// Disjoint, together the moments; none: scales are those of the whole tensor. With boxes the codes have the shape of
+  /// the moments, and scales have one dimension more: what the codec stores for a box, one box after the other. Only of
+  /// codecs whose codes may be cut anywhere, with scales of whole columns or whole tensors.
+  std::vector<ScaledBox> boxes = {};
+  bool one_scale_a_box = false;  ///< each box was coded as a tensor of 1 dimension
 
   friend bool operator==(const QuantisedMoments&, const QuantisedMoments&) = default;
 };
