@@ -313,7 +313,7 @@ interop::Directory list_directory(const fs::path& path, const std::vector<os::Di
       directory.folders.push_back(entry.name);
     } else if (!entry.is_regular) {
       continue;
-    } else if (entry.name.ends_with(".safetensors")) {
+    } else if (interop::is_data_name(entry.name)) {
       data_files.push_back(entry.name);
     } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
       if (indexes != nullptr && interop::set_of_index(entry.name)) {

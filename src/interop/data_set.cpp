@@ -449,26 +449,34 @@ bool is_as_summarised(const DataSet& set, const FileSummaries& files, const Inde
   return true;
 }
 
-void require_maps(Reading& reading) {
-  for (const auto& [name, set] : reading.sets()) {
-    if (set.has_map) continue;
-    const std::string& text = reading.directory().json.at(set.index_file);
-    static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // says that it is missing
-  }
+namespace {
+
+void require_map(const DataSet& set, const Reading& reading) {
+  if (set.has_map) return;
+  const std::string& text = reading.directory().json.at(set.index_file);
+  static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // says that it is missing
 }
 
-void read_sets(Reading& reading, Recognised& out, const std::function<Strictness(const DataSet&)>& strictness_of) {
-  require_maps(reading);
+}  // namespace
+
+void require_maps(Reading& reading) {
+  for (const auto& [name, set] : reading.sets()) require_map(set, reading);
+}
+
+void read_sets(Reading& reading, Recognised& out, const StrictnessOf& strictness_of) {
   std::size_t most = out.tensors.size();
   for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
   out.tensors.reserve(most);
   for (const auto& [name, set] : reading.sets()) {
+    const auto strictness = strictness_of(set);
+    if (!strictness) continue;
+    require_map(set, reading);
     const std::string& section = *out.sections.insert(set.section).first;
     const std::size_t first = out.tensors.size();
     if (set.index_file.empty()) {
       read_unindexed(set, reading, out.tensors);
     } else {
-      read_indexed(set, strictness_of(set), reading, out.tensors);
+      read_indexed(set, *strictness, reading, out.tensors);
     }
     for (auto& tensor : std::span(out.tensors).subspan(first)) tensor.section = section;
   }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,11 @@ enum class Strictness {
 /// Throws Error(kFormat) for an index without a map.
 void require_maps(Reading& reading);
 
-/// Adds the tensors of all sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming file and
-/// tensor, for what contradicts an index; warns when total_size differs.
-void read_sets(Reading& reading, Recognised& out, const std::function<Strictness(const DataSet&)>& strictness_of);
+/// Nothing: another reader has the set's tensors.
+using StrictnessOf = std::function<std::optional<Strictness>(const DataSet&)>;
+
+/// Adds the tensors of all other sets of the directory, and their sections. Throws Error(kFormat or kNotFound), naming file
+/// and tensor, for what contradicts an index; warns when total_size differs.
+void read_sets(Reading& reading, Recognised& out, const StrictnessOf& strictness_of);
 
 }  // namespace cairn::interop

@@ -35,6 +35,19 @@ std::string_view without_suffix(std::string_view name, std::string_view suffix) 
 
 }  // namespace
 
+FilePiece parse_file_piece(std::string_view file) {
+  constexpr std::string_view kMiddle = "_shard_";
+  const std::size_t digits = trailing_digits(file);
+  if (digits < 4 || digits > 6) return {file, 0};
+  const std::string_view head = file.substr(0, file.size() - digits);
+  if (!head.ends_with(kMiddle)) return {file, 0};
+  const std::string_view whole = head.substr(0, head.size() - kMiddle.size());
+  if (!whole.ends_with(kDataSuffix)) return {file, 0};
+  return {whole, static_cast<std::uint32_t>(to_number(file.substr(head.size())))};
+}
+
+bool is_data_name(std::string_view file) { return parse_file_piece(file).file.ends_with(kDataSuffix); }
+
 DataName parse_data_name(std::string_view file) {
   const std::string_view stem = without_suffix(file, kDataSuffix);
   const DataName plain{std::string(stem), false, 0, 0};
@@ -78,29 +91,6 @@ bool is_dcp_shard_name(std::string_view file) {
   const std::string_view rest = file.substr(kStart.size());
   const std::size_t digits = leading_digits(rest);
   return digits > 0 && rest.substr(digits).starts_with("-model-");
-}
-
-bool is_unmerged_paddle_name(std::string_view file) {
-  if (!file.ends_with(kDataSuffix)) return false;
-  std::string_view rest = without_suffix(file, kDataSuffix);
-  for (const std::string_view stem : {std::string_view("optimizer."), std::string_view("master_weights.")}) {
-    if (!rest.starts_with(stem)) continue;
-    rest.remove_prefix(stem.size());
-    while (true) {  // axes joined by '_': tp00_pp01_shard03
-      constexpr std::array<std::string_view, 4> kAxes = {"tp", "pp", "shard", "moe"};
-      const auto* axis =
-          std::find_if(kAxes.begin(), kAxes.end(), [&](std::string_view a) { return rest.starts_with(a); });
-      if (axis == kAxes.end()) return false;
-      rest.remove_prefix(axis->size());
-      const std::size_t digits = leading_digits(rest);
-      if (digits < 2) return false;
-      rest.remove_prefix(digits);
-      if (rest.empty()) return true;
-      if (rest.front() != '_') return false;
-      rest.remove_prefix(1);
-    }
-  }
-  return false;
 }
 
 bool is_mindspore_part_name(std::string_view file) {

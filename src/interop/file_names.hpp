@@ -14,6 +14,16 @@ namespace cairn::interop {
 
 inline constexpr std::string_view kDataSuffix = ".safetensors";
 
+/// "optimizer.tp00.safetensors_shard_0002": PaddleFormers cuts a rank's file into several (optim_shard_num).
+struct FilePiece {
+  std::string_view file;     ///< without the number
+  std::uint32_t number = 0;  ///< 0: it is whole
+};
+FilePiece parse_file_piece(std::string_view file);
+
+/// Whether the file is safetensors by its name.
+bool is_data_name(std::string_view file);
+
 /// "model-00002-of-00004.safetensors" -> {"model", true, 2, 4}; "model.fp16.safetensors" -> {"model.fp16", false}.
 struct DataName {
   std::string set;
@@ -36,9 +46,6 @@ std::optional<std::string> known_section(std::string_view set);
 
 /// torch DCP's "shard-00001-model-00001-of-00002.safetensors".
 bool is_dcp_shard_name(std::string_view file);
-
-/// PaddlePaddle's files of ignore_merge_optimizer, e.g. "optimizer.tp00_shard01.safetensors".
-bool is_unmerged_paddle_name(std::string_view file);
 
 /// MindSpore Transformers' "model-0000000-0000004.safetensors": rank 0 of 4, parts of tensors.
 bool is_mindspore_part_name(std::string_view file);

@@ -34,15 +34,6 @@ std::map<std::string, Family> families_of(const std::vector<format::PlacedTensor
   return families;
 }
 
-const quant::Codec& codec_of_stage(const DataSet& set, const Reading& reading) {
-  const std::string stage = quant_stage(set);
-  if (stage == "O1") return quant::find_codec("paddle-o1");
-  if (stage == "O2") return quant::find_codec("paddle-o2");
-  throw reading.error(
-      ErrorKind::kFormat, set.index_file,
-      fmt::format("the optimizer is quantised with the unknown stage {}; known are O1 and O2", in_quotes(stage)));
-}
-
 bool is_coded(const Family& family) {
   return std::any_of(family.begin(), family.end(), [](const auto& member) {
     const DType dtype = member.second->dtype;
@@ -98,12 +89,22 @@ QuantisedMoments check_family(const quant::Codec& codec, const std::string& sect
 
 }  // namespace
 
+const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading) {
+  const std::string stage = quant_stage(set);
+  if (stage == "O0") return nullptr;
+  if (stage == "O1") return &quant::find_codec("paddle-o1");
+  if (stage == "O2") return &quant::find_codec("paddle-o2");
+  throw reading.error(
+      ErrorKind::kFormat, set.index_file,
+      fmt::format("the optimizer is quantised with the unknown stage {}; known are O1 and O2", in_quotes(stage)));
+}
+
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading) {
   std::vector<QuantisedMoments> found;
   for (const auto& [name, set] : sets) {
     if (!is_quantised_paddle(set)) continue;
-    const quant::Codec& codec = codec_of_stage(set, reading);
+    const quant::Codec& codec = *codec_of_stage(set, reading);
     for (const auto& [parameter, family] : families_of(tensors, set.section)) {
       if (is_coded(family)) found.push_back(check_family(codec, set.section, parameter, family, reading));
     }

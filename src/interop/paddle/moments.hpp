@@ -1,18 +1,24 @@
 // Which stored tensors of a Paddle optimizer are codes and scales of which moments.
 //
-// The index names the stage (ckpt_quant_stage); the parts follow from the codec of that stage (src/quant). A parameter
-// whose moments are F32 and that has no scales is not coded, whatever its shape.
+// The index names the stage (ckpt_quant_stage); the parts follow from the codec of that stage (src/quant). A
+// parameter whose moments are F32 and that has no scales is not coded, whatever its shape.
 #pragma once
 
 #include <vector>
 
 #include "interop/paddle/paddle.hpp"
 #include "interop/reading.hpp"
+#include "quant/codec.hpp"
 
 namespace cairn::interop {
 
-/// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part that
-/// is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is not a part.
+/// The codec of the stage that the set's index names; null when it is not quantised. Throws Error(kFormat) for an
+/// unknown stage.
+const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading);
+
+/// By name; empty when no set is quantised. Throws Error(kFormat) naming file and tensor: an unknown stage, a part
+/// that is missing or of another dtype or shape than the codec stores, a tensor of a coded parameter that is not a
+/// part.
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading);
 

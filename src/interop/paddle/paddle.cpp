@@ -5,16 +5,22 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
 #include <string_view>
-#include <unordered_map>
+#include <tuple>
+#include <unordered_set>
 
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle/moments.hpp"
+#include "interop/paddle/rank_files.hpp"
+#include "interop/paddle/unmerged.hpp"
 #include "interop/state_beside.hpp"
-#include "shard/box_math.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -23,7 +29,6 @@ constexpr const char* kQuantStage = "ckpt_quant_stage";
 constexpr const char* kMasterWeights = "master_weights";
 constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, "quant_ckpt_resume_times",
                                                    "optim_shard_num"};
-constexpr std::array<std::string_view, 3> kMomentSuffixes = {kFirstMoment, kSecondMoment, "/velocity_0"};
 
 bool has_paddle_keys(const base::Json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
@@ -42,49 +47,6 @@ std::string codec_of(const std::string& stage) {
   return shown(stage);
 }
 
-Error unmerged(const std::string& file, Reading& reading) {
-  const auto set = std::ranges::find(reading.sets(), file, [](const auto& item) { return item.second.index_file; });
-  const std::string stage = set == reading.sets().end() ? "O0" : quant_stage(set->second);
-  const std::string quantised = stage == "O0" ? "" : fmt::format(" and quantised ({})", codec_of(stage));
-  return reading.error(
-      ErrorKind::kFormat, file,
-      fmt::format("PaddlePaddle saved this optimizer unmerged (ignore_merge_optimizer){}: each file holds "
-                  "one rank's slices and does not say where they belong; save it again merged",
-                  quantised));
-}
-
-/// The parameter that a master weight or moment belongs to; empty for other tensors (scalars).
-std::string_view parameter_of(const format::PlacedTensor& tensor) {
-  if (tensor.section == kMasterWeights) return tensor.name;
-  if (tensor.section != "optimizer") return {};
-  for (const auto suffix : kMomentSuffixes) {
-    if (tensor.name.ends_with(suffix)) return tensor.name.substr(0, tensor.name.size() - suffix.size());
-  }
-  return {};
-}
-
-/// Sharding v2 of PaddleFormers writes 1-d pieces of a padded flat buffer under the names of whole parameters.
-void refuse_flat_slices(const std::vector<format::PlacedTensor>& tensors, const Reading& reading) {
-  std::unordered_map<std::string_view, const format::PlacedTensor*> parameters;
-  for (const auto& tensor : tensors) {
-    if (tensor.section == "model" || tensor.section == "adapter") parameters.emplace(tensor.name, &tensor);
-  }
-  for (const auto& tensor : tensors) {
-    if (tensor.shape.size() != 1) continue;
-    const auto found = parameters.find(parameter_of(tensor));
-    if (found == parameters.end() || found->second->shape.empty() ||
-        std::ranges::equal(found->second->shape, tensor.shape))
-      continue;
-    const auto file = std::next(reading.directory().safetensors.begin(), tensor.file);
-    throw reading.error(
-        ErrorKind::kFormat, file->first,
-        fmt::format("tensor {} of shape {} is a flat slice of a parameter of shape {} (sharding v2, "
-                    "split_param): PaddlePaddle did not gather it, and it cannot be placed; save again "
-                    "with split_param off",
-                    in_quotes(tensor.name), shard::shape_text(tensor.shape), shard::shape_text(found->second->shape)));
-  }
-}
-
 void take_u16_as_bf16(std::vector<format::PlacedTensor>& tensors, Reading& reading) {
   std::size_t count = 0;
   for (auto& tensor : tensors) {
@@ -100,7 +62,7 @@ void take_u16_as_bf16(std::vector<format::PlacedTensor>& tensors, Reading& readi
 
 void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
   const auto optimizer = sets.find("optimizer");
-  if (optimizer == sets.end() || sets.contains(kMasterWeights)) return;
+  if (optimizer == sets.end() || sets.contains(kMasterWeights) || !optimizer->second.has_map) return;
   const base::Json* promise = optimizer->second.index.extra.find(kMasterWeights);
   if (promise == nullptr || *promise != base::Json(true)) return;
   reading.warn(
@@ -111,18 +73,10 @@ void warn_of_absent_masters(const DataSets& sets, Reading& reading) {
 
 }  // namespace
 
-std::optional<std::string> unmerged_sign(Reading& reading) {
-  for (const auto& [name, set] : reading.sets()) {
-    if (!set.has_map && has_paddle_keys(set.index.extra)) return set.index_file;
-  }
-  for (const auto& [file, header] : reading.directory().safetensors) {
-    if (is_unmerged_paddle_name(file)) return file;
-  }
-  return std::nullopt;
-}
-
 bool is_paddle(const DataSets& sets, const Reading& reading) {
   if (sets.contains("peft_model")) return true;
+  const auto is_of_rank = [](const auto& file) { return parse_rank_name(file.first).has_value(); };
+  if (std::ranges::any_of(reading.directory().safetensors, is_of_rank)) return true;
   for (const auto& [name, set] : sets) {
     if (has_paddle_keys(set.index.extra)) return true;
   }
@@ -153,12 +107,6 @@ void refuse_scales_without_codec(const DataSets& sets, const Reading& reading) {
   }
 }
 
-void finish_paddle(std::vector<format::PlacedTensor>& tensors, const DataSets& sets, Reading& reading) {
-  refuse_flat_slices(tensors, reading);
-  take_u16_as_bf16(tensors, reading);
-  warn_of_absent_masters(sets, reading);
-}
-
 namespace {
 
 Strictness strictness_of(const DataSet& set) {
@@ -166,26 +114,106 @@ Strictness strictness_of(const DataSet& set) {
   return is_quantised_paddle(set) ? Strictness::kPaddleQuantised : Strictness::kPaddleOptimizer;
 }
 
+/// With skip_save_model_weight the flat slices of master weights stand under the model's names.
+void refuse_flat_model(const Parameters& parameters, const Reading& reading) {
+  const bool is_flat = !parameters.empty() &&
+                       std::ranges::all_of(parameters, [](const auto& item) { return item.second.shape->size() == 1; });
+  if (!is_flat) return;
+  for (const auto& [name, parameter] : parameters) {
+    if (!is_matrix(name)) continue;
+    throw Error(ErrorKind::kFormat,
+                fmt::format("{}: tensor {} of the model and all others are flattened (skip_save_model_weight with "
+                            "split_param): no file says their shapes; save again with split_param off",
+                            reading.place(), in_quotes(name)));
+  }
+}
+
+/// Sets whose files hold what single ranks held: unmerged ones, and merged ones with flat slices of sharding v2.
+std::vector<RankFiles> sets_by_rank(Reading& reading) {
+  std::vector<RankFiles> sets = unmerged_files(reading);
+  if (!sets.empty()) return sets;
+  const Parameters parameters = parameters_of(reading);
+  refuse_flat_model(parameters, reading);
+  for (const auto& [name, set] : reading.sets()) {
+    if (set.section != "optimizer" && set.section != kMasterWeights) continue;
+    if (!set.has_map) {
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: the file is missing; {} says that the optimizer was saved by rank "
+                              "(ignore_merge_optimizer), and no rank's file is here",
+                              reading.path_of(set.name + std::string(kDataSuffix)), shown(set.index_file)));
+    }
+    RankFiles files = merged_files(set, reading);
+    if (has_flat_slices(files, parameters)) sets.push_back(std::move(files));
+  }
+  for (const RankFiles& files : sets) check_numbers(files, reading);
+  return sets;
+}
+
+/// An index of flat slices names one owner of each tensor; that much must be true.
+void check_owners(const DataSet& set, const Reading& reading) {
+  std::map<std::string_view, std::unordered_set<std::string_view>> names_of_files;
+  for (const format::IndexEntry& tensor : set.index.tensors) {
+    const std::string& file = set.index.file_of(tensor);
+    const auto header = reading.directory().safetensors.find(file);
+    if (header == reading.directory().safetensors.end()) {
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: the file is missing; {} says that it holds tensor {}", reading.path_of(file),
+                              shown(set.index_file), in_quotes(tensor.name)));
+    }
+    auto& names = names_of_files[file];
+    if (names.empty()) {
+      for (const format::TensorEntry& entry : header->second.tensors) names.insert(entry.name);
+    }
+    if (names.contains(tensor.name)) continue;
+    throw reading.error(
+        ErrorKind::kFormat, file,
+        fmt::format("tensor {} is not in this file, as {} says", in_quotes(tensor.name), shown(set.index_file)));
+  }
+}
+
 class Paddle final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "PaddlePaddle"; }
 
-  [[nodiscard]] bool recognises(Reading& reading) const override {
-    return unmerged_sign(reading) || is_paddle(reading.sets(), reading);
-  }
+  [[nodiscard]] bool recognises(Reading& reading) const override { return is_paddle(reading.sets(), reading); }
 
   void describe(Reading& reading, Recognised& out) const override {
-    if (const auto sign = unmerged_sign(reading)) throw unmerged(*sign, reading);
     const DataSets& sets = reading.sets();
     refuse_scales_without_codec(sets, reading);
-    read_sets(reading, out, strictness_of);
-    finish_paddle(out.tensors, sets, reading);
-    out.quantised = find_quantised_moments(out.tensors, sets, reading);
+    const std::vector<RankFiles> by_rank = sets_by_rank(reading);
+    std::set<std::string_view> files_of_ranks;
+    for (const RankFiles& files : by_rank) {
+      for (const RankFile& file : files.files) files_of_ranks.insert(file.name);
+    }
+    const auto is_by_rank = [&](const DataSet& set) {
+      if (!set.has_map && set.section == "optimizer") return true;
+      return !set.files.empty() && files_of_ranks.contains(set.files.front());
+    };
+    read_sets(reading, out, [&](const DataSet& set) -> std::optional<Strictness> {
+      if (is_by_rank(set)) return std::nullopt;
+      return strictness_of(set);
+    });
+    if (by_rank.empty()) {
+      out.quantised = find_quantised_moments(out.tensors, sets, reading);
+    } else {
+      const auto optimizer = sets.find("optimizer");
+      const quant::Codec* codec = optimizer == sets.end() ? nullptr : codec_of_stage(optimizer->second, reading);
+      for (const auto& [name, set] : sets) {
+        if (is_by_rank(set)) check_owners(set, reading);
+      }
+      read_rank_files(by_rank, codec, reading, out);
+    }
+    take_u16_as_bf16(out.tensors, reading);
+    std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
+    if (!by_rank.empty()) warn_of_stateless(reading, out);
+    warn_of_absent_masters(sets, reading);
   }
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     out.version.clear();  // config.json's is of the library that the model came from
+    const std::vector<RankFiles> by_rank = unmerged_files(reading);
+    if (!by_rank.empty()) out.parallel = by_rank.front().parallel();
     const auto optimizer = reading.sets().find("optimizer");
     if (optimizer == reading.sets().end() || !is_quantised_paddle(optimizer->second)) return;
     out.quantisation = codec_of(quant_stage(optimizer->second));

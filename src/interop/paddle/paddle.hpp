@@ -1,11 +1,10 @@
 // PaddlePaddle's unified checkpoints: Hugging Face file sets with habits of their own.
 //
-// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more than
-// a weight map. What cannot be read rightly - slices of single ranks, flat slices of sharding v2 - is refused with its
-// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: codings.hpp.
+// BF16 is stored as U16, optimizer tensors are called "<parameter>/moment1_0", and the optimizer's index says more
+// than a weight map. What single ranks held is put together (unmerged.hpp); what cannot be placed is refused with its
+// name instead of being taken for whole tensors. Names and shapes stay as stored. Quantised moments: moments.hpp.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,10 +17,8 @@ namespace cairn::interop {
 
 const Dialect& paddle_dialect();
 
-/// The file or index that shows that the optimizer was saved unmerged, or nothing.
-std::optional<std::string> unmerged_sign(Reading& reading);
-
-/// An index with Paddle's keys, a set "peft_model", or a file with the metadata format "np".
+/// A file with the name of an unmerged optimizer's rank, an index with Paddle's keys, a set "peft_model", or a file
+/// with the metadata format "np".
 bool is_paddle(const DataSets& sets, const Reading& reading);
 
 /// "O1" of a set's index, "O0" when it does not say.
@@ -32,9 +29,6 @@ bool is_quantised_paddle(const DataSet& set);
 
 /// Throws Error(kFormat) when an optimizer has scales although its index names no codec.
 void refuse_scales_without_codec(const DataSets& sets, const Reading& reading);
-
-/// Turns U16 into BF16, refuses flat slices, warns of master weights that the index promises and no file holds.
-void finish_paddle(std::vector<format::PlacedTensor>& tensors, const DataSets& sets, Reading& reading);
 
 // How Paddle calls the tensors of an optimizer: "<parameter>/moment1_0", and with quantised moments their scales.
 

@@ -1,5 +1,6 @@
 // What names say, pattern by pattern, and names that only look like one.
 #include "interop/file_names.hpp"
+#include "interop/paddle/rank_files.hpp"
 
 #include <gtest/gtest.h>
 
@@ -66,15 +67,15 @@ TEST(FileNames, Dialects) {
   EXPECT_FALSE(is_dcp_shard_name("shard-00001-model.safetensors"));
   EXPECT_FALSE(is_dcp_shard_name("model-00001-of-00002.safetensors"));
 
-  EXPECT_TRUE(is_unmerged_paddle_name("optimizer.tp00.safetensors"));
-  EXPECT_TRUE(is_unmerged_paddle_name("master_weights.tp00_pp01_shard03.safetensors"));
-  EXPECT_TRUE(is_unmerged_paddle_name("optimizer.moe12.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp00_.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("optimizer.tp00x.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("model.tp00.safetensors"));
-  EXPECT_FALSE(is_unmerged_paddle_name("optimizer-00001-of-00002.safetensors"));
+  EXPECT_TRUE(parse_rank_name("optimizer.tp00.safetensors"));
+  EXPECT_TRUE(parse_rank_name("master_weights.tp00_pp01_shard03.safetensors"));
+  EXPECT_TRUE(parse_rank_name("optimizer.moe12.safetensors"));
+  EXPECT_FALSE(parse_rank_name("optimizer.safetensors"));
+  EXPECT_FALSE(parse_rank_name("optimizer.tp.safetensors"));
+  EXPECT_FALSE(parse_rank_name("optimizer.tp00_.safetensors"));
+  EXPECT_FALSE(parse_rank_name("optimizer.tp00x.safetensors"));
+  EXPECT_FALSE(parse_rank_name("model.tp00.safetensors"));
+  EXPECT_FALSE(parse_rank_name("optimizer-00001-of-00002.safetensors"));
 
   EXPECT_TRUE(is_mindspore_part_name("model-0000000-0000004.safetensors"));
   EXPECT_TRUE(is_mindspore_part_name("CKP-opt-0000003-0000004.safetensors"));

@@ -88,9 +88,14 @@ TEST(Samples, WarningsSayWhatWasAssumed) {
   EXPECT_TRUE(warns_of(recognise(load_case("dcp-consolidated")), {"sub-directories", "sharded"}));
 }
 
-TEST(Samples, WhatCannotBeReadIsNamed) {
-  EXPECT_THAT(failure_of(load_case("paddle-unmerged")),
-              AllOf(HasSubstr("optimizer.safetensors.index.json"), HasSubstr("unmerged"), HasSubstr("O1")));
+TEST(Samples, SlicesOfRanksArePutTogether) {
+  const Recognised out = recognise(load_case("paddle-unmerged"));
+  EXPECT_EQ(sections_of(out),
+            (std::map<std::string, std::size_t>{{"master_weights", 12}, {"model", 12}, {"optimizer", 84}}));
+  EXPECT_EQ(out.quantised.size(), 12u);
+  const auto has_scales_of_boxes = [](const QuantisedMoments& moments) { return !moments.boxes.empty(); };
+  EXPECT_EQ(std::ranges::count_if(out.quantised, has_scales_of_boxes), 3);  // embed_tokens, o_proj, down_proj
+  EXPECT_EQ(tensor_of(out, "master_weights", "lm_head.weight").shape, (Shape{64, 96}));
 }
 
 TEST(Samples, AMissingShardIsAHole) {

@@ -1,0 +1,244 @@
+#include "interop/paddle/rank_files.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/json.hpp"
+#include "interop/file_names.hpp"
+
+namespace cairn::interop {
+namespace {
+
+constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "moe"};
+constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
+constexpr std::uint32_t kMostRanks = 1 << 20;  // along an axis; names are a stranger's
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// Takes "tp00" off the front.
+std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    if (!text.starts_with(kNames[axis])) continue;
+    const std::string_view rest = text.substr(kNames[axis].size());
+    const auto digits = static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), is_digit) - rest.begin());
+    if (digits < 2) return std::nullopt;
+    std::uint32_t rank = 0;
+    for (const char c : rest.substr(0, digits)) {
+      rank = rank * 10 + static_cast<std::uint32_t>(c - '0');
+      if (rank >= kMostRanks) return std::nullopt;
+    }
+    text = rest.substr(digits);
+    return std::pair(axis, rank);
+  }
+  return std::nullopt;
+}
+
+/// As take_rank(), of all ranks that a name has, joined by '_'.
+bool take_ranks(std::string_view text, RankName& out) {
+  while (true) {
+    const auto rank = take_rank(text);
+    if (!rank || out.ranks[rank->first]) return false;
+    out.ranks[rank->first] = rank->second;
+    if (text.empty()) return true;
+    if (text.front() != '_') return false;
+    text.remove_prefix(1);
+  }
+}
+
+void sort_by_rank(RankFiles& files) {
+  std::sort(files.files.begin(), files.files.end(), [](const RankFile& a, const RankFile& b) {
+    return std::tie(a.rank, a.piece, a.name) < std::tie(b.rank, b.piece, b.name);
+  });
+}
+
+/// Degrees of a training run, from the files of all its sets.
+using Degrees = std::array<std::uint32_t, kAxes>;
+
+/// A name speaks of an axis only where there are several ranks along it; experts alone may be on one.
+Degrees degrees_of(const std::vector<RankFiles>& sets) {
+  Degrees degrees{1, 1, 1, 1};
+  for (const RankFiles& set : sets) {
+    for (std::size_t axis = 0; axis < kAxes; ++axis) {
+      if (set.named[axis] && axis != kExpert) degrees[axis] = std::max(degrees[axis], 2U);
+      for (const RankFile& file : set.files) degrees[axis] = std::max(degrees[axis], file.rank[axis] + 1);
+    }
+  }
+  return degrees;
+}
+
+/// Files are by rank: the first that is not the next rank tells which one is missing.
+void check_ranks(const RankFiles& set, const Reading& reading) {
+  Degrees next{};
+  std::uint32_t piece = set.pieces == 0 ? 0 : 1;
+  for (std::size_t at = 0;; ++at) {
+    if (at == set.files.size() || set.files[at].rank != next || set.files[at].piece != piece) {
+      const std::string name = set.name_of(next) + (piece == 0 ? "" : fmt::format("_shard_{:04}", piece));
+      throw Error(ErrorKind::kNotFound,
+                  fmt::format("{}: the file is missing; each rank wrote one (ignore_merge_optimizer), and {} is here",
+                              reading.path_of(name), shown(set.files.front().name)));
+    }
+    if (piece != set.pieces) {
+      ++piece;
+      continue;
+    }
+    piece = set.pieces == 0 ? 0 : 1;
+    std::size_t axis = kAxes;
+    while (axis > 0 && ++next[axis - 1] == set.degrees[axis - 1]) next[--axis] = 0;
+    if (axis == 0) return;
+  }
+}
+
+/// Into how many files each rank's state was cut, as the index says; 0: into none, or it does not say.
+std::uint32_t pieces_of_index(Reading& reading) {
+  const auto optimizer = reading.sets().find(std::string(kSets[0]));
+  if (optimizer == reading.sets().end()) return 0;
+  const base::Json* pieces = optimizer->second.index.extra.find("optim_shard_num");
+  if (pieces == nullptr || !pieces->is_number_unsigned() || pieces->whole_number() < 2) return 0;
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(pieces->whole_number(), kMostRanks));
+}
+
+/// Beside the files of ranks: a merged set is another save's.
+void refuse_merged(const RankFile& of_rank, Reading& reading) {
+  const std::string words = fmt::format(
+      "belongs to another save than {}, which holds what one rank had; move one of the two away", shown(of_rank.name));
+  for (const std::string_view set : kSets) {
+    const auto found = reading.sets().find(std::string(set));
+    if (found == reading.sets().end()) continue;
+    for (const std::string& file : found->second.files) {
+      if (parse_rank_name(of_rank.name) || parse_file_piece(file).file != std::string(set) + std::string(kDataSuffix)) {
+        throw reading.error(ErrorKind::kFormat, file, words);
+      }
+    }
+    if (found->second.index_file.empty() || !found->second.has_map) continue;
+    throw reading.error(ErrorKind::kFormat, found->second.index_file, words);
+  }
+}
+
+}  // namespace
+
+std::optional<RankName> parse_rank_name(std::string_view file) {
+  const FilePiece piece = parse_file_piece(file);
+  if (!piece.file.ends_with(kDataSuffix)) return std::nullopt;
+  std::string_view rest = piece.file.substr(0, piece.file.size() - kDataSuffix.size());
+  for (const std::string_view set : kSets) {
+    if (!rest.starts_with(set) || rest.size() <= set.size() || rest[set.size()] != '.') continue;
+    RankName out{std::string(set), {}, piece.number};
+    if (take_ranks(rest.substr(set.size() + 1), out)) return out;
+  }
+  return std::nullopt;
+}
+
+std::string RankFiles::name_of(const std::array<std::uint32_t, kAxes>& rank) const {
+  std::string out = set;
+  char separator = '.';
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    if (!named[axis]) continue;
+    out += fmt::format("{}{}{:02}", separator, kNames[axis], rank[axis]);
+    separator = '_';
+  }
+  return out + std::string(kDataSuffix);
+}
+
+std::string RankFiles::parallel() const {
+  std::string out;
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    if (named[axis]) out += fmt::format("{}{}={}", out.empty() ? "" : ",", kNames[axis], degrees[axis]);
+  }
+  return out;
+}
+
+std::vector<RankFiles> unmerged_files(Reading& reading) {
+  std::map<std::string, RankFiles> sets;
+  const auto add = [&](const RankName& name, const std::string& file) {
+    const auto [at, is_new] = sets.try_emplace(name.set);
+    RankFiles& set = at->second;
+    RankFile out{file, reading.number(file), &reading.header(file), {}, name.piece};
+    std::array<bool, kAxes> named{};
+    for (std::size_t axis = 0; axis < kAxes; ++axis) {
+      named[axis] = name.ranks[axis].has_value();
+      out.rank[axis] = name.ranks[axis].value_or(0);
+    }
+    if (is_new) {
+      set.set = name.set;
+      set.section = known_section(name.set).value_or(name.set);
+      set.named = named;
+    } else if (set.named != named) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of "
+                                      "the two away",
+                                      shown(set.files.front().name)));
+    }
+    set.pieces = std::max(set.pieces, name.piece);
+    set.files.push_back(std::move(out));
+  };
+  for (const auto& [file, header] : reading.directory().safetensors) {
+    if (const auto name = parse_rank_name(file)) add(*name, file);
+  }
+  // Of data parallelism alone one rank writes, and its name says nothing of ranks.
+  const auto optimizer = reading.sets().find(std::string(kSets[0]));
+  if (sets.empty() && optimizer != reading.sets().end() && !optimizer->second.has_map) {
+    for (const auto& [file, header] : reading.directory().safetensors) {
+      const FilePiece piece = parse_file_piece(file);
+      for (const std::string_view set : kSets) {
+        if (piece.file == std::string(set) + std::string(kDataSuffix)) add({std::string(set), {}, piece.number}, file);
+      }
+    }
+  }
+  if (!sets.empty()) refuse_merged(sets.begin()->second.files.front(), reading);
+  std::vector<RankFiles> out;
+  for (auto& [name, set] : sets) {
+    sort_by_rank(set);
+    out.push_back(std::move(set));
+  }
+  if (out.empty()) return out;
+  const Degrees degrees = degrees_of(out);
+  const std::uint32_t pieces = pieces_of_index(reading);
+  for (RankFiles& set : out) {
+    set.degrees = degrees;
+    set.pieces = std::max(set.pieces, pieces);
+    if (set.named != out.front().named) {
+      throw reading.error(ErrorKind::kFormat, set.files.front().name,
+                          fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of "
+                                      "the two away",
+                                      shown(out.front().files.front().name)));
+    }
+    check_ranks(set, reading);
+  }
+  return out;
+}
+
+RankFiles merged_files(const DataSet& set, const Reading& reading) {
+  RankFiles out;
+  out.set = set.name;
+  out.section = set.section;
+  out.is_numbered = true;
+  for (const std::string& file : set.files) {
+    RankFile& rank = out.files.emplace_back(RankFile{file, reading.number(file), &reading.header(file), {}, 0});
+    rank.rank[kSharding] = static_cast<std::uint32_t>(out.files.size() - 1);
+  }
+  out.degrees[kSharding] = static_cast<std::uint32_t>(out.files.size());
+  return out;
+}
+
+void check_numbers(const RankFiles& files, const Reading& reading) {
+  const std::uint64_t count = parse_data_name(files.files.front().name).count;
+  for (std::size_t i = 0; i < files.files.size(); ++i) {
+    const std::string& file = files.files[i].name;
+    const DataName name = parse_data_name(file);
+    if (!name.numbered || name.count != count || name.number <= i || name.number > count) {
+      throw reading.error(ErrorKind::kFormat, file,
+                          fmt::format("does not bear one of the numbers 1 to {} of {}", count, in_quotes(files.set)));
+    }
+    if (name.number == i + 1 && (i + 1 < files.files.size() || i + 1 == count)) continue;
+    const std::uint64_t missing = name.number == i + 1 ? i + 2 : i + 1;
+    throw Error(ErrorKind::kNotFound,
+                fmt::format("{}: the file is missing; {} says that there are {}",
+                            reading.path_of(fmt::format("{}-{:05}-of-{:05}{}", files.set, missing, count, kDataSuffix)),
+                            shown(file), count));
+  }
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,290 @@
+#include "interop/paddle/slices.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "base/checked.hpp"
+#include "base/text.hpp"
+#include "shard/box_math.hpp"
+
+namespace cairn::interop {
+namespace {
+
+using Shape = std::vector<std::uint64_t>;
+
+Shape shape_of(const Fragment& fragment) { return {fragment.entry->shape.begin(), fragment.entry->shape.end()}; }
+
+Error wrong(const Fragment& fragment, const Reading& reading, const std::string& text) {
+  return reading.error(ErrorKind::kFormat, fragment.file->name,
+                       fmt::format("tensor {} of shape {} {}", in_quotes(fragment.entry->name),
+                                   shard::shape_text(fragment.entry->shape), text));
+}
+
+/// "q_proj" of "llama.layers.0.self_attn.q_proj.weight".
+std::string_view module_of(std::string_view parameter) {
+  parameter = parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+  const std::size_t dot = parameter.rfind('.');
+  return dot == std::string_view::npos ? parameter : parameter.substr(dot + 1);
+}
+
+void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
+  for (const Fragment& fragment : fragments) {
+    if (fragment.entry->dtype == fragments.front().entry->dtype) continue;
+    throw wrong(fragment, reading,
+                fmt::format("is {}, and {} in {}", name_of(fragment.entry->dtype),
+                            name_of(fragments.front().entry->dtype), shown(fragments.front().file->name)));
+  }
+}
+
+Slice whole_slice(const Fragment& fragment) { return {fragment, {{shard::whole(fragment.entry->shape), 0, 0}}}; }
+
+// ---- ranges of flattened parameters
+
+constexpr std::array<std::uint64_t, 2> kAlignments = {256, 512};  // bytes, by device
+
+std::uint64_t rounded_up(std::uint64_t elements, std::uint64_t unit) {
+  return base::mul(base::ceil_div(elements, unit), unit, "elements with padding");
+}
+
+/// Whether slices of a parameter may have so many elements: its own, and zeros up to a multiple of the unit. Merged
+/// files do not say how many of them are along the axis of sharding.
+bool is_padded(std::uint64_t elements, std::uint64_t with_padding, const Parameter& parameter, const RankFiles& files) {
+  const std::uint64_t ranks = files.degrees[kSharding];
+  for (const std::uint64_t alignment : kAlignments) {
+    for (std::uint64_t degree = 1; degree <= ranks; ++degree) {
+      if (files.is_numbered ? ranks % degree != 0 : degree != ranks) continue;
+      const std::uint64_t unit = alignment / parameter.element_bytes * degree;
+      if (rounded_up(elements, unit) == with_padding) return true;
+    }
+  }
+  return false;
+}
+
+/// Modules whose weights PaddleFormers stores [out, in] for Hugging Face, and keeps [in, out] itself (its
+/// transpose_weight_keys); of embeddings and heads it keeps what it stores. True: turned round; nothing: unknown.
+std::optional<bool> is_turned_round(std::string_view parameter) {
+  constexpr std::array<std::string_view, 10> kTurned = {"gate", "proj", "qkv",      "fc1",      "fc2",
+                                                        "wqkv", "wo",   "linear_1", "linear_2", "kv_a_proj_with_mqa"};
+  constexpr std::array<std::string_view, 3> kKept = {"embed_tokens", "word_embeddings", "lm_head"};
+  const std::string_view module = module_of(parameter);
+  if (module.ends_with("_proj") || std::ranges::find(kTurned, module) != kTurned.end()) return true;
+  if (std::ranges::find(kKept, module) != kKept.end()) return false;
+  return std::nullopt;
+}
+
+/// The parameter's shape in memory, of which ranges are ranges.
+Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
+  if (!parameter.shape) {
+    throw wrong(
+        fragment, reading,
+        "is a slice of a flattened parameter (sharding v2, split_param), and no weight of the model has its name "
+        "and says its shape");
+  }
+  Shape shape = *parameter.shape;
+  if (!parameter.may_be_transposed || shape.size() != 2) return shape;
+  const auto is_turned = is_turned_round(parameter.name);
+  if (!is_turned) {
+    throw wrong(fragment, reading,
+                fmt::format("is a slice of a flattened parameter (sharding v2, split_param), whose weight {} was saved "
+                            "for Hugging Face (save_to_hf): whether that turned it round is not known of its name",
+                            shard::shape_text(shape)));
+  }
+  if (*is_turned) std::swap(shape[0], shape[1]);
+  return shape;
+}
+
+WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
+                        const Reading& reading) {
+  WholeTensor out;
+  out.cut = CutBy::kRange;
+  out.shape = flat_shape(parameter, fragments.front(), reading);
+  const std::uint64_t elements = shard::elements_of(out.shape);
+  std::vector<Fragment> in_order;
+  const auto& home = fragments.front().file->rank;
+  for (const Fragment& fragment : fragments) {
+    const auto& rank = fragment.file->rank;
+    if (rank[kTensor] != 0) {
+      throw wrong(fragment, reading,
+                  "is a slice of a flattened slice of a tensor-parallel rank (sharding v2, split_param): nothing tells "
+                  "along which dimension the ranks cut it; save again with split_param off");
+    }
+    if (fragment.entry->shape.size() != 1) {
+      throw wrong(fragment, reading,
+                  "stands among slices of flattened parameters (sharding v2), which have 1 dimension");
+    }
+    // Pipeline stages and ranks of experts may have copies of a tensor that they share.
+    if (rank[kPipeline] == home[kPipeline] && rank[kExpert] == home[kExpert]) in_order.push_back(fragment);
+  }
+  const auto rank_of = [](const Fragment& fragment) { return fragment.file->rank[kSharding]; };
+  std::ranges::stable_sort(in_order, {}, rank_of);
+  const auto same = std::ranges::adjacent_find(in_order, {}, rank_of);
+  if (same != in_order.end()) {
+    throw wrong(*std::next(same), reading, fmt::format("is in {} as well", shown(same->file->name)));
+  }
+  std::uint64_t at = 0;
+  for (const Fragment& fragment : in_order) {
+    const std::uint64_t begin = std::min(at, elements);
+    at = base::add(at, fragment.entry->shape[0], "elements of slices");
+    Slice slice{fragment, {}};
+    std::uint64_t first = 0;
+    for (Box& box : shard::boxes_of_flat_range(out.shape, begin, std::min(at, elements))) {
+      const std::uint64_t length = shard::elements_of(box);
+      slice.boxes.push_back({std::move(box), first, 0});
+      first += length;
+    }
+    if (!slice.boxes.empty()) out.slices.push_back(std::move(slice));
+  }
+  if (at < elements || !is_padded(elements, at, parameter, files)) {
+    throw wrong(
+        in_order.back(), reading,
+        fmt::format("is the last slice of parameter {} {}, whose slices (sharding v2, split_param) hold {} of its "
+                    "{} elements and padding together: one is missing or of another size",
+                    in_quotes(parameter.name), shard::shape_text(out.shape), at, elements));
+  }
+  return out;
+}
+
+// ---- rows or columns
+
+/// One fragment of each tensor-parallel rank. Pipeline stages and ranks of experts may have copies of a tensor that
+/// they share; of the ranks of sharding only one may have it.
+std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, const Reading& reading) {
+  std::vector<Fragment> out;
+  for (const Fragment& fragment : fragments) {
+    const auto rank_of = [](const Fragment& f) { return f.file->rank[kTensor]; };
+    const auto known = std::ranges::find(out, rank_of(fragment), rank_of);
+    if (known == out.end()) {
+      out.push_back(fragment);
+      continue;
+    }
+    const auto& a = known->file->rank;
+    const auto& b = fragment.file->rank;
+    const bool is_copy = a[kPipeline] != b[kPipeline] || a[kExpert] != b[kExpert];
+    const bool is_scalar = shard::elements_of(fragment.entry->shape) == 1;
+    if ((is_copy || is_scalar) && std::ranges::equal(fragment.entry->shape, known->entry->shape)) continue;
+    throw wrong(fragment, reading,
+                fmt::format("is in {} as well, with shape {}", shown(known->file->name),
+                            shard::shape_text(known->entry->shape)));
+  }
+  std::ranges::stable_sort(out, {}, [](const Fragment& f) { return f.file->rank[kTensor]; });
+  return out;
+}
+
+/// The only dimension in which slices differ from the whole, when they add up along it.
+std::optional<std::size_t> cut_dimension(std::span<const Fragment> slices, const Shape& whole) {
+  std::optional<std::size_t> dimension;
+  for (const Fragment& slice : slices) {
+    if (slice.entry->shape.size() != whole.size()) return std::nullopt;
+    for (std::size_t d = 0; d < whole.size(); ++d) {
+      if (slice.entry->shape[d] == whole[d]) continue;
+      if (dimension && *dimension != d) return std::nullopt;
+      dimension = d;
+    }
+  }
+  if (!dimension) return std::nullopt;
+  std::uint64_t sum = 0;
+  for (const Fragment& slice : slices) sum = base::add(sum, slice.entry->shape[*dimension], "rows of slices");
+  return sum == whole[*dimension] ? dimension : std::nullopt;
+}
+
+/// Interleaved by heads when it is joined: rules that only the model's configuration has.
+bool is_joined_by_heads(std::string_view parameter) { return module_of(parameter) == "query_key_value"; }
+
+WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment> slices, std::size_t dimension,
+                           const Reading& reading) {
+  WholeTensor out{*parameter.shape, CutBy::kDimension, dimension, {}};
+  const bool is_column = dimension + 1 == out.shape.size();
+  if (is_column && is_joined_by_heads(parameter.name)) {
+    throw wrong(slices.front(), reading,
+                "is a slice of a fused weight that PaddlePaddle joins head by head; save it again merged");
+  }
+  const unsigned fused = is_column ? fused_weights(parameter.name) : 1;
+  const std::uint64_t length = out.shape[dimension];
+  std::uint64_t at = 0;  // of the first of the fused weights
+  for (const Fragment& fragment : slices) {
+    const Shape shape = shape_of(fragment);
+    if (shape[dimension] % fused != 0 || length % fused != 0) {
+      throw wrong(fragment, reading,
+                  fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, length));
+    }
+    const std::uint64_t each = shape[dimension] / fused;
+    Slice slice{fragment, {}};
+    for (unsigned weight = 0; weight < fused; ++weight) {
+      Box box{Shape(shape.size(), 0), shape};
+      box.offset[dimension] = weight * (length / fused) + at;
+      box.shape[dimension] = each;
+      slice.boxes.push_back({std::move(box), weight * each, fused == 1 ? 0 : shape[dimension]});
+    }
+    out.slices.push_back(std::move(slice));
+    at += each;
+  }
+  return out;
+}
+
+bool has_shape(const Fragment& fragment, const Parameter& parameter) {
+  if (std::ranges::equal(fragment.entry->shape, *parameter.shape)) return true;
+  return parameter.may_be_transposed && std::equal(fragment.entry->shape.begin(), fragment.entry->shape.end(),
+                                                   parameter.shape->rbegin(), parameter.shape->rend());
+}
+
+void refuse_missing_slices(std::span<const Fragment> slices, const RankFiles& files, const Parameter& parameter,
+                           const Reading& reading) {
+  for (std::uint32_t rank = 0; rank < files.degrees[kTensor]; ++rank) {
+    if (rank < slices.size() && slices[rank].file->rank[kTensor] == rank) continue;
+    auto where = slices.front().file->rank;
+    where[kTensor] = rank;
+    throw wrong(
+        slices.front(), reading,
+        fmt::format("is a slice of parameter {} {}, and {} does not have the one of rank {}", in_quotes(parameter.name),
+                    shard::shape_text(*parameter.shape), shown(files.name_of(where)), rank));
+  }
+}
+
+WholeTensor join_slices(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
+                        const Reading& reading) {
+  const std::vector<Fragment> slices = of_each_tensor_rank(fragments, reading);
+  const Fragment& first = slices.front();
+  if (!parameter.shape) {
+    if (slices.size() == 1) return {shape_of(first), CutBy::kNothing, 0, {whole_slice(first)}};
+    throw wrong(first, reading,
+                "is of several tensor-parallel ranks, and no weight of the model says what it is a part of");
+  }
+  const auto is_whole = [&](const Fragment& fragment) { return has_shape(fragment, parameter); };
+  if (std::ranges::all_of(slices, is_whole)) return {shape_of(first), CutBy::kNothing, 0, {whole_slice(first)}};
+  if (files.degrees[kTensor] > 1) refuse_missing_slices(slices, files, parameter, reading);
+  const auto dimension = cut_dimension(slices, *parameter.shape);
+  if (dimension) return join_dimension(parameter, slices, *dimension, reading);
+  throw wrong(
+      first, reading,
+      slices.size() == 1
+          ? fmt::format("does not fit parameter {}, whose weight is {}", in_quotes(parameter.name),
+                        shard::shape_text(*parameter.shape))
+          : fmt::format("and those of the other tensor-parallel ranks do not make parameter {}, whose weight is "
+                        "{}",
+                        in_quotes(parameter.name), shard::shape_text(*parameter.shape)));
+}
+
+}  // namespace
+
+unsigned fused_weights(std::string_view parameter) {
+  constexpr std::array<std::string_view, 3> kTwo = {"gate_up_fused_proj", "up_gate_proj", "gate_up_proj"};
+  const std::string_view module = module_of(parameter);
+  if (std::ranges::find(kTwo, module) != kTwo.end()) return 2;
+  return parameter.starts_with("qwen.") && module == "c_attn" ? 3 : 1;
+}
+
+bool is_matrix(std::string_view parameter) {
+  return parameter.ends_with(".weight") && is_turned_round(parameter).has_value();
+}
+
+WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
+                         bool is_flat, const Reading& reading) {
+  check_alike(fragments, reading);
+  return is_flat ? join_ranges(parameter, fragments, files, reading)
+                 : join_slices(parameter, fragments, files, reading);
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,72 @@
+// Where the slices that ranks of PaddlePaddle stored lie in whole tensors.
+//
+// Files do not say it. What does: the ranks, the shape of the model's weight, and for fused weights its name. A
+// tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's. A rank of
+// sharding v2 in PaddleFormers holds a range of the flattened parameter, which has zeros behind it: all slices
+// together are a multiple of 256 bytes for each rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "cairn/box.hpp"
+#include "format/safetensors.hpp"
+#include "interop/paddle/rank_files.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+/// A tensor as one rank's file has it.
+struct Fragment {
+  const RankFile* file = nullptr;
+  const format::TensorEntry* entry = nullptr;
+};
+
+/// A box of the whole tensor, and where its elements are in what a rank stores.
+struct SliceBox {
+  Box box;
+  std::uint64_t first_elem = 0;
+  std::uint64_t row_elems = 0;  ///< as in format::StoredBox
+};
+
+struct Slice {
+  Fragment fragment;
+  std::vector<SliceBox> boxes;
+};
+
+enum class CutBy { kNothing, kDimension, kRange };
+
+/// A tensor put together.
+struct WholeTensor {
+  std::vector<std::uint64_t> shape;
+  CutBy cut = CutBy::kNothing;
+  std::size_t dimension = 0;  ///< of kDimension
+  std::vector<Slice> slices;  ///< replicas left out, and slices that hold nothing but zeros behind the end
+};
+
+/// The parameter that a tensor belongs to, as its model has it.
+struct Parameter {
+  std::string_view name;
+  std::optional<std::vector<std::uint64_t>> shape;  ///< nothing: the model does not have it
+  unsigned element_bytes = 2;                       ///< of the weight
+  bool may_be_transposed = false;                   ///< the file of the model may have its dimensions in reverse order
+};
+
+/// How many weights a fused one has side by side, so that each tensor-parallel rank holds its columns of every one: 2
+/// of gate and up, 3 of Qwen's query, key and value; else 1.
+unsigned fused_weights(std::string_view parameter);
+
+/// Whether a parameter of that name is known to have two dimensions.
+bool is_matrix(std::string_view parameter);
+
+/// Requires: at least one fragment; all of one name, by rank. `is_flat`: they are ranges of flattened parameters.
+/// Throws Error(kFormat) naming file and tensor: slices that do not make the parameter, or of which nothing tells
+/// where they belong; the same tensor in files of which only one can be right; another dtype.
+WholeTensor put_together(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
+                         bool is_flat, const Reading& reading);
+
+}  // namespace cairn::interop

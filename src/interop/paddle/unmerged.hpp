@@ -1,0 +1,36 @@
+// PaddlePaddle's optimizer state where each rank's file has what that rank held: put together to whole tensors.
+//
+// Moments of O1 may have been coded slice by slice. Then they keep the scales that they have
+// (QuantisedMoments::boxes), unless those of all slices are the scales of the whole: columns of O1, and O2.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interop/directory.hpp"
+#include "interop/paddle/rank_files.hpp"
+#include "interop/paddle/slices.hpp"
+#include "interop/reading.hpp"
+#include "quant/codec.hpp"
+
+namespace cairn::interop {
+
+/// The weights of the model, or of an adapter, by name.
+using Parameters = std::map<std::string_view, Parameter>;
+Parameters parameters_of(Reading& reading);
+
+/// Whether the files have ranges of flattened parameters: tensors of 1 dimension of parameters that have another
+/// number, or in merged files another length.
+bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
+
+/// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat) naming file
+/// and tensor: what put_together() refuses; a parameter that lacks a tensor that others have; codes that are not the
+/// codec's.
+void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, Reading& reading, Recognised& out);
+
+/// Names weights without optimizer state: nobody lists what ranks' files should have. They may be frozen.
+void warn_of_stateless(Reading& reading, const Recognised& out);
+
+}  // namespace cairn::interop
