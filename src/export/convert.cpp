@@ -305,7 +305,16 @@ View view_for(const OpenCheckpoint& source, const std::filesystem::path& destina
           fmt::format("{} hold no codes: convert to Hugging Face files to have moments in {}", what, options.quant));
     }
   }
-  if (options.quant == "keep" && !holds_values_only) return stored_view(source);
+  const auto has_scales_of_boxes = [](const interop::QuantisedMoments& moments) { return !moments.boxes.empty(); };
+  const auto by_box = std::ranges::count_if(source.quantised, has_scales_of_boxes);
+  if (options.quant == "keep" && !holds_values_only) {
+    if (by_box == 0) return stored_view(source);
+    notes.push_back(
+        fmt::format("{} have scales of the slices that ranks held, which only PaddlePaddle's unmerged files "
+                    "can have: all moments are decoded",
+                    base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments")));
+    return decoded_view(source, {options.paddle_reciprocals, false});
+  }
   View view = decoded_view(source, {options.paddle_reciprocals, false});
   if (!view.as_stored && options.quant == "keep") {
     const auto made = std::count_if(view.tensors.begin(), view.tensors.end(),
