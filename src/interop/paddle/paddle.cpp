@@ -19,6 +19,7 @@
 #include "interop/file_names.hpp"
 #include "interop/paddle/moments.hpp"
 #include "interop/paddle/rank_files.hpp"
+#include "interop/paddle/ties.hpp"
 #include "interop/paddle/unmerged.hpp"
 #include "interop/state_beside.hpp"
 
@@ -204,6 +205,7 @@ class Paddle final : public Dialect {
       read_rank_files(by_rank, codec, reading, out);
     }
     take_u16_as_bf16(out.tensors, reading);
+    add_tied(reading, out);
     std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
     if (!by_rank.empty()) warn_of_stateless(reading, out);
     warn_of_absent_masters(sets, reading);

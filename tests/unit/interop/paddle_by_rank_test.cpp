@@ -326,6 +326,27 @@ TEST(PaddleByRank, ARanksStateMayBeInSeveralFiles) {
               HasSubstr("optimizer.tp01.safetensors_shard_0002: the file is missing"));
 }
 
+TEST(PaddleTies, StateIsHadUnderBothNames) {
+  const auto tied = [](const std::string& config) {
+    TestDirectory d;
+    d.file("model-00001-of-00001.safetensors",
+           {{"lm_head.weight", DType::kU16, {8, 6}}, {"m.embed_tokens.weight", DType::kU16, {8, 6}}}, kNumpy);
+    d.json("optimizer.safetensors.index.json", R"({"ckpt_quant_stage": "O1", "quant_ckpt_resume_times": 0})");
+    d.file("optimizer.safetensors", codes("lm_head.weight", {8, 6}), kNumpy);
+    d.json("config.json", config);
+    return recognise(d.directory);
+  };
+  const Recognised out = tied(R"({"tie_word_embeddings": true})");
+  const auto name = [](const std::string& parameter) { return parameter + "/moment2_0@max_scales"; };
+  EXPECT_EQ(tensor_of(out, "optimizer", name("m.embed_tokens.weight")).boxes[0].offset_bytes,
+            tensor_of(out, "optimizer", name("lm_head.weight")).boxes[0].offset_bytes);
+  ASSERT_EQ(out.quantised.size(), 2u);
+  EXPECT_EQ(out.quantised[1].first, "m.embed_tokens.weight/moment1_0");
+  EXPECT_EQ(out.quantised[1].parts.at(1), "m.embed_tokens.weight/moment1_0@scales");
+  EXPECT_TRUE(warns_of(out, {"'lm_head.weight'", "as 'm.embed_tokens.weight' as well"}));
+  EXPECT_EQ(tied(R"({"tie_word_embeddings": false})").quantised.size(), 1u);
+}
+
 TEST(PaddleByRankRefused, AModelThatIsFlattened) {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors",

