@@ -42,6 +42,32 @@ std::string stage_in(const base::Json& object) {
   return stage->is_string() ? stage->text() : stage->dump({.sorted = true, .ascii = true, .is_lenient = true});
 }
 
+/// PaddleFormers' save_to_hf turns the weights of the model's linear layers round, and nothing else.
+void warn_of_turned_weights(Reading& reading, const Recognised& out) {
+  std::map<std::string_view, std::span<const std::uint64_t>> weights;
+  for (const format::PlacedTensor& tensor : out.tensors) {
+    if (tensor.section == "model" && tensor.shape.size() == 2) weights.emplace(tensor.name, tensor.shape);
+  }
+  std::set<std::string_view> turned;
+  const auto compare = [&](std::string_view name, std::span<const std::uint64_t> shape) {
+    const auto weight = weights.find(name);
+    if (weight == weights.end() || shape.size() != 2 || shape[0] == shape[1]) return;
+    if (weight->second[0] == shape[1] && weight->second[1] == shape[0]) turned.insert(weight->first);
+  };
+  for (const format::PlacedTensor& tensor : out.tensors) {
+    if (tensor.section == kMasterWeights) compare(tensor.name, tensor.shape);
+    if (tensor.section != "optimizer") continue;
+    if (tensor.name.ends_with(kSecondMoment)) {
+      compare(tensor.name.substr(0, tensor.name.size() - kSecondMoment.size()), tensor.shape);
+    }
+  }
+  if (turned.empty()) return;
+  reading.warn(
+      fmt::format("the model's weights of linear layers are stored the other way round than their master weights "
+                  "and moments (save_to_hf): {}, e.g. {}",
+                  base::counted(turned.size(), "tensor"), in_quotes(*turned.begin())));
+}
+
 std::string codec_of(const std::string& stage) {
   if (stage == "O1") return "O1: 8-bit moments";
   if (stage == "O2") return "O2: 4-bit moments";
@@ -208,6 +234,7 @@ class Paddle final : public Dialect {
     add_tied(reading, out);
     std::ranges::sort(out.quantised, {}, [](const auto& moments) { return std::tie(moments.section, moments.first); });
     if (!by_rank.empty()) warn_of_stateless(reading, out);
+    warn_of_turned_weights(reading, out);
     warn_of_absent_masters(sets, reading);
   }
 

@@ -87,7 +87,9 @@ TEST(Samples, WarningsSayWhatWasAssumed) {
   EXPECT_TRUE(warns_of(fused, {"9 tensors", "U16", "BF16"}));
   EXPECT_EQ(fused.warnings.size(), 1u);
   EXPECT_TRUE(recognise(load_case("hf-tied")).warnings.empty());
-  EXPECT_TRUE(recognise(load_case("paddle-save-to-hf")).warnings.empty());  // true BF16, nothing assumed
+  const Recognised turned = recognise(load_case("paddle-save-to-hf"));
+  EXPECT_TRUE(warns_of(turned, {"the other way round", "save_to_hf", "_proj.weight"}));
+  EXPECT_EQ(turned.warnings.size(), 1u);  // true BF16, nothing assumed
   EXPECT_TRUE(warns_of(recognise(load_case("paddle-split-param")),
                        {"optimizer.safetensors.index.json", "2 scalars", "beta1_pow_acc_0"}));
   EXPECT_TRUE(warns_of(recognise(load_case("paddle-skip-model")), {"master weights", "skip_save_model_weight"}));
