@@ -19,6 +19,7 @@
 #include "interop/file_names.hpp"
 #include "interop/paddle/moments.hpp"
 #include "interop/paddle/rank_files.hpp"
+#include "interop/paddle/signals.hpp"
 #include "interop/paddle/ties.hpp"
 #include "interop/paddle/unmerged.hpp"
 #include "interop/state_beside.hpp"
@@ -206,6 +207,7 @@ class Paddle final : public Dialect {
 
   void describe(Reading& reading, Recognised& out) const override {
     const DataSets& sets = reading.sets();
+    check_signals(reading);
     refuse_scales_without_codec(sets, reading);
     const std::vector<RankFiles> by_rank = sets_by_rank(reading);
     std::set<std::string_view> files_of_ranks;
@@ -243,6 +245,7 @@ class Paddle final : public Dialect {
     out.version.clear();  // config.json's is of the library that the model came from
     const std::vector<RankFiles> by_rank = unmerged_files(reading);
     if (!by_rank.empty()) out.parallel = by_rank.front().parallel();
+    if (auto signals = words_of_signals(reading)) out.left.push_back(std::move(*signals));
     const auto optimizer = reading.sets().find("optimizer");
     if (optimizer == reading.sets().end() || !is_quantised_paddle(optimizer->second)) return;
     out.quantisation = codec_of(quant_stage(optimizer->second));

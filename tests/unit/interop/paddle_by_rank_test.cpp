@@ -347,6 +347,25 @@ TEST(PaddleTies, StateIsHadUnderBothNames) {
   EXPECT_EQ(tied(R"({"tie_word_embeddings": false})").quantised.size(), 1u);
 }
 
+TEST(PaddleSignals, ASaveThatHasNotEndedIsRefused) {
+  const auto with = [](const std::vector<std::string>& signals) {
+    TestDirectory d = tensor_parallel();
+    for (const std::string& signal : signals) d.other(signal);
+    return d;
+  };
+  const std::vector<std::string> all = {".model_weight.done.0", ".model_weight.done.1", ".optimizer_weight.done.0",
+                                        ".optimizer_weight.done.1"};
+  const Recognised out = recognise(with(all).directory);
+  EXPECT_THAT(out.about.left, testing::Contains(HasSubstr("4 signal files of an asynchronous save")));
+  for (const std::string& missing : all) {
+    auto rest = all;
+    std::erase(rest, missing);
+    EXPECT_THAT(failure_of(with(rest).directory),
+                AllOf(HasSubstr(missing + ": the file is missing"), HasSubstr("2 ranks")));
+  }
+  EXPECT_THAT(failure_of(with({all[0], all[1]}).directory), HasSubstr(".optimizer_weight.done.0"));
+}
+
 TEST(PaddleByRankRefused, AModelThatIsFlattened) {
   TestDirectory d;
   d.file("model-00001-of-00001.safetensors",

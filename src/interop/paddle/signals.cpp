@@ -1,0 +1,79 @@
+#include "interop/paddle/signals.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "base/text.hpp"
+
+namespace cairn::interop {
+namespace {
+
+/// The word of a signal, and the section whose files it is about.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = {
+    {{"model_weight", "model"}, {"master_weight", "master_weights"}, {"optimizer_weight", "optimizer"}}};
+constexpr std::uint32_t kMostRanks = 1 << 20;
+
+using Signals = std::map<std::string_view, std::set<std::uint32_t>>;  // ranks, by word
+
+std::string name_of(std::string_view word, std::uint32_t rank) { return fmt::format(".{}.done.{}", word, rank); }
+
+Signals signals_of(const Reading& reading) {
+  Signals signals;
+  for (const auto& [file, size] : reading.directory().others) {
+    for (const auto& [word, section] : kKinds) {
+      const std::string start = fmt::format(".{}.done.", word);
+      if (!file.starts_with(start) || file.size() == start.size()) continue;
+      const std::string digits = file.substr(start.size());
+      const bool is_number =
+          digits.size() < 8 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+      if (!is_number) continue;
+      const auto rank = static_cast<std::uint32_t>(std::stoul(digits));
+      if (rank < kMostRanks) signals[word].insert(rank);
+    }
+  }
+  return signals;
+}
+
+/// Whether files of the section are there; an adapter's are the model's.
+bool has_section(Reading& reading, std::string_view section) {
+  return std::ranges::any_of(reading.sets(), [&](const auto& item) {
+    const DataSet& set = item.second;
+    if (section == "model" && set.section == "adapter") return true;
+    return set.section == section || set.name.starts_with(std::string(section) + ".");
+  });
+}
+
+}  // namespace
+
+void check_signals(Reading& reading) {
+  const Signals signals = signals_of(reading);
+  std::uint32_t ranks = 0;
+  for (const auto& [word, done] : signals) ranks = std::max(ranks, *done.rbegin() + 1);
+  for (const auto& [word, section] : kKinds) {
+    const auto found = signals.find(word);
+    if (signals.empty() || (found == signals.end() && !has_section(reading, section))) continue;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      if (found != signals.end() && found->second.contains(rank)) continue;
+      throw reading.error(
+          ErrorKind::kFormat, name_of(word, rank),
+          fmt::format("the file is missing: the asynchronous save of the checkpoint has not ended, or was "
+                      "cut off before rank {} had written its part; signals of {} are here",
+                      rank, base::counted(ranks, "rank")));
+    }
+  }
+}
+
+std::optional<std::string> words_of_signals(const Reading& reading) {
+  std::size_t count = 0;
+  for (const auto& [word, done] : signals_of(reading)) count += done.size();
+  if (count == 0) return std::nullopt;
+  return base::counted(count, "signal file") + " of an asynchronous save: they say that it ended";
+}
+
+}  // namespace cairn::interop

@@ -1,0 +1,19 @@
+// What PaddlePaddle's asynchronous saves leave beside their files: ".optimizer_weight.done.3" when rank 3 had written
+// its part. Files have their names, and indexes list them, before they are whole.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+/// Throws Error(kFormat) naming the first signal that is missing where there are others, so that the save has not
+/// ended. Signals may be in another directory: without any nothing is known.
+void check_signals(Reading& reading);
+
+/// A line that says how many there are, or nothing.
+std::optional<std::string> words_of_signals(const Reading& reading);
+
+}  // namespace cairn::interop
