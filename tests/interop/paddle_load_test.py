@@ -1,0 +1,146 @@
+"""Every directory that PaddlePaddle wrote (tests/data/paddle/README.md), loaded in other layouts on several ranks, is the
+state that was saved: weights, master weights, moments and accumulators.
+
+The truth is read, and what Paddle's codecs make of it computed, by paddle_support.py. Where moments were coded by rank, they are coded here rank by
+rank, as the table of the directories says that the ranks cut them."""
+
+import collections
+import json
+import math
+import shutil
+
+import numpy
+
+import paddle_support
+import support
+from paddle_support import safetensors_of
+
+PADDLE = support.DATA / "paddle"
+LINKS = json.loads((PADDLE / "links.json").read_text())
+# How a directory holds its state. `codec`: O1 or O2. `by`: the moments were coded by ranks that held slices of them: "tp" of
+# two tensor-parallel ranks, "flat" of the ranks whose files say so.
+Sample = collections.namedtuple("Sample", "truth codec by sections", defaults=(None, None, None))
+ALL = ("model", "optimizer", "master_weights")
+WITHOUT_MASTERS = ("model", "optimizer")
+SAMPLES = {
+    "f-dp2-O0-rm": Sample("f-A", sections=WITHOUT_MASTERS),
+    "f-dp2-O1": Sample("f-A", "O1"),
+    "f-dp2-hf-O0": Sample("f-A"),
+    "f-sh2v2-O1-nomerge": Sample("f-A", "O1", "flat"),
+    "n-1-O0": Sample("nlp-B"),
+    "n-async-O1": Sample("nlp-A", "O1"),
+    "n-dp2-O0": Sample("nlp-A"),
+    "n-dp2-O0-skip": Sample("nlp-A", sections=("masters as model", "optimizer")),
+    "n-dp2-O1": Sample("nlp-A", "O1"),
+    "n-dp2-O1-rm": Sample("nlp-A", "O1", sections=WITHOUT_MASTERS),
+    "n-dp2-O2": Sample("nlp-A", "O2"),
+    "n-dp2-O2-rm": Sample("nlp-A", "O2", sections=WITHOUT_MASTERS),
+    "n-dp2-tied-O0": Sample("nlp-B"),
+    "n-fused-tp2-O0": Sample("nlp-G"),
+    "n-fused-tp2-O1": Sample("nlp-G", "O1"),
+    "n-lora-dp2-O0": Sample("nlp-L", sections=("adapter", "optimizer", "master_weights")),
+    "n-lora-dp2-O1": Sample("nlp-L", "O1", sections=("adapter", "optimizer", "master_weights")),
+    "n-pp2-O1": Sample("nlp-A", "O1"),
+    "n-sh2-O1-nomerge": Sample("nlp-A", "O1"),
+    "n-sh2v2-O0": Sample("nlp-A"),
+    "n-tp2-O1": Sample("nlp-A", "O1"),
+    "n-tp2-O1-nomerge": Sample("nlp-A", "O1", "tp"),
+    "n-tp2-O2": Sample("nlp-A", "O2"),
+}
+# Dimension along which tensor-parallel ranks cut the weights of PaddleNLP's Llama; others every rank has.
+TP_DIMENSION = {"embed_tokens": 0, "o_proj": 0, "down_proj": 0, "q_proj": 1, "k_proj": 1, "v_proj": 1, "gate_proj": 1,
+                "up_proj": 1, "lm_head": 1}
+
+
+def sample_directory(name):
+    """A copy with the files that other directories have as well."""
+    place = support.fresh(name)
+    shutil.copytree(PADDLE / name, place)
+    for link, target in LINKS.items():
+        if link.startswith(name + "/"):
+            shutil.copy(PADDLE / target, place.parent / link)
+    return place
+
+
+def slices_of(sample, directory, parameter, shape):
+    """Lists of indices of the flattened tensor, one list for each slice that was coded by itself."""
+    everything = numpy.arange(math.prod(shape)).reshape(shape)
+    module = parameter.split(".")[-2]
+    if sample.by == "tp" and module in TP_DIMENSION:
+        return [part.reshape(-1) if part.ndim == 1 else part for part in
+                numpy.split(everything, 2, axis=TP_DIMENSION[module])]
+    if sample.by != "flat":
+        return [everything]
+    flat, pieces = everything.reshape(-1), []
+    for file in sorted(directory.glob("optimizer.shard*.safetensors")):
+        found = safetensors_of(file).get(f"{parameter}/moment2_0")
+        if found is not None:
+            pieces.append(flat[:found[1].size])
+            padding = found[1].size - pieces[-1].size
+            pieces[-1] = numpy.concatenate([pieces[-1], numpy.full(padding, -1)])
+            flat = flat[found[1].size:]
+    assert flat.size == 0, parameter
+    return pieces
+
+
+def expected_state(name, directory):
+    """{(section, name): (dtype, array)}: all that was saved."""
+    sample = SAMPLES[name]
+    truth = safetensors_of(PADDLE / "truth" / f"{sample.truth}.safetensors")
+    sections = sample.sections or ALL
+    state = {}
+    for key, (dtype, values) in truth.items():
+        kind, _, parameter = key.partition("/")
+        if kind == "model":
+            if "model" in sections or "adapter" in sections:
+                state[sections[0], parameter] = (dtype, values)
+        elif kind == "master":
+            if "masters as model" in sections:
+                state["model", parameter] = (dtype, values)
+            if "master_weights" in sections:
+                state["master_weights", parameter] = (dtype, values)
+        else:
+            state["optimizer", f"{parameter}/{kind}"] = (dtype, values)
+    if sample.codec:
+        for key in [key for key in truth if key.startswith("moment1_0/")]:
+            parameter = key.partition("/")[2]
+            names = [("optimizer", f"{parameter}/{moment}") for moment in ("moment1_0", "moment2_0")]
+            m, v = paddle_support.coded(sample.codec, slices_of(sample, directory, parameter, state[names[0]][1].shape),
+                                        *(state[moment][1] for moment in names))
+            state[names[0]], state[names[1]] = ("F32", m), ("F32", v)
+    return state
+
+
+def of_model_file(name, state):
+    """`save_to_hf` writes the weights of linear layers, and only those, the other way round."""
+    if "-hf-" not in name:
+        return state
+    return {key: (dtype, values.T if key[0] == "model" and key[1].endswith("_proj.weight") else values)
+            for key, (dtype, values) in state.items()}
+
+
+class PaddleLoad(paddle_support.LoadCase):
+    def check(self, name):
+        directory = sample_directory(name)
+        self.check_loads(name, directory, of_model_file(name, expected_state(name, directory)))
+        if (directory / "trainer_state.json").exists():
+            about = json.loads(support.cairn("inspect", directory, "--json"))["about"]
+            self.assertEqual(about["step"], 3, name)
+
+    def test_converted(self):
+        for name in ("n-1-O0", "n-tp2-O1-nomerge", "f-sh2v2-O1-nomerge"):
+            directory, converted = sample_directory(name), support.fresh(name + "-converted")
+            support.cairn("convert", directory, converted, ranks=self.ranks)
+            self.check_loads(name + ", converted", converted, expected_state(name, directory))
+
+
+def add_test(name):
+    setattr(PaddleLoad, "test_" + name.replace("-", "_"), lambda self: self.check(name))
+
+
+for sample_name in SAMPLES:
+    add_test(sample_name)
+
+
+if __name__ == "__main__":
+    support.main()
