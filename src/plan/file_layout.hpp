@@ -18,6 +18,16 @@ struct LayoutOptions {
   std::uint64_t align_bytes = 4096;              ///< the data section begins on a multiple of this; a power of two >= 8
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every file; codings
                                                                      ///< of its tensors are added
+  /// What other systems want of lay_out_hf() that Hugging Face does not.
+  struct Habits {
+    std::map<std::string, std::string> stems;                            ///< of files, where a section has another one
+    std::map<std::string, std::map<std::string, std::string>> metadata;  ///< by section: instead of the above
+    bool numbers_single_files = false;   ///< a section of one file has it numbered, 1 of 1
+    bool keeps_states_together = false;  ///< of a parameter: tensors with the same name before '/' are in one file
+    bool writes_codings = true;          ///< into `__metadata__`
+    bool writes_indexes = true;
+  };
+  Habits habits = {};
 };
 
 /// One data file to be written: `header` is the 8-byte length, the JSON and its padding (empty where this rank writes

@@ -20,9 +20,30 @@
 namespace cairn::plan {
 namespace {
 
-std::string stem_of(const std::string& section) {
+std::string stem_of(const std::string& section, const LayoutOptions& options) {
+  const auto own = options.habits.stems.find(section);
+  if (own != options.habits.stems.end()) return own->second;
   if (section == "adapter") return "adapter_model";
   return section;
+}
+
+/// How many tensors in a row, from the first on, stay together: one, or all states of a parameter.
+std::vector<std::size_t> runs_together(const PackedCatalog& catalog, std::uint32_t first, std::size_t count,
+                                       bool keeps_states_together) {
+  if (!keeps_states_together) return std::vector<std::size_t>(count, 1);
+  std::vector<std::size_t> runs;
+  std::string parameter;
+  PackedCatalog::Cursor at(catalog, first);
+  for (std::size_t i = 0; i < count; ++i) {
+    at.next();
+    const std::string_view own = at.name().substr(0, at.name().find('/'));
+    if (runs.empty() || own != parameter) {
+      parameter = own;
+      runs.push_back(0);
+    }
+    ++runs.back();
+  }
+  return runs;
 }
 
 void check_section_name(const std::string& section) {
@@ -67,20 +88,33 @@ HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
 void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes) {
   if (sizes.empty()) return;
   check_section_name(section.name);
-  std::vector<format::SplitItem> items(sizes.size());
-  std::transform(sizes.begin(), sizes.end(), items.begin(), [](std::uint64_t bytes) {
-    return format::SplitItem{bytes, -1};
-  });
+  const std::vector<std::size_t> runs =
+      runs_together(catalog_, section.first_tensor, sizes.size(), options_.habits.keeps_states_together);
+  std::vector<format::SplitItem> items;
+  std::vector<std::size_t> begins = {0};
+  items.reserve(runs.size());
+  for (const std::size_t length : runs) {
+    std::uint64_t bytes = 0;
+    for (const std::uint64_t size : sizes.subspan(begins.back(), length))
+      bytes = base::add(bytes, size, "size of states");
+    items.push_back({bytes, -1});
+    begins.push_back(begins.back() + length);
+  }
   const auto groups = format::split_hf(items, options_.max_file_bytes);
-  const std::string stem = stem_of(section.name);
+  const std::string stem = stem_of(section.name, options_);
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    File file{format::hf_file_name(stem, g, groups.size()), static_cast<std::uint32_t>(sections_.size()), 0, {}};
-    file.tensors.reserve(groups[g].size());
-    for (const std::size_t i : groups[g]) {
-      const auto tensor = static_cast<std::uint32_t>(section.first_tensor + i);
-      file.tensors.push_back(tensor);
-      file.data_bytes = base::add(file.data_bytes, sizes[i], "size of a data file");
-      file_of_[tensor] = base::narrow<std::uint32_t>(files_.size(), "number of files");
+    const bool is_single = groups.size() == 1 && options_.habits.numbers_single_files;
+    File file{is_single ? stem + "-00001-of-00001.safetensors" : format::hf_file_name(stem, g, groups.size()),
+              static_cast<std::uint32_t>(sections_.size()),
+              0,
+              {}};
+    for (const std::size_t run : groups[g]) {
+      for (std::size_t i = begins[run]; i < begins[run + 1]; ++i) {
+        const auto tensor = static_cast<std::uint32_t>(section.first_tensor + i);
+        file.tensors.push_back(tensor);
+        file.data_bytes = base::add(file.data_bytes, sizes[i], "size of a data file");
+        file_of_[tensor] = base::narrow<std::uint32_t>(files_.size(), "number of files");
+      }
     }
     tensor_bytes_ = base::add(tensor_bytes_, file.data_bytes, "size of all tensors");
     files_.push_back(std::move(file));
@@ -128,9 +162,10 @@ std::vector<Tensor> HfLayout::content_of(std::uint32_t file) const {
 }
 
 format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
-  std::map<std::string, std::string> metadata = options_.metadata;
+  const auto own = options_.habits.metadata.find(sections_[files_[file].section].name);
+  std::map<std::string, std::string> metadata = own == options_.habits.metadata.end() ? options_.metadata : own->second;
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
-    if (!at.coding().empty())
+    if (!at.coding().empty() && options_.habits.writes_codings)
       metadata.insert_or_assign(fmt::format("{}{}", format::kCodingKey, at.name()), at.coding());
   });
   return format::encode_header(content_of(file), metadata, options_.align_bytes);
@@ -230,7 +265,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
   const bool is_last = section + 1 == sections_.size();
   const std::uint32_t end = is_last ? catalog_.size() : sections_[section + 1].first_tensor;
   const std::uint32_t end_file = is_last ? files() : sections_[section + 1].first_file;
-  if (end_file - source.first_file < 2) return {};
+  if (end_file - source.first_file < 2 || !options_.habits.writes_indexes) return {};
   std::vector<std::size_t> name_begins;
   name_begins.reserve(end - source.first_tensor + 1);
   std::string names;  // end to end
@@ -253,7 +288,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
     const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
     entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});
   }
-  return {stem_of(source.name) + ".safetensors.index.json", format::encode_hf_index(entries, files, totals)};
+  return {stem_of(source.name, options_) + ".safetensors.index.json", format::encode_hf_index(entries, files, totals)};
 }
 
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
