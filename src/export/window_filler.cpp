@@ -44,6 +44,47 @@ struct PartMemory {
   std::vector<std::span<std::byte>> spans;
 };
 
+/// The same elements in the other order of dimensions.
+Box transposed(Box box) {
+  std::swap(box.offset.at(0), box.offset.at(1));
+  std::swap(box.shape.at(0), box.shape.at(1));
+  return box;
+}
+
+/// `from` has `columns` rows of `rows` elements. In squares that fit the cache, or every element would cost a line of it.
+template <std::size_t kBytes>
+void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to) {
+  constexpr std::size_t kSquare = 32;
+  for (std::size_t r = 0; r < rows; r += kSquare) {
+    for (std::size_t c = 0; c < columns; c += kSquare) {
+      for (std::size_t i = r; i < std::min(r + kSquare, rows); ++i) {
+        for (std::size_t j = c; j < std::min(c + kSquare, columns); ++j) {
+          std::memcpy(to + (i * columns + j) * kBytes, from + (j * rows + i) * kBytes, kBytes);
+        }
+      }
+    }
+  }
+}
+
+/// What was read of boxes of a range, as transposed() says, into the order of the range.
+void transpose(std::span<const Box> boxes, std::uint64_t element_bytes, std::span<const std::byte> from,
+               std::span<std::byte> to) {
+  for (const Box& box : boxes) {
+    const std::uint64_t rows = box.shape.at(0);
+    const std::uint64_t columns = box.shape.at(1);
+    switch (element_bytes) {
+      case 1: transpose<1>(from.data(), rows, columns, to.data()); break;
+      case 2: transpose<2>(from.data(), rows, columns, to.data()); break;
+      case 4: transpose<4>(from.data(), rows, columns, to.data()); break;
+      case 8: transpose<8>(from.data(), rows, columns, to.data()); break;
+      default: throw Error(ErrorKind::kInternal, "elements of this size are not transposed");
+    }
+    const std::uint64_t bytes = rows * columns * element_bytes;
+    from = from.subspan(bytes);
+    to = to.subspan(bytes);
+  }
+}
+
 /// The items of a batch.
 std::span<const CodingItem> items_of(std::span<const CodingItem> items, std::span<const std::size_t> ends,
                                      std::uint64_t batch) {
@@ -61,7 +102,7 @@ std::uint64_t batch_bytes(const Options& options) {
 /// Where a batch is loaded to.
 struct WindowFiller::BatchMemory {
   std::span<std::byte> window;
-  std::vector<base::Bytes> cut;            ///< by range: sub-byte groups that the window cuts
+  std::vector<base::Bytes> cut;            ///< by range: sub-byte groups that the window cuts, what is transposed
   std::vector<std::vector<float>> values;  ///< two of each item
 };
 
@@ -144,10 +185,10 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
                                                     BatchMemory* memory) const {
   std::vector<plan::MemoryBox> boxes;
   const auto add = [&](std::uint32_t tensor, const std::vector<Box>& parts, std::uint64_t bits,
-                       std::span<std::byte> place) {
+                       std::span<std::byte> place, bool is_transposed) {
     for (const Box& box : parts) {
       const std::uint64_t size = shard::elements_of(box) * bits / 8;
-      boxes.push_back({tensor, box, memory == nullptr ? place : place.first(size)});
+      boxes.push_back({tensor, is_transposed ? transposed(box) : box, memory == nullptr ? place : place.first(size)});
       if (memory != nullptr) place = place.subspan(size);
     }
   };
@@ -157,13 +198,14 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
     const TensorOrigin& origin = origin_of(range);
     if (origin.pair) continue;
     std::span<std::byte> place;
-    if (memory != nullptr && range.loaded_bytes == range.bytes) {
+    if (memory != nullptr && range.loaded_bytes == range.bytes && !origin.is_transposed) {
       place = memory->window.subspan(range.window_offset, range.bytes);
     } else if (memory != nullptr) {
       memory->cut[r].resize(range.loaded_bytes);
       place = memory->cut[r];
     }
-    add(origin.source, range.boxes, bits_of(work_.content.catalog.tensors[numbers_[range.tensor]].dtype), place);
+    add(origin.source, range.boxes, bits_of(work_.content.catalog.tensors[numbers_[range.tensor]].dtype), place,
+        origin.is_transposed);
   }
   for (const CodingItem& item : items_of(content.items, content.ends, batch)) {
     const PairToCode& pair = work_.content.pairs[item.part.pair];
@@ -174,7 +216,7 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
         memory->values.emplace_back(shard::elements_of(item.box));
         place = std::as_writable_bytes(std::span(memory->values.back()));
       }
-      add(moment, parts, bits_of(DType::kF32), place);
+      add(moment, parts, bits_of(DType::kF32), place, false);
     }
   }
   return boxes;
@@ -234,6 +276,11 @@ void WindowFiller::run_step(const Content& content, std::span<std::byte> window)
       for (std::size_t r = 0; r < content.ranges.size(); ++r) {
         const TensorRange& range = content.ranges[r];
         if (memory.cut[r].empty()) continue;
+        if (origin_of(range).is_transposed) {
+          const DType dtype = work_.content.catalog.tensors[numbers_[range.tensor]].dtype;
+          transpose(range.boxes, bits_of(dtype) / 8, memory.cut[r], window.subspan(range.window_offset, range.bytes));
+          continue;
+        }
         std::memcpy(window.data() + range.window_offset, memory.cut[r].data() + range.skip_bytes, range.bytes);
       }
       std::size_t value = 0;
