@@ -109,7 +109,11 @@ void add_convert(Subcommand program) {
       .required();
   command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
       .required();
-  command.option("--to", &options->to, "hf: Hugging Face files; shards: sharded safetensors of torch DCP [hf]")
+  command
+      .option("--to", &options->to,
+              "hf: Hugging Face files; shards: sharded safetensors of torch DCP; paddlenlp, paddleformers: what that "
+              "package "
+              "resumes from [hf]")
       .one_of(cli::conversion_forms())
       .type_name("FORM");
   command.option("--layout", &options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
@@ -132,6 +136,12 @@ void add_convert(Subcommand program) {
   command.flag("--skip-save-model-weight", quantisation.skip_save_model_weight,
                "Leave out model weights that loads can make from master weights");
   add_paddle_reciprocals(command, options->paddle_reciprocals);
+  command
+      .option(
+          "--cards", &options->cards,
+          "Processes that PaddlePaddle will resume on; 1 writes what it reads there: one file of each kind, no codes")
+      .positive()
+      .type_name("N");
   add_size(command, "--max-file-size", options->write.files.max_bytes, "Tensor bytes per file");
   add_engine(command, options->write.engine.name);
   add_size(command, "--align", options->write.files.align_bytes, "Data sections begin on multiples of this");

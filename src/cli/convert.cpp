@@ -13,6 +13,7 @@
 #include "comm/launcher.hpp"
 #include "export/convert.hpp"
 #include "interop/dialect.hpp"
+#include "interop/paddle/written.hpp"
 
 namespace cairn::cli {
 
@@ -37,6 +38,10 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
         "--layout says whose shards are to be written, and nothing of Hugging Face files or .h5: leave it out, or "
         "give --to shards");
   }
+  if (command.cards != 0 && interop::paddle_package(command.to) == nullptr) {
+    throw Error(ErrorKind::kUsage,
+                "--cards says on how many PaddlePaddle will resume: give --to paddlenlp or paddleformers with it");
+  }
   const bool has_codec = command.quant != "keep" && command.quant != "off";
   if (command.write.quantisation.max_update_error > 0 && !has_codec) {
     throw Error(
@@ -53,6 +58,7 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   options.to = command.to;
   options.quant = command.quant;
   options.paddle_reciprocals = command.paddle_reciprocals;
+  options.cards = command.cards;
   if (!command.layout.empty()) options.layout = layout_text(context.communicator, command.layout);
   return options;
 }

@@ -21,6 +21,7 @@ struct ConvertCommand {
   std::string to = "hf";       ///< one of conversion_forms()
   std::string quant = "keep";  ///< as in checkpoint::ConvertOptions
   bool paddle_reciprocals = false;
+  std::uint64_t cards = 0;         ///< as in checkpoint::ConvertOptions
   std::vector<std::string> hints;  ///< key=value
   Options write;                   ///< engine, sizes and memory budget, for reading as well
   bool follow_links = false;       ///< out of the source's directory

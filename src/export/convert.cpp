@@ -22,6 +22,7 @@
 #include "directory/commit.hpp"
 #include "directory/root.hpp"
 #include "export/coded_catalog.hpp"
+#include "export/paddle_form.hpp"
 #include "export/stage.hpp"
 #include "export/stage_reader.hpp"
 #include "export/window_filler.hpp"
@@ -32,6 +33,7 @@
 #include "interop/dialect.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/written.hpp"
 #include "interop/reading.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
@@ -77,7 +79,8 @@ std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard
 /// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
 ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
   ReadOptions part = reading_half(options.read);
-  const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write);
+  const std::uint64_t transposed_bytes = interop::paddle_package(options.to) == nullptr ? 0 : window_bytes;
+  const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + transposed_bytes;
   const std::uint64_t all = options.read.memory_budget_bytes;
   if (taken < all) part.memory_budget_bytes = std::max(part.memory_budget_bytes, all - taken);
   return part;
@@ -101,6 +104,7 @@ struct Conversion {
   CodedCatalog catalog;  ///< made of the view's tensors
   base::Json rebuilt;
   plan::FileLayout layout;
+  std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
 };
 
 CommitContent content_of(const OpenCheckpoint& source, const Conversion& conversion, const ConvertOptions& options) {
@@ -120,6 +124,7 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.step = source.about.step.value_or(0);
     content.manifest.user_metadata = source.about.values;
   }
+  for (const auto& [key, value] : conversion.metadata) content.manifest.user_metadata[key] = value;
   if (interop::form_called(options.to).is_sharded) content.manifest.layout = options.layout.value_or("");
   describe_codes(source, conversion.view, content.manifest);
   for (const PairToCode& pair : conversion.catalog.pairs) {
@@ -141,6 +146,11 @@ void add_carried(const OpenCheckpoint& source, const std::vector<std::string>& f
 
 bool is_codec(const std::string& quant) { return quant != "keep" && quant != "off"; }
 
+std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& options) {
+  if (!is_codec(options.quant)) return {};
+  return {{"optimizer", &quant::find_codec(options.quant)}};
+}
+
 /// `rebuilt` is for the manifest.
 CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt) {
   const plan::Catalog catalog = catalog_of(view);
@@ -148,9 +158,7 @@ CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, b
   rebuilt = kept.rebuilt;
   plan::Catalog left;
   for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
-  std::map<std::string, const quant::Codec*> codecs;
-  if (is_codec(options.quant)) codecs["optimizer"] = &quant::find_codec(options.quant);
-  CodedCatalog content = code_catalog(left, codecs);
+  CodedCatalog content = code_catalog(left, codecs_of(options));
   for (TensorOrigin& origin : content.origins) origin.source = origin.pair ? 0 : kept.numbers[origin.source];
   for (PairToCode& pair : content.pairs) {
     pair.first = kept.numbers[pair.first];
@@ -172,8 +180,46 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
                               layout.world_size(), how);
 }
 
+Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePackage& package,
+                           const ConvertOptions& options, std::vector<std::string>& notes) {
+  if (options.write.quantisation.remove_master_weight || options.write.quantisation.skip_save_model_weight) {
+    throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with all weights: leave --remove-master-weight "
+                                               "and --skip-save-model-weight out",
+                                               package.name));
+  }
+  Conversion conversion;
+  PaddleForm form(package, source, options.cards, options.quant);
+  conversion.view =
+      form.keeps_codes(notes) ? stored_view(source) : decoded_view(source, {options.paddle_reciprocals, false});
+  const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
+  CodedCatalog& content = conversion.catalog = code_catalog(tensors.catalog, codecs_of(options));
+  for (TensorOrigin& origin : content.origins) {
+    if (origin.pair) continue;
+    origin.is_transposed = tensors.transposed[origin.source];
+    origin.source = tensors.sources[origin.source];
+  }
+  for (PairToCode& pair : content.pairs) {
+    if (tensors.transposed[pair.first]) {
+      throw Error(ErrorKind::kUsage, fmt::format("the moments of '{}' are coded or transposed, not both: leave --quant "
+                                                 "out",
+                                                 base::printable(tensors.catalog.tensors[pair.first].name)));
+    }
+    pair.first = tensors.sources[pair.first];
+    pair.second = tensors.sources[pair.second];
+  }
+  form.finish(content);
+  conversion.layout = plan::lay_out_hf(
+      content.catalog, form.layout_options(options.write.files.max_bytes, options.write.files.align_bytes));
+  std::vector<std::string> no_notes;  // they come with the files themselves
+  conversion.layout.index_files = form.small_files(conversion.layout, files_to_carry(source, no_notes), notes);
+  conversion.metadata[interop::kPaddleValue] = form.state_text();
+  return conversion;
+}
+
 Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destination, const ConvertOptions& options,
                            std::vector<std::string>& notes) {
+  const interop::PaddlePackage* package = interop::paddle_package(options.to);
+  if (package != nullptr) return plan_for_paddle(source, *package, options, notes);
   Conversion conversion;
   conversion.view = view_for(source, destination, options, notes);
   conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt);
@@ -372,9 +418,14 @@ std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vecto
   std::vector<std::string> taken;
   std::vector<std::string> left;
   const std::vector<std::string>& read = source.about.sources;
+  // Paddle's trainer resumes from files of its own, pickles among them, which only it reads.
+  const auto is_for_paddle = [&](const std::string& name) {
+    return source.about.dialect == "PaddlePaddle" && interop::is_paddle_state_file(name);
+  };
   for (const std::string& name : source.carried) {
-    if (std::ranges::find(read, name) != read.end()) continue;
-    (is_listed(name) || interop::belongs_to_model(name) ? taken : left).push_back(name);
+    const bool is_read = std::ranges::find(read, name) != read.end();
+    if (is_read && !is_for_paddle(name)) continue;
+    (is_listed(name) || interop::belongs_to_model(name) || is_for_paddle(name) ? taken : left).push_back(name);
   }
   if (!left.empty()) {
     notes.push_back(fmt::format("left behind, since neither weights that are read nor small files of a model: {}",

@@ -22,6 +22,7 @@
 #include "interop/paddle/signals.hpp"
 #include "interop/paddle/ties.hpp"
 #include "interop/paddle/unmerged.hpp"
+#include "interop/paddle/written.hpp"
 #include "interop/state_beside.hpp"
 
 namespace cairn::interop {
@@ -29,8 +30,8 @@ namespace {
 
 constexpr const char* kQuantStage = "ckpt_quant_stage";
 constexpr const char* kMasterWeights = "master_weights";
-constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, "quant_ckpt_resume_times",
-                                                   "optim_shard_num"};
+constexpr const char* kResumeTimes = "quant_ckpt_resume_times";
+constexpr std::array<const char*, 4> kIndexKeys = {kMasterWeights, kQuantStage, kResumeTimes, "optim_shard_num"};
 
 bool has_paddle_keys(const base::Json& object) {
   return std::any_of(kIndexKeys.begin(), kIndexKeys.end(), [&](const char* key) { return object.contains(key); });
@@ -199,6 +200,26 @@ void check_owners(const DataSet& set, const Reading& reading) {
   }
 }
 
+/// What only the indexes and the metadata of files say.
+PaddleState state_of(Reading& reading) {
+  PaddleState state;
+  const DataSets& sets = reading.sets();
+  if (const auto optimizer = sets.find("optimizer"); optimizer != sets.end()) {
+    const base::Json& extra = optimizer->second.index.extra;
+    state.stage = stage_in(extra);
+    const base::Json* times = extra.find(kResumeTimes);
+    if (times != nullptr && times->is_number_unsigned()) state.resume_times = times->whole_number();
+    const base::Json* masters = extra.find(kMasterWeights);
+    state.masters_as_model = masters != nullptr && *masters == base::Json(true) && !sets.contains(kMasterWeights);
+  }
+  const auto model = sets.find("model");
+  if (model == sets.end() || model->second.files.empty()) return state;
+  const auto& metadata = reading.header(model->second.files.front()).metadata;
+  const auto format = metadata.find("format");
+  state.linears_out_in = format != metadata.end() && format->second == "pt";
+  return state;
+}
+
 class Paddle final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "PaddlePaddle"; }
@@ -240,12 +261,19 @@ class Paddle final : public Dialect {
     warn_of_absent_masters(sets, reading);
   }
 
+  [[nodiscard]] std::span<const Form> forms() const override {
+    static constexpr std::array kForms = {Form{"paddlenlp", "PaddleNLP's files", false, true},
+                                          Form{"paddleformers", "PaddleFormers' files", false, true}};
+    return kForms;
+  }
+
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     out.version.clear();  // config.json's is of the library that the model came from
     const std::vector<RankFiles> by_rank = unmerged_files(reading);
     if (!by_rank.empty()) out.parallel = by_rank.front().parallel();
     if (auto signals = words_of_signals(reading)) out.left.push_back(std::move(*signals));
+    out.values[kPaddleValue] = encode_paddle_state(state_of(reading));
     const auto optimizer = reading.sets().find("optimizer");
     if (optimizer == reading.sets().end() || !is_quantised_paddle(optimizer->second)) return;
     out.quantisation = codec_of(quant_stage(optimizer->second));

@@ -1,0 +1,68 @@
+// What Cairn writes for PaddlePaddle's trainers: the ways of PaddleNLP and of PaddleFormers, and the indexes that their
+// loaders ask for. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "format/hf_index.hpp"
+
+namespace cairn::interop {
+
+/// One of Paddle's two trainers.
+struct PaddlePackage {
+  std::string_view word;          ///< of `convert --to`
+  std::string_view name;          ///< in messages
+  std::string_view model_format;  ///< `__metadata__` "format" of model files
+  bool bf16_as_u16 = false;
+  bool linears_out_in = false;     ///< of model weights; masters and moments are [in, out] for both
+  std::string_view trainer_state;  ///< its file of the step
+};
+
+/// Nullptr for every other word.
+const PaddlePackage* paddle_package(std::string_view word);
+
+/// What a unified checkpoint says besides its tensors, and what must not be lost between one and the next. A conversion
+/// keeps it in the manifest's metadata, key kPaddleValue.
+struct PaddleState {
+  std::string stage = "O0";            ///< ckpt_quant_stage of what Paddle wrote
+  std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: how often this state went through codes before
+  std::optional<bool> linears_out_in;  ///< of model weights; nothing: there are none
+  bool masters_as_model = false;       ///< skip_save_model_weight: section model has the F32 master weights
+
+  friend bool operator==(const PaddleState&, const PaddleState&) = default;
+};
+inline constexpr const char* kPaddleValue = "paddle";
+std::string encode_paddle_state(const PaddleState& state);
+/// Nothing for a text that is none.
+std::optional<PaddleState> parse_paddle_state(const std::string& text);
+
+/// Whether a weight of that name is of a linear layer, which PaddleFormers transposes between its files and its memory:
+/// the keys that its model classes list for Llama, Qwen, Ernie, DeepSeek and their like.
+bool is_paddle_linear(std::string_view name);
+
+/// Small files of a checkpoint that its trainer reads when it resumes: schedule, step, random states.
+bool is_paddle_state_file(std::string_view name);
+
+/// The text of an index.
+struct PaddleIndex {
+  std::vector<format::IndexEntry> tensors;
+  std::vector<std::string> files;
+  std::uint64_t total_bytes = 0;
+  std::map<std::string, std::string> extra;  ///< top-level key -> JSON
+};
+std::string encode_paddle_index(const PaddleIndex& index);
+
+/// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
+std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);
+
+/// The package's file of the step, by which it skips data that was seen: JSON, or a pickle of its class TrainerState. All
+/// else in it has defaults.
+std::string encode_trainer_state(const PaddlePackage& package, std::uint64_t step);
+
+}  // namespace cairn::interop
