@@ -71,6 +71,10 @@ std::string stage_of(const plan::Catalog& catalog) {
   return "O0";
 }
 
+/// Gate and up in one weight: under tensor parallelism Paddle takes a rank's scales as one piece, although its columns are
+/// two, and resumes with wrong moments without a word.
+bool has_misread_scales(std::string_view name) { return name.find("gate_up_fused_proj") != std::string_view::npos; }
+
 bool is_paddle_codec(std::string_view codec) { return codec == "paddle-o1" || codec == "paddle-o2"; }
 
 }  // namespace
@@ -111,8 +115,10 @@ bool PaddleForm::keeps_codes(std::vector<std::string>& notes) const {
   if (source_.quantised.empty() && !is_rebuilt) return true;
   std::set<std::string> codecs;
   for (const auto& moments : source_.quantised) codecs.insert(moments.codec);
+  const bool is_misread = std::ranges::any_of(
+      source_.quantised, [](const auto& moments) { return has_misread_scales(moments.parts.at(0)); });
   const bool is_readable = codecs.empty() || (codecs.size() == 1 && is_paddle_codec(*codecs.begin()));
-  if (cards_ != 1 && is_readable && !is_rebuilt) return true;
+  if (cards_ != 1 && is_readable && !is_misread && !is_rebuilt) return true;
   notes.push_back(fmt::format("moments and weights are written in full: {}",
                               cards_ == 1  ? "a resume on one card reads no quantised ones"
                               : is_rebuilt ? "weights that were left out are not made by its loader"
@@ -242,6 +248,11 @@ void PaddleForm::check_loadable(const plan::Catalog& written) const {
   for (const auto& tensor : written.tensors) {
     if (tensor.section == "model" || tensor.section == "adapter") weights.insert(tensor.name);
     if (tensor.section != kOptimizer || interop::is_scale_name(tensor.name)) continue;
+    if (is_paddle_codec(quant_) && has_misread_scales(tensor.name)) {
+      throw Error(ErrorKind::kUsage, fmt::format("'{}': {} takes wrong scales of fused gate and up under tensor "
+                                                 "parallelism: leave --quant out, or give off",
+                                                 base::printable(tensor.name), package_.name));
+    }
     const std::size_t slash = tensor.name.find('/');
     if (slash == std::string::npos || tensor.name.find('/', slash + 1) != std::string::npos) {
       throw Error(ErrorKind::kUsage,

@@ -136,6 +136,15 @@ class PaddleBack(support.TestCase):
             file = target / index["weight_map"][f"{parameter}/moment1_0"]
             self.assertIn(name, read_strictly(file)[0])
 
+    def test_codes_whose_scales_its_loader_mistakes_are_decoded(self):
+        target = support.fresh("fused")
+        told = support.cairn("convert", support.DATA / "paddle/n-fused-tp2-O1", target, "--to", "paddlenlp", ranks=self.ranks)
+        self.assertIn("wrong scales of fused gate and up", told)
+        states, index, _ = self.load(target, "optimizer")
+        self.assertEqual({tensor.dtype for tensor in states.values()}, {"F32"})
+        self.assertNotIn("ckpt_quant_stage", index)
+        self.assertEqual(index["quant_ckpt_resume_times"], 1)
+
     def test_new_codes_are_those_of_paddle(self):
         target = support.fresh("coded")
         support.cairn("convert", support.DATA / "paddle/n-dp2-O0", target, "--to", "paddlenlp", "--quant", "paddle-o1",
