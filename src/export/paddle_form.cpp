@@ -117,10 +117,15 @@ bool PaddleForm::keeps_codes(std::vector<std::string>& notes) const {
   for (const auto& moments : source_.quantised) codecs.insert(moments.codec);
   const bool is_misread = std::ranges::any_of(
       source_.quantised, [](const auto& moments) { return has_misread_scales(moments.parts.at(0)); });
+  const bool is_sliced =
+      std::ranges::any_of(source_.quantised, [](const auto& moments) { return !moments.boxes.empty(); });
   const bool is_readable = codecs.empty() || (codecs.size() == 1 && is_paddle_codec(*codecs.begin()));
-  if (cards_ != 1 && is_readable && !is_misread && !is_rebuilt) return true;
+  if (cards_ != 1 && is_readable && !is_misread && !is_sliced && !is_rebuilt) return true;
   notes.push_back(fmt::format("moments and weights are written in full: {}",
-                              cards_ == 1  ? "a resume on one card reads no quantised ones"
+                              cards_ == 1 ? "a resume on one card reads no quantised ones"
+                              : is_misread
+                                  ? "its loader takes wrong scales of fused gate and up under tensor parallelism"
+                              : is_sliced  ? "scales are those of slices, not of whole tensors"
                               : is_rebuilt ? "weights that were left out are not made by its loader"
                                            : "its loader does not know these codes"));
   return false;
