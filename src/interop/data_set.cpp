@@ -81,7 +81,7 @@ bool is_paddle_optimizer(Strictness strictness) {
 
 // ---- with an index
 
-/// The files of the index, each checked: there, a data file, and of whole tensors.
+/// The files of the index, each checked: a data file, and of whole tensors. All are there.
 std::set<std::string> referenced_files(const DataSet& set, const Reading& reading) {
   std::set<std::string> files;
   std::uint32_t next = 0;  // files are numbered in the order in which tensors come to them
@@ -94,11 +94,6 @@ std::set<std::string> referenced_files(const DataSet& set, const Reading& readin
       throw reading.error(ErrorKind::kFormat, set.index_file,
                           fmt::format("says that tensor {} is in {}, which is not a .safetensors file",
                                       in_quotes(tensor.name), in_quotes(file)));
-    }
-    if (!reading.directory().safetensors.contains(file)) {
-      throw Error(ErrorKind::kNotFound,
-                  fmt::format("{}: the file is missing; {} says that it holds tensor {}", reading.path_of(file),
-                              shown(set.index_file), in_quotes(tensor.name)));
     }
     check_whole(file, reading);
   }
@@ -287,15 +282,14 @@ void check_numbers(const DataSet& set, Reading& reading) {
     }
   }
   if (!model.numbered || reading.directory().alone) return;
-  std::uint64_t next = 1;
-  for (const auto& [number, file] : by_number) {
-    if (number != next) break;
-    ++next;
-  }
+  std::set<std::uint64_t> numbers;
+  for (const auto& [number, file] : by_number) numbers.insert(number);
+  const std::uint64_t next = first_missing_number(numbers);
   if (next <= model.count) {
     throw Error(ErrorKind::kNotFound,
-                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors)", reading.place(),
-                            next, model.count, in_quotes(set.name), shown(set.name), next, model.count));
+                fmt::format("{}: file {} of {} of {} is missing ({}-{:05d}-of-{:05d}.safetensors){}", reading.place(),
+                            next, model.count, in_quotes(set.name), shown(set.name), next, model.count,
+                            other_missing_numbers(next, model.count, numbers)));
   }
   if (model.count > 1) {
     reading.warn(
@@ -457,20 +451,88 @@ void require_map(const DataSet& set, const Reading& reading) {
   static_cast<void>(format::parse_hf_index(text, reading.raw_path_of(set.index_file)));  // says that it is missing
 }
 
+/// A file that an index lists and nobody has.
+struct Missing {
+  const DataSet* set = nullptr;
+  std::string_view tensor;  ///< the first of them
+  std::size_t tensors = 0;
+};
+
+std::string tensors_of(const Missing& missing) {
+  std::string text = "tensor " + in_quotes(missing.tensor);
+  if (missing.tensors > 1) text += fmt::format(" and {} more", missing.tensors - 1);
+  return text;
+}
+
+/// Names all that are missing, of all sets: where a machine's directory was not given, that is a file of each.
+void require_files(Reading& reading) {
+  constexpr std::size_t kShown = 32;
+  std::map<std::string_view, Missing> all;
+  for (const auto& [name, set] : reading.sets()) {
+    for (const format::IndexEntry& entry : set.index.tensors) {
+      const std::string& file = set.index.file_of(entry);
+      if (!file.ends_with(kDataSuffix) || reading.directory().safetensors.contains(file)) continue;
+      Missing& missing = all[file];
+      if (missing.tensors++ == 0) missing.tensor = entry.name;
+      missing.set = &set;
+    }
+  }
+  if (all.empty()) return;
+  const auto& [file, first] = *all.begin();
+  // Of several directories none is the one where the file should be.
+  std::string text = fmt::format("{}: the file is missing; {} says that it holds {}",
+                                 reading.looked().empty() ? reading.path_of(file) : shown(file),
+                                 shown(first.set->index_file), tensors_of(first));
+  std::size_t more = 0;
+  for (auto other = std::next(all.begin()); other != all.end() && more < kShown; ++other, ++more) {
+    text += fmt::format("{} {} ({})", more == 0 ? "; missing as well:" : ",", shown(other->first),
+                        tensors_of(other->second));
+  }
+  if (all.size() > more + 1) text += fmt::format(" and {}", base::counted(all.size() - more - 1, "more file"));
+  throw Error(ErrorKind::kNotFound, text + reading.looked());
+}
+
 }  // namespace
+
+std::uint64_t first_missing_number(const std::set<std::uint64_t>& there) {
+  std::uint64_t next = 1;
+  for (const std::uint64_t number : there) {
+    if (number != next) break;
+    ++next;
+  }
+  return next;
+}
+
+std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there) {
+  constexpr std::size_t kShown = 32;
+  const std::uint64_t before = static_cast<std::uint64_t>(std::distance(there.begin(), there.lower_bound(from)));
+  const std::uint64_t missing = count - from - (there.size() - before);  // behind `from`, which is missing itself
+  if (missing == 0) return "";
+  std::string text = "; so are numbers";
+  std::uint64_t named = 0;
+  for (std::uint64_t number = from + 1; named < std::min<std::uint64_t>(missing, kShown); ++number) {
+    if (there.contains(number)) continue;
+    text += fmt::format("{} {}", named++ == 0 ? "" : ",", number);
+  }
+  if (missing > named) text += fmt::format(" and {} more", missing - named);
+  return text;
+}
 
 void require_maps(Reading& reading) {
   for (const auto& [name, set] : reading.sets()) require_map(set, reading);
 }
 
 void read_sets(Reading& reading, Recognised& out, const StrictnessOf& strictness_of) {
+  for (const auto& [name, set] : reading.sets()) {
+    if (strictness_of(set)) require_map(set, reading);
+  }
+  require_files(reading);
   std::size_t most = out.tensors.size();
   for (const auto& [file, header] : reading.directory().safetensors) most += header.tensors.size();
   out.tensors.reserve(most);
   for (const auto& [name, set] : reading.sets()) {
     const auto strictness = strictness_of(set);
     if (!strictness) continue;
-    require_map(set, reading);
     const std::string& section = *out.sections.insert(set.section).first;
     const std::size_t first = out.tensors.size();
     if (set.index_file.empty()) {

@@ -5,9 +5,11 @@
 // save and an error, because nobody can tell by looking which of the two the user means to load.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +46,12 @@ enum class Strictness {
 
 /// Throws Error(kFormat) for an index without a map.
 void require_maps(Reading& reading);
+
+/// Of numbers from 1 on.
+std::uint64_t first_missing_number(const std::set<std::uint64_t>& there);
+/// "; so are numbers 3, 5" of those up to `count` that are missing besides `from`, the first one; or nothing. All that are
+/// there are 1 to `count`.
+std::string other_missing_numbers(std::uint64_t from, std::uint64_t count, const std::set<std::uint64_t>& there);
 
 /// Nothing: another reader has the set's tensors.
 using StrictnessOf = std::function<std::optional<Strictness>(const DataSet&)>;

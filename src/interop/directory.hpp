@@ -40,7 +40,9 @@ struct FileAccess {
 
 /// What was found in a directory. Names are relative to it.
 struct Directory {
-  std::string path;                                              ///< for messages
+  std::string path;                ///< for messages
+  std::vector<std::string> parts;  ///< all directories, `path` first, where several hold a part of the files each
+  std::map<std::string, std::string> part_of;                    ///< file -> directory, of those that are not in `path`
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
   std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
   std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`

@@ -51,10 +51,22 @@ const format::SafetensorsHeader& Reading::header(const std::string& file) const 
 std::uint32_t Reading::number(const std::string& file) const { return numbers_.at(file); }
 
 std::string Reading::raw_path_of(std::string_view file) const {
-  return directory_.path.empty() ? std::string(file) : directory_.path + "/" + std::string(file);
+  const auto part = directory_.part_of.find(std::string(file));
+  const std::string& path = part == directory_.part_of.end() ? directory_.path : part->second;
+  return path.empty() ? std::string(file) : path + "/" + std::string(file);
 }
 
+std::string Reading::looked() const { return directory_.parts.size() > 1 ? "; looked in " + place() : ""; }
+
 std::string Reading::place() const {
+  if (directory_.parts.size() > 1) {
+    std::string all;
+    for (std::size_t i = 0; i < directory_.parts.size(); ++i) {
+      if (i != 0) all += i + 1 == directory_.parts.size() ? " and " : ", ";
+      all += base::printable(directory_.parts[i], kLongestPath);
+    }
+    return all;
+  }
   return directory_.path.empty() ? "the directory" : base::printable(directory_.path, kLongestPath);
 }
 

@@ -50,8 +50,10 @@ class Reading {
   /// Its index in StoredCheckpoint::files, which has every safetensors file in name order, then those of add_file().
   [[nodiscard]] std::uint32_t number(const std::string& file) const;
 
-  /// The directory, made safe for a message.
+  /// The directory, made safe for a message; all of them, where the files are in several.
   [[nodiscard]] std::string place() const;
+  /// "; looked in a, b and c" where the files are in several directories, behind what says that one is missing.
+  [[nodiscard]] std::string looked() const;
   /// "<directory>/<file>": as it is, for parsers that escape themselves; and made safe for a message.
   [[nodiscard]] std::string raw_path_of(std::string_view file) const;
   [[nodiscard]] std::string path_of(std::string_view file) const;

@@ -119,15 +119,11 @@ void check_numbers(const std::vector<std::string>& files, const Reading& reading
   }
   if (reading.directory().alone) return;
   for (const auto& [count, seen] : numbers) {
-    std::uint64_t next = 1;
-    for (const std::uint64_t number : seen) {
-      if (number != next) break;
-      ++next;
-    }
+    const std::uint64_t next = first_missing_number(seen);
     if (next <= count) {
       throw Error(ErrorKind::kNotFound,
-                  fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors)", reading.place(),
-                              next, count, next, count));
+                  fmt::format("{}: file {} of {} is missing (no shard-*-{:05d}-of-{:05d}.safetensors){}",
+                              reading.place(), next, count, next, count, other_missing_numbers(next, count, seen)));
     }
   }
 }
