@@ -97,6 +97,15 @@ void add_paddle_reciprocals(Subcommand command, bool& reciprocals) {
                "Decode PaddlePaddle's O1 and O2 as paddlepaddle 2.6 to 3.2 did (differs in the last bit)");
 }
 
+constexpr const char* kPartsHelp =
+    "Another directory with files of the checkpoint, as machines leave them that save to their own disks; may be "
+    "repeated";
+
+CommandOption add_parts(Subcommand command, const std::string& name, std::vector<std::string>& parts,
+                        const std::string& help) {
+  return command.option(name, &parts, help).type_name("DIR").repeatable();
+}
+
 // Wiring of `cairn convert`.
 
 void add_convert(Subcommand program) {
@@ -109,11 +118,11 @@ void add_convert(Subcommand program) {
       .required();
   command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
       .required();
+  add_parts(command, "--part", options->parts, kPartsHelp);
   command
       .option("--to", &options->to,
               "hf: Hugging Face files; shards: sharded safetensors of torch DCP; paddlenlp, paddleformers: what that "
-              "package "
-              "resumes from [hf]")
+              "package resumes from [hf]")
       .one_of(cli::conversion_forms())
       .type_name("FORM");
   command.option("--layout", &options->layout, "Whose shards: 'tp=2,pp=2', or @file.json; needed for --to shards")
@@ -161,6 +170,7 @@ void add_convert(Subcommand program) {
       "Examples:\n"
       "  cairn convert runs/a/checkpoint-1000 export\n"
       "  mpirun -n 8 cairn convert paddle-ckpt hf-ckpt --max-file-size 5GB\n"
+      "  cairn convert node0/checkpoint-300 whole --part node1/checkpoint-300 --part node2/checkpoint-300\n"
       "  mpirun -n 4 cairn convert hf-ckpt dcp --to shards --layout tp=2,pp=2\n"
       "  mpirun -n 4 cairn convert runs/a/checkpoint-1000 state.h5\n"
       "  mpirun -n 4 cairn convert checkpoint-1000 small --quant q8 --remove-master-weight --report\n"
@@ -239,6 +249,8 @@ void add_diff(Subcommand program) {
   const auto options = std::make_shared<cli::DiffCommand>();
   command.option("a", &options->a, "A checkpoint of any dialect").required();
   command.option("b", &options->b, "Another one; file splits and dialects may differ").required();
+  add_parts(command, "--part-a", options->parts_a, "Another directory with files of the first; may be repeated");
+  add_parts(command, "--part-b", options->parts_b, "Another directory with files of the second; may be repeated");
   add_engine(command, options->options.read.engine);
   add_memory(command, options->options.read.memory_budget_bytes);
   command.option("--rtol", &options->options.tolerance.relative, "Values are close within atol + rtol * |b| [0]")
@@ -285,6 +297,7 @@ void add_inspect(Subcommand program) {
       .option("path", &options->path,
               "A safetensors file, a checkpoint directory, or a root of checkpoints (its newest)")
       .required();
+  add_parts(command, "--part", options->parts, kPartsHelp);
   command.flag("--sections", options->sections, "Only the sections (may be combined with the next three)");
   command.flag("--files", options->files, "Only the data files");
   command.flag("--tensors", options->tensors, "Only the tensors");

@@ -11,6 +11,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 
@@ -27,5 +28,12 @@ Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span
 /// as Checkpointer::load; kFormat for a file that is damaged or not Cairn's.
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
+
+/// Collective. The same of a checkpoint whose files are in several directories, as machines leave them that write to
+/// their own disks. Every rank gives the same list and sees all of them (kUsage where the lists differ); one is as
+/// load_from() of its path. Together they must be complete: kNotFound names what is missing, and where it was looked for.
+/// A file that two directories have must be the same in both by size and header; else kFormat names the two.
+Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
+                 std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {});
 
 }  // namespace cairn

@@ -50,7 +50,7 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const O
     sizes.resize(opened.carried.size());
     if (communicator.rank() != 0) return;
     std::ranges::transform(opened.carried, sizes.begin(),
-                           [&](const std::string& name) { return os::file_size(opened.directory / name); });
+                           [&](const std::string& name) { return os::file_size(opened.path_of(name)); });
   });
   communicator.broadcast(std::as_writable_bytes(std::span(sizes)), 0);
   Checkpointer::LoadedExtras extras;

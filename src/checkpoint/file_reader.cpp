@@ -17,7 +17,7 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
     options.hints = hints;
     options.bounce_buffer = job_.buffers.bounce_buffer();
     ops_.reserve(most_parts(job_.windows));
-    files_ = engine_files(job_.directory, job_.stored);
+    files_ = engine_files(job_.checkpoint);
     files_of_engine = files_;
     bypass_files_.emplace(files_);
   });
@@ -30,7 +30,8 @@ void FileReader::read_bypass(const BypassRead& bypass, const WrittenBlocks& writ
   if (bypass.ranges.empty()) return;
   const std::uint64_t block_bytes = job_.extents[0].block_bytes();
   std::optional<format::BlockAccumulator> checksums;
-  comm::agree(communicator_, "plan the load", [&] { checksums.emplace(file_sizes(job_.stored), block_bytes); });
+  comm::agree(communicator_, "plan the load",
+              [&] { checksums.emplace(file_sizes(job_.checkpoint.stored.files_alone()), block_bytes); });
   call.begin("read");
   if (written.has_any()) call.begin("verify");  // every rank has the same phases, in the same order
   call.begin("read");

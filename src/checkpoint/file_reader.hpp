@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,8 +11,8 @@
 
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
+#include "directory/open.hpp"
 #include "directory/written_blocks.hpp"
-#include "format/stored_checkpoint.hpp"
 #include "io/bypass_runs.hpp"
 #include "io/engine.hpp"
 #include "io/window_pool.hpp"
@@ -23,8 +22,7 @@
 namespace cairn::checkpoint {
 
 struct ReadJob {
-  const std::filesystem::path& directory;
-  const format::StoredCheckpoint& stored;
+  const OpenCheckpoint& checkpoint;
   plan::ExtentMaps extents;               ///< of each batch
   std::span<const plan::Window> windows;  ///< this rank's, by round
   std::uint64_t rounds;                   ///< of all ranks

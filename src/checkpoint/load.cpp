@@ -169,12 +169,10 @@ std::uint64_t bypass_bytes_of(const ReadPlan& plan) {
 struct Loader::Reading {
   Reading(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, ReadPlan planned)
       : plan(std::move(planned)),
-        stored(checkpoint.stored.files_alone()),
         written(checkpoint),
-        files(communicator, {checkpoint.directory, stored, plan::ExtentMaps(plan.extents), plan.rounds.windows,
-                             plan.rounds.count(), *plan.buffers, bypass_bytes_of(plan)}) {}
+        files(communicator, {checkpoint, plan::ExtentMaps(plan.extents), plan.rounds.windows, plan.rounds.count(),
+                             *plan.buffers, bypass_bytes_of(plan)}) {}
   ReadPlan plan;
-  format::StoredCheckpoint stored;  ///< files alone
   WrittenBlocks written;
   FileReader files;
   std::optional<io::Exchange> exchange;

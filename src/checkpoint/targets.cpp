@@ -47,10 +47,12 @@ std::string text_of(Number number) {
 }
 
 /// Every field of Options: what is added there is added here.
-std::vector<comm::NamedValue> values_of(const Options& options, const std::filesystem::path& path) {
+std::vector<comm::NamedValue> values_of(const Options& options, const Parts& where) {
   const Quantisation& quantisation = options.quantisation;
+  std::vector<std::string> paths;
+  for (const std::filesystem::path& path : where.paths) paths.push_back(path.lexically_normal().string());
   return {
-      {"path", path.lexically_normal().string()},
+      {"path", base::joined(paths)},
       {"engine.name", options.engine.name},
       {"files.max_bytes", text_of(options.files.max_bytes)},
       {"files.align_bytes", text_of(options.files.align_bytes)},
@@ -96,9 +98,9 @@ std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const O
   return communicator;
 }
 
-void agree_on_options(comm::Communicator& communicator, const Options& options, const std::filesystem::path& path) {
+void agree_on_options(comm::Communicator& communicator, const Options& options, const Parts& where) {
   comm::agree_on_values(communicator, "option",
-                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, path); });
+                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where); });
 }
 
 namespace {

@@ -17,6 +17,12 @@ std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
   return files;
 }
 
+std::vector<io::EngineFile> engine_files(const OpenCheckpoint& checkpoint) {
+  std::vector<io::EngineFile> files;
+  for (const auto& file : checkpoint.stored.files) files.push_back({checkpoint.path_of(file.name), file.size_bytes});
+  return files;
+}
+
 std::uint64_t largest_buffer(std::span<const plan::Window> windows) {
   std::uint64_t bytes = 0;
   for (const plan::Window& window : windows) bytes = std::max(bytes, window.buffer_bytes);

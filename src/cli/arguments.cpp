@@ -108,7 +108,14 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
 
 }  // namespace
 
-ResolvedPath resolve_here(const std::filesystem::path& path) {
+checkpoint::Parts ResolvedPath::parts() const {
+  checkpoint::Parts all(path);
+  all.paths.insert(all.paths.end(), more.begin(), more.end());
+  return all;
+}
+
+ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more) {
+  if (!more.empty()) return {path, {}, more};
   if (path.empty()) throw Error(ErrorKind::kUsage, "the path is empty");
   std::error_code failed;
   const std::filesystem::file_status status = std::filesystem::status(path, failed);
@@ -123,7 +130,9 @@ ResolvedPath resolve_here(const std::filesystem::path& path) {
   return newest_of(path);
 }
 
-ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path) {
+ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
+                     const std::vector<std::string>& more) {
+  if (!more.empty()) return {path, {}, more};
   base::Bytes message;
   comm::agree_on_root(communicator, "find checkpoint", 0, [&] {
     const ResolvedPath found = resolve_here(path);

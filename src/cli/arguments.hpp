@@ -12,6 +12,7 @@
 
 #include "bench/demo_state.hpp"
 #include "comm/communicator.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::cli {
 
@@ -39,15 +40,20 @@ std::string layout_text(comm::Communicator& communicator, const std::string& arg
 struct ResolvedPath {
   std::filesystem::path path;      ///< a safetensors file or a checkpoint directory (or what is to be refused by name)
   std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
+  std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
+
+  [[nodiscard]] checkpoint::Parts parts() const;
 };
 
 /// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is
 /// a root: its newest complete checkpoint is taken. Throws Error(kNotFound) when the path does not exist, or when a
-/// root holds no complete checkpoint (the message says what is wrong with the newest).
-ResolvedPath resolve_here(const std::filesystem::path& path);
+/// root holds no complete checkpoint (the message says what is wrong with the newest). With `more` directories of one
+/// checkpoint there is no root: all are as they are given.
+ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more = {});
 
 /// Collective: resolve_here on rank 0, shared.
-ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path);
+ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::path& path,
+                     const std::vector<std::string>& more = {});
 
 // The made-up training state (bench/demo_state.hpp) as the command line names it: by a model's name or its config.json.
 

@@ -63,7 +63,7 @@ checkpoint::ConvertOptions options_of(Context& context, const ConvertCommand& co
   return options;
 }
 
-checkpoint::ConvertReport convert_with_progress(Context& context, const std::filesystem::path& source,
+checkpoint::ConvertReport convert_with_progress(Context& context, const checkpoint::Parts& source,
                                                 const std::filesystem::path& destination,
                                                 const checkpoint::ConvertOptions& options) {
   const ProgressLine progress(context.output);
@@ -110,6 +110,7 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
   const Report& report = converted.report;
   base::Json document = json_document("convert");
   document["source"] = source.path.string();
+  document["parts"] = source.more;
   document["destination"] = report.directory.string();
   document["tensors"] = report.tensors;
   document["files"] = report.files;
@@ -132,8 +133,8 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
 int run_convert(Context& context, const ConvertCommand& command) {
   const checkpoint::ConvertOptions options = options_of(context, command);
   comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
-  const ResolvedPath source = resolve(context.communicator, command.source);
-  const auto converted = convert_with_progress(context, source.path, command.destination, options);
+  const ResolvedPath source = resolve(context.communicator, command.source, command.parts);
+  const auto converted = convert_with_progress(context, source.parts(), command.destination, options);
   if (command.json) {
     print_document(context.output, source, converted);
     return kExitGood;

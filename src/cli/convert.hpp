@@ -16,6 +16,7 @@ std::vector<std::string> conversion_forms();
 
 struct ConvertCommand {
   std::filesystem::path source;
+  std::vector<std::string> parts;  ///< other directories with files of the source
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()

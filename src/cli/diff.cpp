@@ -36,7 +36,7 @@ checkpoint::DiffResult diff_with_progress(Context& context, const DiffCommand& c
   const ProgressLine progress(context.output);
   checkpoint::DiffOptions options = command.options;
   options.read.links = checkpoint::links_of(command.follow_links);
-  return checkpoint::diff(context.communicator, a.path, b.path, options);
+  return checkpoint::diff(context.communicator, a.parts(), b.parts(), options);
 }
 
 // Values of tensors of one shape were compared; otherwise counts mean nothing.
@@ -90,6 +90,8 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
   base::Json document = json_document("diff");
   document["a"] = a.path.string();
   document["b"] = b.path.string();
+  document["parts_a"] = a.more;
+  document["parts_b"] = b.more;
   document["rtol"] = command.options.tolerance.relative;
   document["atol"] = command.options.tolerance.absolute;
   document["equal"] = result.equal();
@@ -118,8 +120,8 @@ void print_document(Context& context, const DiffCommand& command, const Resolved
 }  // namespace
 
 int run_diff(Context& context, const DiffCommand& command) {
-  const ResolvedPath a = resolve(context.communicator, command.a);
-  const ResolvedPath b = resolve(context.communicator, command.b);
+  const ResolvedPath a = resolve(context.communicator, command.a, command.parts_a);
+  const ResolvedPath b = resolve(context.communicator, command.b, command.parts_b);
   const checkpoint::DiffResult result = diff_with_progress(context, command, a, b);
   if (command.json) {
     print_document(context, command, a, b, result);

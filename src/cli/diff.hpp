@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "cli/output.hpp"
 #include "export/diff.hpp"
@@ -11,6 +13,8 @@ namespace cairn::cli {
 struct DiffCommand {
   std::filesystem::path a;
   std::filesystem::path b;
+  std::vector<std::string> parts_a;  ///< other directories with files of it
+  std::vector<std::string> parts_b;
   bool follow_links = false;  ///< out of the checkpoints' directories
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal

@@ -28,7 +28,7 @@ std::vector<InspectFile> files_of(const checkpoint::OpenCheckpoint& opened) {
   std::vector<InspectFile> out;
   for (std::size_t i = 0; i < opened.stored.files.size(); ++i) {
     const format::StoredFile& stored = opened.stored.files[i];
-    out.push_back({stored.name, stored.size_bytes, 0, {}});
+    out.push_back({stored.name, opened.path_of(stored.name).parent_path(), stored.size_bytes, 0, {}});
     if (i < opened.metadata_of_files.size()) out.back().metadata = opened.metadata_of_files[i];
   }
   return out;
@@ -101,11 +101,12 @@ std::uint64_t size_of(const format::PlacedTensor& tensor) {
   return format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
 }
 
-Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links links) {
+Inspection inspect_here(const InspectOptions& options) {
   Inspection out;
-  ResolvedPath resolved = resolve_here(path);
-  out.checkpoint = checkpoint::open_here(resolved.path, links);
+  ResolvedPath resolved = resolve_here(options.path, options.parts);
+  out.checkpoint = checkpoint::open_here(resolved.parts(), checkpoint::links_of(options.follow_links));
   out.path = resolved.path;
+  out.parts = std::move(resolved.more);
   out.notes = std::move(resolved.notes);
   out.notes.insert(out.notes.end(), out.checkpoint.warnings.begin(), out.checkpoint.warnings.end());
   out.files = files_of(out.checkpoint);
@@ -120,7 +121,7 @@ Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links lin
 
 int run_inspect(Context& context, const InspectOptions& options) {
   comm::agree_on_root(context.communicator, "inspect", 0, [&] {
-    const Inspection inspection = inspect_here(options.path, checkpoint::links_of(options.follow_links));
+    const Inspection inspection = inspect_here(options);
     if (options.json) {
       print_inspection_json(context.output, inspection);
     } else {
@@ -151,6 +152,7 @@ std::string provenance(const interop::About& about) {
 void print_heading(Output& output, const Inspection& inspection) {
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   output.line(base::printable(inspection.path.string()));
+  for (const std::string& part : inspection.parts) output.line(fmt::format("and {}", base::printable(part)));
   std::string kind = opened.about.dialect;
   if (opened.manifest) {
     const format::Manifest& manifest = *opened.manifest;
@@ -358,8 +360,11 @@ Json about_json(const interop::About& about) {
 Json files_json(const Inspection& inspection) {
   Json out = Json::array();
   for (const InspectFile& file : inspection.files) {
-    out.push_back(
-        {{"name", file.name}, {"size_bytes", file.size_bytes}, {"tensors", file.tensors}, {"metadata", file.metadata}});
+    out.push_back({{"name", file.name},
+                   {"directory", file.directory.string()},
+                   {"size_bytes", file.size_bytes},
+                   {"tensors", file.tensors},
+                   {"metadata", file.metadata}});
   }
   return out;
 }
@@ -389,6 +394,7 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   Json document = json_document("inspect");
   const checkpoint::OpenCheckpoint& opened = inspection.checkpoint;
   document["path"] = inspection.path.string();
+  document["parts"] = inspection.parts;
   document["dialect"] = opened.about.dialect;
   document["about"] = about_json(opened.about);
   document["has_checksums"] = opened.blocks.has_value();

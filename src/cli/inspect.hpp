@@ -16,7 +16,8 @@ namespace cairn::cli {
 
 struct InspectOptions {
   std::filesystem::path path;
-  bool follow_links = false;  ///< out of the checkpoint's directory
+  std::vector<std::string> parts;  ///< other directories with files of the checkpoint
+  bool follow_links = false;       ///< out of the checkpoint's directory
   bool json = false;
   bool all = false;  ///< no limit on rows on a terminal
   // Which tables to print; all of them when none is asked for.
@@ -46,13 +47,15 @@ struct InspectTotals {
 
 struct InspectFile {
   std::string name;
+  std::filesystem::path directory;
   std::uint64_t size_bytes = 0;
   std::uint64_t tensors = 0;
   std::map<std::string, std::string> metadata;  ///< `__metadata__` of the file
 };
 
 struct Inspection {
-  std::filesystem::path path;  ///< the file or directory that was opened
+  std::filesystem::path path;      ///< the file or directory that was opened
+  std::vector<std::string> parts;  ///< other directories with files of it
   checkpoint::OpenCheckpoint checkpoint;
   std::vector<InspectTotals> sections;  ///< in catalog order
   InspectTotals total;
@@ -64,7 +67,7 @@ struct Inspection {
 };
 
 /// Rank-local. Throws as checkpoint::open_here.
-Inspection inspect_here(const std::filesystem::path& path, checkpoint::Links links);
+Inspection inspect_here(const InspectOptions& options);
 
 /// Rank-local: bytes of a stored tensor.
 std::uint64_t size_of(const format::PlacedTensor& tensor);

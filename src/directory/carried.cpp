@@ -124,7 +124,7 @@ void give_pieces(PiecewiseFile file, const base::PutBytes& put) {
 
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes) {
   if (is_stage(checkpoint)) return read_carried_of_stage(checkpoint, name, limit_bytes);
-  const fs::path path = checkpoint.directory / name;
+  const fs::path path = checkpoint.path_of(name);
   std::string text = os::read_text(path, limit_bytes);
   check_checksum(path, format::crc32c(base::as_bytes(text)), checksum_of(checkpoint, name));
   return text;
@@ -132,7 +132,7 @@ std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& na
 
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (is_stage(checkpoint)) return carried_stream_of_stage(checkpoint, name);
-  return {os::file_size(checkpoint.directory / name),
+  return {os::file_size(checkpoint.path_of(name)),
           [&checkpoint, name](const base::PutBytes& put) { give_pieces(PiecewiseFile(checkpoint, name), put); }};
 }
 
@@ -140,7 +140,7 @@ PiecewiseFile::PiecewiseFile(const fs::path& path)
     : file_(path, os::OpenMode::kRead), size_bytes_(file_.size_bytes()) {}
 
 PiecewiseFile::PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name)
-    : PiecewiseFile(checkpoint.directory / name) {
+    : PiecewiseFile(checkpoint.path_of(name)) {
   expected_ = checksum_of(checkpoint, name);
 }
 

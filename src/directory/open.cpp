@@ -125,39 +125,23 @@ format::SafetensorsHeader read_checked_header(const fs::path& path, const format
                               path.string());
 }
 
-using Headers = std::map<std::string, format::SafetensorsHeader>;
-
-Headers read_checked_headers(const fs::path& directory, const std::vector<std::string>& names,
-                             const format::BlockRows& table) {
-  Headers headers;
+/// The headers of all data files.
+void read_headers(Listed& listed, const std::optional<format::BlockRows>& blocks) {
+  const std::vector<std::string>& names = listed.data_files;
   std::size_t announced = 0;
   for (std::size_t i = 0; i < names.size(); ++i) {
-    for (; announced < std::min(names.size(), i + kFilesAhead); ++announced) {
-      os::read_ahead(os::File(directory / names[announced], os::OpenMode::kRead), 0, table.block_bytes());
+    for (; blocks && announced < std::min(names.size(), i + kFilesAhead); ++announced) {
+      os::read_ahead(os::File(listed.path_of(names[announced]), os::OpenMode::kRead), 0, blocks->block_bytes());
     }
-    const fs::path path = directory / names[i];
-    headers[names[i]] = os::about(path, [&] { return read_checked_header(path, table); });
+    const fs::path path = listed.path_of(names[i]);
+    listed.found.safetensors[names[i]] = os::about(path, [&] { return read_header_of(path, blocks); });
   }
-  return headers;
-}
-
-interop::Directory read_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
-                                  const std::optional<format::BlockRows>& blocks, Links links) {
-  std::vector<std::string> safetensors;
-  interop::Directory directory = list_directory(path, entries, safetensors, nullptr);
-  directory.access = access_to(path, links);
-  if (blocks) {
-    directory.safetensors = read_checked_headers(path, safetensors, *blocks);
-  } else {
-    for (const std::string& name : safetensors) directory.safetensors[name] = read_header(path / name);
-  }
-  return directory;
 }
 
 /// Of what the manifest lists beside data: there, and of its size. Contents are compared where they are read.
 void check_carried(const OpenCheckpoint& checkpoint, Links links) {
   for (const auto& file : checkpoint.manifest->carried_files) {
-    const fs::path path = checkpoint.directory / file.name;
+    const fs::path path = checkpoint.path_of(file.name);
     const std::string shown = base::printable(path.string());
     if (!os::exists(path)) {
       throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile),
@@ -216,28 +200,29 @@ interop::Directory single_file(const fs::path& path) {
   return directory;
 }
 
+OpenCheckpoint open_directories(const Parts& where, Links links) {
+  Listed listed = list_parts(where, links, IndexTexts::kRead);
+  OpenCheckpoint checkpoint;
+  checkpoint.directory = listed.directory;
+  checkpoint.part_of = listed.part_of;
+  attach_texts(checkpoint, read_texts(listed.directory));
+  read_headers(listed, checkpoint.blocks);
+  listed.found.access = access_to(where, links);
+  recognise_files(checkpoint, std::move(listed.found));
+  place_files(checkpoint, listed, where);
+  add_warnings(checkpoint.warnings, listed);
+  if (checkpoint.manifest) check_files(checkpoint, links);
+  return checkpoint;
+}
+
 OpenCheckpoint open_once(const fs::path& path, Links links) {
   const std::string shown = base::printable(path.string());
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
-  const bool is_directory = fs::is_directory(path);
-  if (!is_directory && (is_stage_name(path) || hdf5::looks_like_hdf5(path))) return open_stage(path);
+  if (fs::is_directory(path)) return open_directories(path, links);
+  if (is_stage_name(path) || hdf5::looks_like_hdf5(path)) return open_stage(path);
   OpenCheckpoint checkpoint;
-  checkpoint.directory = is_directory ? path : (path.has_parent_path() ? path.parent_path() : fs::path("."));
-  if (is_directory && path.string().ends_with(kPartialSuffix)) {
-    throw Error(ErrorKind::kNotFound,
-                fmt::format("'{}' was never committed (a save is running, or was cut off); it is not "
-                            "a checkpoint",
-                            shown));
-  }
-  std::vector<os::DirectoryEntry> entries;
-  if (is_directory) {
-    entries = os::list_directory(path);
-    check_links(path, entries, links);
-    attach_texts(checkpoint, read_texts(path));
-  }
-  recognise_files(checkpoint,
-                  is_directory ? read_directory(path, entries, checkpoint.blocks, links) : single_file(path));
-  if (checkpoint.manifest) check_files(checkpoint, links);
+  checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  recognise_files(checkpoint, single_file(path));
   return checkpoint;
 }
 
@@ -304,55 +289,6 @@ std::string manifest_text(const fs::path& path) {
   }
 }
 
-interop::Directory list_directory(const fs::path& path, const std::vector<os::DirectoryEntry>& entries,
-                                  std::vector<std::string>& data_files, std::vector<std::string>* indexes) {
-  interop::Directory directory;
-  directory.path = path.string();
-  for (const auto& entry : entries) {
-    if (entry.is_directory) {
-      directory.folders.push_back(entry.name);
-    } else if (!entry.is_regular) {
-      continue;
-    } else if (interop::is_data_name(entry.name)) {
-      data_files.push_back(entry.name);
-    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
-      if (indexes != nullptr && interop::set_of_index(entry.name)) {
-        indexes->push_back(entry.name);
-      } else {
-        directory.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
-      }
-    } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
-      directory.others[entry.name] = entry.size_bytes;
-    }
-  }
-  return directory;
-}
-
-interop::FileAccess access_to(const fs::path& directory, Links links) {
-  const auto inside = [directory, links](const std::string& name) {
-    format::check_relative_path(name, directory.string());
-    check_links(directory, {name}, links);
-    return directory / name;
-  };
-  interop::FileAccess access;
-  access.list = [inside](const std::string& folder) {
-    std::vector<interop::FolderEntry> entries;
-    for (const os::DirectoryEntry& entry : os::list_directory(inside(folder))) {
-      if (entry.is_directory || entry.is_regular) {
-        entries.push_back({folder + "/" + entry.name, entry.size_bytes, entry.is_directory});
-      }
-    }
-    std::ranges::sort(entries, {}, &interop::FolderEntry::name);
-    return entries;
-  };
-  access.open = [inside](const std::string& name) {
-    const auto file = std::make_shared<os::File>(inside(name), os::OpenMode::kRead);
-    return base::ByteSource{file->size_bytes(),
-                            [file](std::span<std::byte> to, std::uint64_t at_bytes) { file->read_at(to, at_bytes); }};
-  };
-  return access;
-}
-
 std::string read_index_text(const fs::path& path) { return os::read_text(path, kMaxJsonBytes); }
 
 format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockRows>& blocks) {
@@ -393,7 +329,9 @@ void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory) {
   checkpoint.warnings = std::move(recognised.warnings);
 }
 
-OpenCheckpoint open_here(const fs::path& given, Links links) { return open_one(given, links); }
+OpenCheckpoint open_here(const Parts& where, Links links) {
+  return where.is_one() ? open_one(where.paths.front(), links) : open_directories(where, links);
+}
 
 bool is_manifest_changed(comm::Communicator& communicator, const fs::path& directory, std::uint32_t manifest_crc32c) {
   std::uint64_t changed = 0;
@@ -412,12 +350,12 @@ bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened
   return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);
 }
 
-OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const fs::path& path, Links links) {
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links) {
   if (communicator.size() > 1) {
-    if (auto opened = open_together(communicator, path, links)) return std::move(*opened);
+    if (auto opened = open_together(communicator, where, links)) return std::move(*opened);
   }
   base::Bytes bytes;
-  comm::agree_on_root(communicator, "open checkpoint", 0, [&] { bytes = encode_open(open_one(path, links)); });
+  comm::agree_on_root(communicator, "open checkpoint", 0, [&] { bytes = encode_open(open_here(where, links)); });
   communicator.share(bytes, 0);
   OpenCheckpoint checkpoint;
   comm::agree(communicator, "open checkpoint", [&] { checkpoint = decode_open(bytes); });

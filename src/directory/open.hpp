@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
@@ -39,14 +40,25 @@ void check_links(const std::filesystem::path& directory, const std::vector<std::
 /// The same for the entries of the directory that are links to regular files. Links to directories are never followed.
 void check_links(const std::filesystem::path& directory, const std::vector<os::DirectoryEntry>& entries, Links links);
 
+/// Where a checkpoint is: its directory, or a single file; or several directories that each hold a part of its files, as
+/// machines leave them that write to their own disks. They are read as if all files were in one directory.
+struct Parts {
+  Parts(std::filesystem::path one) : paths{std::move(one)} {}
+  Parts(std::vector<std::filesystem::path> all) : paths(std::move(all)) {}
+
+  [[nodiscard]] bool is_one() const { return paths.size() == 1; }
+  std::vector<std::filesystem::path> paths;
+};
+
 struct OpenCheckpoint {
-  std::filesystem::path directory;
-  interop::About about;                              ///< whose it is, and what is known besides tensors
-  plan::PackedCheckpoint stored;                     ///< tensors in catalog order
-  std::vector<std::uint32_t> group_of_file;          ///< plan::section_groups of `stored`
-  std::vector<interop::QuantisedMoments> quantised;  ///< moments of which `stored` has the codes and scales
-  std::map<std::string, std::string> metadata;       ///< of its data files, as in interop::Recognised
-  std::vector<std::string> disputed_metadata;        ///< of which the files disagree
+  std::filesystem::path directory;                       ///< of several parts the one with the manifest, else the first
+  std::map<std::string, std::filesystem::path> part_of;  ///< file -> directory, of those that are not in `directory`
+  interop::About about;                                  ///< whose it is, and what is known besides tensors
+  plan::PackedCheckpoint stored;                         ///< tensors in catalog order
+  std::vector<std::uint32_t> group_of_file;              ///< plan::section_groups of `stored`
+  std::vector<interop::QuantisedMoments> quantised;      ///< moments of which `stored` has the codes and scales
+  std::map<std::string, std::string> metadata;           ///< of its data files, as in interop::Recognised
+  std::vector<std::string> disputed_metadata;            ///< of which the files disagree
   /// `__metadata__` of each file of `stored`, from open_here alone; none for a staging file.
   std::vector<std::map<std::string, std::string>> metadata_of_files;
   std::vector<std::string> carried;  ///< small files that belong to it
@@ -55,22 +67,32 @@ struct OpenCheckpoint {
   std::optional<format::Manifest> manifest;
   std::uint32_t manifest_crc32c = 0;        ///< of the manifest's text, when there is one
   std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, though it has a manifest
+
+  /// Of a data file, or one that is carried.
+  [[nodiscard]] std::filesystem::path path_of(const std::string& file) const {
+    const auto part = part_of.find(file);
+    return (part == part_of.end() ? directory : part->second) / file;
+  }
 };
 
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
 /// exist or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial"
 /// directory is refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with
-/// a warning. `path` may also be a single safetensors file, or a staging file (.h5), which StageReader reads. kFormat
+/// a warning. `where` may also be a single safetensors file, or a staging file (.h5), which StageReader reads. kFormat
 /// for a link that leads out of the directory.
-OpenCheckpoint open_here(const std::filesystem::path& path, Links links = Links::kInside);
+///
+/// Of several parts each is a directory (else kUsage). A file in two of them is read where it comes first, when both have
+/// one size and, data files, one header; indexes and manifest must be equal. Data files or indexes that differ are kFormat,
+/// naming both; of other files, and of those that are alike, a warning tells. What is missing is named, and where it was
+/// looked for.
+OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 
 /// Rank-local and pure: what open_here makes of a directory that was read, manifest and block table apart. Throws what
 /// interop::recognise throws.
 void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory);
 
 /// Collective: as open_here, whose errors all ranks throw; the work is shared among them.
-OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const std::filesystem::path& path,
-                               Links links = Links::kInside);
+OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
 /// Collective: whether the directory has another manifest than that of this checksum, or none.
 bool is_manifest_changed(comm::Communicator& communicator, const std::filesystem::path& directory,
@@ -83,9 +105,9 @@ inline constexpr int kLoadAttempts = 5;
 
 /// Collective: what `read` gives of the checkpoint, which is opened again when another one takes its place meanwhile.
 template <class Read>
-auto with_open(comm::Communicator& communicator, const std::filesystem::path& path, Links links, Read read) {
+auto with_open(comm::Communicator& communicator, const Parts& where, Links links, Read read) {
   for (int attempt = 1;; ++attempt) {
-    const OpenCheckpoint opened = open_checkpoint(communicator, path, links);
+    const OpenCheckpoint opened = open_checkpoint(communicator, where, links);
     try {
       return read(opened);
     } catch (const comm::AgreedError& error) {

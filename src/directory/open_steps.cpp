@@ -26,6 +26,7 @@ base::Bytes announce(const OpenCheckpoint& opened, const std::vector<std::string
                      const std::vector<std::string>& indexes) {
   base::ByteWriter out;
   out.text(opened.directory.string());
+  put_part_of(out, opened);
   put_manifest(out, opened);
   put_strings(out, files);
   put_strings(out, indexes);
@@ -36,6 +37,7 @@ Listing take_announced(std::span<const std::byte> announced, base::Bytes blocks)
   base::ByteReader in(announced);
   Listing listing;
   listing.opened.directory = in.text_view();
+  get_part_of(in, listing.opened);
   get_manifest(in, listing.opened);
   attach_blocks(listing.opened, std::move(blocks));
   for (std::uint64_t left = in.u64(); left > 0; --left) listing.opened.stored.files.push_back({in.text(), 0});
@@ -62,7 +64,7 @@ base::Bytes read_share(const Listing& listing, const ReadFiles& read, HeaderShar
   // From the last rank on: the first ones have a file more.
   for (std::size_t i = ranks - 1 - rank; i < listing.indexes.size(); i += ranks) {
     const std::string& name = listing.indexes[i];
-    const std::string path = (listing.opened.directory / name).string();
+    const std::string path = listing.opened.path_of(name).string();
     const format::HfIndex index = format::parse_hf_index(read.index(listing.opened, name), path);
     out.text(name);
     put_strings(out, index.files);

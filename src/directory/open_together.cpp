@@ -21,11 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 
 format::SafetensorsHeader read_header_in(const OpenCheckpoint& opened, const std::string& file) {
-  return read_header_of(opened.directory / file, opened.blocks);
+  return read_header_of(opened.path_of(file), opened.blocks);
 }
 
 std::string read_index_in(const OpenCheckpoint& opened, const std::string& index) {
-  return read_index_text(opened.directory / index);
+  return read_index_text(opened.path_of(index));
 }
 
 class Opening {
@@ -34,7 +34,7 @@ class Opening {
       : communicator_(communicator), links_(links), share_{communicator.rank(), communicator.size(), {}, {}} {}
 
   /// Collective.
-  std::optional<OpenCheckpoint> open(const fs::path& given) {
+  std::optional<OpenCheckpoint> open(const Parts& given) {
     base::Bytes bytes;
     base::Bytes blocks;
     const bool is_root = communicator_.rank() == 0;
@@ -105,34 +105,35 @@ class Opening {
   }
 
   /// Rank 0: what there is to read, and the block table. No bytes where open_here() must look.
-  base::Bytes list(const fs::path& given, base::Bytes& blocks) {
-    const fs::path path = given.has_filename() ? given : given.parent_path();
-    if (!fs::is_directory(path) || path.string().ends_with(kPartialSuffix)) return {};
-    const std::vector<os::DirectoryEntry> entries = os::list_directory(path);
-    check_links(path, entries, links_);
-    OpenedTexts texts = read_texts(path);
-    std::vector<std::string> files;
-    std::vector<std::string> indexes;
-    directory_ = list_directory(path, entries, files, &indexes);
-    directory_.access = access_to(path, links_);
-    if (files.empty()) return {};
-    std::ranges::sort(files);
+  base::Bytes list(const Parts& given, base::Bytes& blocks) {
+    Parts where = given;
+    if (where.is_one()) {
+      fs::path& path = where.paths.front();
+      if (!path.has_filename()) path = path.parent_path();
+      if (!fs::is_directory(path)) return {};
+    }
+    listed_ = list_parts(where, links_, IndexTexts::kLeave);
+    if (listed_.data_files.empty()) return {};
+    listed_.found.access = access_to(where, links_);
+    on_root_.directory = listed_.directory;
+    on_root_.part_of = listed_.part_of;
+    OpenedTexts texts = read_texts(on_root_.directory);
     manifest_ = texts.manifest.value_or("");
-    on_root_.directory = path;
     attach_texts(on_root_, std::move(texts));
     if (on_root_.blocks) blocks = on_root_.blocks->bytes();
-    return announce(on_root_, files, indexes);
+    return announce(on_root_, listed_.data_files, listed_.indexes);
   }
 
   /// Rank 0: sections, metadata and warnings, for all. No bytes where open_here() must look.
   base::Bytes judge_directory(const comm::Messages& summaries) {
-    const auto outline = judge(listing_, directory_, summaries);
+    auto outline = judge(listing_, listed_.found, summaries);
     if (!outline) return {};
+    add_warnings(outline->warnings, listed_);
     on_root_.stored.files = listing_.opened.stored.files;
     if (on_root_.manifest) check_files(on_root_, links_);
     if (manifest_text(on_root_.directory) != manifest_) return {};  // replaced meanwhile
     on_root_ = {};
-    directory_ = {};
+    listed_ = {};
     return encode_judged(listing_, *outline);
   }
 
@@ -144,14 +145,14 @@ class Opening {
   HeaderShare share_;
   // On rank 0, until it has judged:
   OpenCheckpoint on_root_;  ///< with the whole manifest
-  interop::Directory directory_;
+  Listed listed_;
   std::string manifest_;  ///< its text, or empty
 };
 
 }  // namespace
 
-std::optional<OpenCheckpoint> open_together(comm::Communicator& communicator, const fs::path& path, Links links) {
-  return Opening(communicator, links).open(path);
+std::optional<OpenCheckpoint> open_together(comm::Communicator& communicator, const Parts& where, Links links) {
+  return Opening(communicator, links).open(where);
 }
 
 }  // namespace cairn::checkpoint

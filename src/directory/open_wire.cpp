@@ -36,6 +36,21 @@ std::map<std::string, std::string> get_map(base::ByteReader& in) {
   return map;
 }
 
+void put_part_of(base::ByteWriter& out, const OpenCheckpoint& checkpoint) {
+  out.u64(checkpoint.part_of.size());
+  for (const auto& [file, part] : checkpoint.part_of) {
+    out.text(file);
+    out.text(part.string());
+  }
+}
+
+void get_part_of(base::ByteReader& in, OpenCheckpoint& checkpoint) {
+  for (std::uint64_t left = in.u64(); left > 0; --left) {
+    std::string file = in.text();
+    checkpoint.part_of.emplace(std::move(file), in.text());
+  }
+}
+
 void put_about(base::ByteWriter& out, const interop::About& about) {
   for (const std::string& text : {about.dialect, about.version, about.parallel, about.quantisation}) out.text(text);
   out.u64(about.step ? 1 : 0);
@@ -137,6 +152,7 @@ std::vector<interop::QuantisedMoments> get_quantised(base::ByteReader& in) {
 base::Bytes encode_open(const OpenCheckpoint& checkpoint) {
   base::ByteWriter out;
   out.text(checkpoint.directory.string());
+  put_part_of(out, checkpoint);
   put_about(out, checkpoint.about);
   put_stored(out, checkpoint.stored);
   out.u64s(std::vector<std::uint64_t>(checkpoint.group_of_file.begin(), checkpoint.group_of_file.end()));
@@ -154,6 +170,7 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
   base::ByteReader in(bytes);
   OpenCheckpoint checkpoint;
   checkpoint.directory = in.text();
+  get_part_of(in, checkpoint);
   checkpoint.about = get_about(in);
   checkpoint.stored = get_stored(in);
   for (const std::uint64_t group : in.u64s()) checkpoint.group_of_file.push_back(static_cast<std::uint32_t>(group));

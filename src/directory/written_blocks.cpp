@@ -29,7 +29,7 @@ void WrittenBlocks::check(const plan::FileRange& bytes, std::uint32_t found) con
   const std::uint64_t block = bytes.begin / checkpoint_.blocks->block_bytes();
   const std::uint32_t written = rows_[bytes.file]->crc(block);
   if (found == written) return;
-  const BlockFault fault{checkpoint_.directory / checkpoint_.stored.files[bytes.file].name,
+  const BlockFault fault{checkpoint_.path_of(checkpoint_.stored.files[bytes.file].name),
                          block,
                          bytes,
                          found,

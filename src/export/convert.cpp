@@ -49,7 +49,7 @@ constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
 shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& notes) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
-                                           : os::exists(source.directory / "config.json");
+                                           : os::exists(source.path_of("config.json"));
   if (has_config) return shard::model_from_config(read_carried(source, "config.json", kMaxConfigBytes));
   notes.push_back("no config.json beside the checkpoint: the model family is unknown");
   return {};
@@ -233,7 +233,7 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
 
 }  // namespace
 
-ConvertReport convert(comm::Communicator& communicator, const fs::path& source_path, const fs::path& given,
+ConvertReport convert(comm::Communicator& communicator, const Parts& where, const fs::path& given,
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
   const ProgressScope progress(options.write.progress);
@@ -243,7 +243,7 @@ ConvertReport convert(comm::Communicator& communicator, const fs::path& source_p
   const os::AccessScope access_of_files(access);
   Call call(communicator);
   call.begin("plan");
-  const OpenCheckpoint source = open_checkpoint(communicator, source_path, options.read.links);
+  const OpenCheckpoint source = open_checkpoint(communicator, where, options.read.links);
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   ConvertReport result;
   Conversion conversion;

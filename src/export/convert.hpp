@@ -40,8 +40,8 @@ struct ConvertReport {
 /// and the files of the source that files_to_carry names. A destination called x.h5 or x.hdf5 is one staging file
 /// (stage_writer.hpp) instead. The family comes from the source's config.json. The ranks at work have nothing to do
 /// with the layout's ranks.
-ConvertReport convert(comm::Communicator& communicator, const std::filesystem::path& source,
-                      const std::filesystem::path& destination, const ConvertOptions& options);
+ConvertReport convert(comm::Communicator& communicator, const Parts& source, const std::filesystem::path& destination,
+                      const ConvertOptions& options);
 
 // What a conversion takes from its source besides the tensors' bytes, whatever it is converted to.
 

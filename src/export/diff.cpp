@@ -116,8 +116,8 @@ namespace {
 
 /// One of the two checkpoints.
 struct Side {
-  Side(comm::Communicator& communicator, const std::filesystem::path& path, Links links)
-      : opened(open_checkpoint(communicator, path, links)) {}
+  Side(comm::Communicator& communicator, const Parts& where, Links links)
+      : opened(open_checkpoint(communicator, where, links)) {}
   OpenCheckpoint opened;
   View view;
 };
@@ -458,12 +458,12 @@ bool DiffResult::close() const {
   });
 }
 
-DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& path_a,
-                const std::filesystem::path& path_b, const DiffOptions& options) {
+DiffResult diff(comm::Communicator& communicator, const Parts& where_a, const Parts& where_b,
+                const DiffOptions& options) {
   comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
   for (int attempt = 1;; ++attempt) {
-    Side a(communicator, path_a, options.read.links);
-    Side b(communicator, path_b, options.read.links);
+    Side a(communicator, where_a, options.read.links);
+    Side b(communicator, where_b, options.read.links);
     try {
       return compare(communicator, a, b, options);
     } catch (const comm::AgreedError& error) {

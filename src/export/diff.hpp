@@ -62,7 +62,6 @@ struct DiffOptions {
 
 /// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype
 /// is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
-DiffResult diff(comm::Communicator& communicator, const std::filesystem::path& a, const std::filesystem::path& b,
-                const DiffOptions& options);
+DiffResult diff(comm::Communicator& communicator, const Parts& a, const Parts& b, const DiffOptions& options);
 
 }  // namespace cairn::checkpoint

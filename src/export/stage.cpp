@@ -165,23 +165,29 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   return report;
 }
 
-Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
+Report load_from(MPI_Comm given, const std::vector<std::filesystem::path>& parts, std::span<const Target> targets,
                  const Options& options, const LoadOptions& load_options) {
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
   Report report;
   checkpoint::run_call(*communicator, "open", [&] {
-    checkpoint::agree_on_options(*communicator, options, path);
+    checkpoint::agree_on_options(*communicator, options, parts);
     report = checkpoint::with_open(
-        *communicator, path, checkpoint::links_of(options.follow_links), [&](const checkpoint::OpenCheckpoint& opened) {
+        *communicator, parts, checkpoint::links_of(options.follow_links),
+        [&](const checkpoint::OpenCheckpoint& opened) {
           checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
           const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });
-    report.directory = path;
+    report.directory = parts.front();
   });
   return report;
+}
+
+Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
+                 const Options& options, const LoadOptions& load_options) {
+  return load_from(given, std::vector{path}, targets, options, load_options);
 }
 
 }  // namespace cairn

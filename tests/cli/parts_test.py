@@ -1,0 +1,153 @@
+"""A checkpoint whose files are in several directories, as machines leave them that save to their own disks."""
+
+import os
+import pathlib
+import re
+import shutil
+
+from program import CairnTest, main
+from small_files import FIRST, INDEX, SECOND, counting, read_checkpoint, read_safetensors, two_shards, write_safetensors
+
+PADDLE = pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "paddle"
+# Two processes each: tensor parallel with codes of moments, fused weights, pipeline, and slices of sharding v2 gathered.
+SAMPLES = ("n-tp2-O1", "n-fused-tp2-O0", "n-pp2-O1", "n-sh2v2-O0")
+
+
+def read_all(folder):
+    """{(file's set, tensor): tensor}: sections may have tensors of one name."""
+    return {(path.name.split("-0")[0], name): tensor for path in sorted(folder.glob("*.safetensors"))
+            for name, tensor in read_safetensors(path)[0].items()}
+
+
+class Parts(CairnTest):
+    def setUp(self):
+        super().setUp()
+        self.out = self.folder / "out"
+
+    def split(self, source, count, everywhere=()):
+        """The source's data files dealt out to so many directories, the others in the first, as rank 0 writes them, or in
+        all of them."""
+        places = [self.folder / f"{source.name}-{count}" / f"machine{i}" for i in range(count)]
+        for place in places:
+            place.mkdir(parents=True)
+        data = sorted(source.glob("*.safetensors"))
+        for path in source.iterdir():
+            to = [places[data.index(path) % count]] if path in data else places[:1]
+            for place in places if path.name in everywhere else to:
+                shutil.copy(path, place / path.name)
+        return places
+
+    def parts(self, places, option="--part"):
+        return [word for place in places[1:] for word in (option, place)]
+
+    def convert(self, places, ranks=None):
+        shutil.rmtree(self.out, ignore_errors=True)
+        return self.good("convert", places[0], self.out, *self.parts(places), ranks=ranks)
+
+    def test_samples_of_paddle_are_what_the_whole_directory_is(self):
+        for name in SAMPLES:
+            whole = self.folder / f"{name}-whole"
+            self.good("convert", PADDLE / name, whole)
+            expected = read_all(whole)
+            self.assertGreater(len(expected), 36)
+            for count in (2, 3):
+                places = self.split(PADDLE / name, count)
+                for ranks in (None, 2, 3):
+                    with self.subTest(name=name, count=count, ranks=ranks):
+                        self.convert(places, ranks)
+                        self.assertEqual(read_all(self.out), expected)
+                self.good("diff", PADDLE / name, places[0], *self.parts(places, "--part-b"), ranks=2)
+                self.good("diff", places[1], PADDLE / name, *self.parts([places[1], *places[2:], places[0]], "--part-a"))
+
+    def test_every_missing_file_is_named_with_a_tensor_and_where_it_was_looked_for(self):
+        for name, count in ((SAMPLES[0], 2), (SAMPLES[1], 3)):
+            places = self.split(PADDLE / name, count)
+            for lost in sorted(path for place in places for path in place.glob("*.safetensors")):
+                with self.subTest(lost=lost):
+                    lost.rename(self.folder / "aside")
+                    for ranks in (None, 3) if lost.parent == places[-1] else (None,):
+                        result = self.bad(1, "convert", places[0], self.out, *self.parts(places), ranks=ranks,
+                                          says=[lost.name, "is missing", *places])
+                        named = re.search(r"holds tensor '([^']+)'", result.errors[0])[1]
+                        self.assertIn(named, read_safetensors(self.folder / "aside")[0])
+                    self.assertFalse(self.out.exists())
+                    (self.folder / "aside").rename(lost)
+
+    def test_a_directory_that_is_not_given_has_all_its_files_named(self):
+        places = self.split(PADDLE / SAMPLES[0], 3)
+        for left_out in (1, 2):
+            given = [place for i, place in enumerate(places) if i != left_out]
+            names = [path.name for path in places[left_out].glob("*.safetensors")]
+            self.assertGreater(len(names), 1)
+            self.bad(1, "inspect", given[0], *self.parts(given), says=[*names, *given])
+        # Without the indexes, the numbers in the names tell.
+        places = self.split(PADDLE / SAMPLES[1], 2)
+        self.bad(1, "convert", places[1], self.out, "--part", self.folder, ranks=2,
+                 says=["00001-of-00002", "is missing", places[1], self.folder])
+
+    def test_hugging_face_files_over_two_and_three_directories(self):
+        source = self.folder / "source"
+        two_shards(source)
+        whole = read_checkpoint(source)
+        places = self.split(source, 2)
+        (self.folder / "empty").mkdir()
+        for given in (places, places[::-1], [*places, self.folder / "empty"]):
+            for ranks in (None, 2, 3):
+                self.convert(given, ranks)
+                self.assertEqual(read_checkpoint(self.out), whole)
+        self.assertEqual((self.out / "config.json").read_bytes(), (source / "config.json").read_bytes())
+        document = self.good("inspect", places[0], "--part", places[1], "--json").json()
+        self.assertEqual(document["parts"], [str(places[1])])
+        self.assertEqual([(file["name"], file["directory"]) for file in document["files"]],
+                         [(FIRST, str(places[0])), (SECOND, str(places[1]))])
+        self.assertIn(str(places[1]), self.good("inspect", places[0], "--part", places[1]).out)
+        (places[0] / INDEX).unlink()
+        self.convert(places, 2)
+        self.assertEqual(read_checkpoint(self.out), whole)
+
+    def test_what_two_directories_have_must_be_the_same(self):
+        source = self.folder / "source"
+        two_shards(source)
+        whole = read_checkpoint(source)
+        places = self.split(source, 2, everywhere=(INDEX, "config.json", FIRST))
+        result = self.convert(places, 2)
+        self.assertIn("1 file is in two directories with one size and header", result.out)
+        self.assertEqual(read_checkpoint(self.out), whole)
+        # A small file of the machine's own is no reason to refuse the rest.
+        (places[1] / "config.json").write_text('{"model_type": "none-of-the-familiez"}')
+        self.assertIn(f"{places[1] / 'config.json'}", self.convert(places).out)
+        self.assertEqual((self.out / "config.json").read_bytes(), (source / "config.json").read_bytes())
+        for change in (lambda: write_safetensors(places[1] / FIRST, {"a.weight": counting("F32", [6, 4])}, {"format": "pt"}),
+                       lambda: write_safetensors(places[1] / FIRST, {"a.weight": counting("F32", [4, 7])}, {"format": "pt"})):
+            change()
+            for ranks in (None, 2):
+                self.bad(1, "diff", source, places[0], "--part-b", places[1], ranks=ranks,
+                         says=[places[0] / FIRST, places[1] / FIRST, "not parts of one checkpoint"])
+        shutil.copy(source / FIRST, places[1] / FIRST)
+        (places[1] / INDEX).write_text((source / INDEX).read_text().replace("a.weight", "d.weight"))
+        self.bad(1, "inspect", places[0], "--part", places[1], says=[places[0] / INDEX, places[1] / INDEX])
+
+    def test_a_checkpoint_of_cairn_is_verified_from_parts(self):
+        two_shards(self.folder / "source")
+        self.good("convert", self.folder / "source", self.folder / "own", "--max-file-size", "100")
+        places = self.split(self.folder / "own", 2)
+        for given in (places, places[::-1]):
+            self.convert(given, 2)
+            self.assertEqual(read_checkpoint(self.out), read_checkpoint(self.folder / "source"))
+        damaged = next(places[1].glob("*.safetensors"))
+        content = bytearray(damaged.read_bytes())
+        content[-1] ^= 1
+        damaged.write_bytes(content)
+        shutil.rmtree(self.out)
+        self.bad(1, "convert", places[0], self.out, "--part", places[1], ranks=2, says=[damaged, "checksum"])
+
+    def test_what_cannot_be_a_part(self):
+        two_shards(self.folder / "source")
+        source = self.folder / "source"
+        for part, code, says in ((source, 2, "give each part once"), (self.folder / "none", 1, "does not exist"),
+                                 (source / FIRST, 2, "is not a directory"), (f"{source}/../source/", 2, "give each part once")):
+            self.bad(code, "inspect", source, "--part", part, says=[says, part])
+
+
+if __name__ == "__main__":
+    main()
