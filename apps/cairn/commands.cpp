@@ -119,6 +119,8 @@ void add_convert(Subcommand program) {
   command.option("destination", &options->destination, "A directory that does not exist, or a new file called *.h5")
       .required();
   add_parts(command, "--part", options->parts, kPartsHelp);
+  command.flag("--by-rank", options->by_rank,
+               "Each rank reads what it sees of the source, which others may not: disks of the machines");
   command
       .option("--to", &options->to,
               "hf: Hugging Face files; shards: sharded safetensors of torch DCP; paddlenlp, paddleformers: what that "

@@ -124,6 +124,12 @@ struct Options {
   std::function<void(const Progress&)> progress;
 };
 
+/// Who sees the directories of a checkpoint, and so may read its files.
+enum class Sight {
+  kAllRanks,  ///< every rank sees all of them, under the same names
+  kEachRank,  ///< a rank sees some, as with disks of the machines; it reads those files for all ranks
+};
+
 /// Of one load. All of them must be the same on all ranks.
 struct LoadOptions {
   Selection select;              ///< of the targets: the others are not looked at, and stay as they are

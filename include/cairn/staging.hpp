@@ -29,11 +29,15 @@ Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span
 Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options = {}, const LoadOptions& load_options = {});
 
-/// Collective. The same of a checkpoint whose files are in several directories, as machines leave them that write to
-/// their own disks. Every rank gives the same list and sees all of them (kUsage where the lists differ); one is as
-/// load_from() of its path. Together they must be complete: kNotFound names what is missing, and where it was looked for.
-/// A file that two directories have must be the same in both by size and header; else kFormat names the two.
+/// Collective. The same of a checkpoint whose files are in several directories, as machines leave them that save to their
+/// own disks. Together they must be complete: kNotFound names what is missing, and where it was looked for. A file that two
+/// directories have must be the same in both by size and header; else kFormat names the two.
+///
+/// With kAllRanks every rank gives the same list (else kUsage); one path is as load_from() of it. With kEachRank the lists
+/// may differ, the directories too where they have one name, and a rank that does not have a directory of its list sees
+/// nothing there; rank 0 must see files that are no safetensors, and a checkpoint that Cairn wrote is kUsage.
 Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
-                 std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {});
+                 std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {},
+                 Sight sight = Sight::kAllRanks);
 
 }  // namespace cairn

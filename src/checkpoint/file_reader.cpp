@@ -18,6 +18,10 @@ void FileReader::open(const std::string& engine, const io::Hints& hints) {
     options.bounce_buffer = job_.buffers.bounce_buffer();
     ops_.reserve(most_parts(job_.windows));
     files_ = engine_files(job_.checkpoint);
+    const std::vector<int>& readers = job_.checkpoint.reader_of_file;
+    for (std::size_t file = 0; file < readers.size(); ++file) {
+      if (readers[file] != communicator_.rank()) files_[file].path.clear();
+    }
     files_of_engine = files_;
     bypass_files_.emplace(files_);
   });

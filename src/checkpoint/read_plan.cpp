@@ -303,8 +303,10 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
   join_ranks(communicator, *grid, *blocks, batches);
   if (std::ranges::all_of(batches, [](const Ranges& ranges) { return ranges.empty(); })) return plan;
 
+  const bool is_by_rank = !checkpoint.reader_of_file.empty();
+  const bool can_bypass = how.choice.bypass && !is_by_rank;  // each rank reads what it wants there
   comm::agree(communicator, "plan the load", [&] { plan.bypass.resize(batches.size()); });
-  for (std::size_t batch = 0; how.choice.bypass && batch < batches.size(); ++batch) {
+  for (std::size_t batch = 0; can_bypass && batch < batches.size(); ++batch) {
     if (batches[batch].empty() || blocks_of(batches[batch], *grid) < grid->blocks() / kBypassParts) continue;
     plan.bypass[batch] = make_bypass(communicator, checkpoint, *grid, wanted, first + batch, batches[batch]);
   }
@@ -321,7 +323,14 @@ ReadPlan make_read_plan(comm::Communicator& communicator, const OpenCheckpoint& 
     }
     groups = checkpoint.group_of_file;
   });
-  const Aggregators aggregators = choose_aggregators(communicator, std::move(groups), how.choice, Access::kRead);
+  Aggregators aggregators = choose_aggregators(communicator, std::move(groups), how.choice, Access::kRead);
+  if (is_by_rank) {
+    comm::agree(communicator, "plan the load", [&] {
+      plan::Assignment readers;
+      readers.aggregator_of_file = checkpoint.reader_of_file;
+      aggregators = {communicator.size(), std::make_shared<const plan::Assignment>(std::move(readers))};
+    });
+  }
   comm::agree(communicator, "assign the bytes to the ranks", [&] {
     plan.extents.reserve(batches.size());
     for (Ranges& ranges : batches) {

@@ -50,8 +50,11 @@ std::string text_of(Number number) {
 std::vector<comm::NamedValue> values_of(const Options& options, const Parts& where) {
   const Quantisation& quantisation = options.quantisation;
   std::vector<std::string> paths;
-  for (const std::filesystem::path& path : where.paths) paths.push_back(path.lexically_normal().string());
+  if (where.sight == Sight::kAllRanks) {
+    for (const std::filesystem::path& path : where.paths) paths.push_back(path.lexically_normal().string());
+  }
   return {
+      {"sight", text_of(static_cast<int>(where.sight))},
       {"path", base::joined(paths)},
       {"engine.name", options.engine.name},
       {"files.max_bytes", text_of(options.files.max_bytes)},

@@ -108,10 +108,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
 
 }  // namespace
 
-checkpoint::Parts ResolvedPath::parts() const {
-  checkpoint::Parts all(path);
-  all.paths.insert(all.paths.end(), more.begin(), more.end());
-  return all;
+checkpoint::Parts ResolvedPath::parts(Sight sight) const {
+  std::vector<std::filesystem::path> all = {path};
+  all.insert(all.end(), more.begin(), more.end());
+  return {std::move(all), sight};
 }
 
 ResolvedPath resolve_here(const std::filesystem::path& path, const std::vector<std::string>& more) {

@@ -42,7 +42,7 @@ struct ResolvedPath {
   std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
   std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
 
-  [[nodiscard]] checkpoint::Parts parts() const;
+  [[nodiscard]] checkpoint::Parts parts(Sight sight = Sight::kAllRanks) const;
 };
 
 /// Rank-local. A directory without safetensors files and without cairn.json, but with checkpoint-<step> directories, is

@@ -133,8 +133,10 @@ void print_document(Output& output, const ResolvedPath& source, const checkpoint
 int run_convert(Context& context, const ConvertCommand& command) {
   const checkpoint::ConvertOptions options = options_of(context, command);
   comm::agree(context.communicator, "look at the launcher", comm::refuse_lonely_process);
-  const ResolvedPath source = resolve(context.communicator, command.source, command.parts);
-  const auto converted = convert_with_progress(context, source.parts(), command.destination, options);
+  const ResolvedPath source = command.by_rank ? ResolvedPath{command.source, {}, command.parts}
+                                              : resolve(context.communicator, command.source, command.parts);
+  const Sight sight = command.by_rank ? Sight::kEachRank : Sight::kAllRanks;
+  const auto converted = convert_with_progress(context, source.parts(sight), command.destination, options);
   if (command.json) {
     print_document(context.output, source, converted);
     return kExitGood;

@@ -17,6 +17,7 @@ std::vector<std::string> conversion_forms();
 struct ConvertCommand {
   std::filesystem::path source;
   std::vector<std::string> parts;  ///< other directories with files of the source
+  bool by_rank = false;            ///< each rank reads what it sees of them
   std::filesystem::path destination;
   std::string layout;          ///< empty: none; a short form or "@file.json"
   std::string to = "hf";       ///< one of conversion_forms()

@@ -351,6 +351,7 @@ bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened
 }
 
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links) {
+  if (where.sight == Sight::kEachRank) return open_by_rank(communicator, where, links);
   if (communicator.size() > 1) {
     if (auto opened = open_together(communicator, where, links)) return std::move(*opened);
   }

@@ -12,6 +12,7 @@
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
+#include "cairn/options.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
@@ -44,10 +45,11 @@ void check_links(const std::filesystem::path& directory, const std::vector<os::D
 /// machines leave them that write to their own disks. They are read as if all files were in one directory.
 struct Parts {
   Parts(std::filesystem::path one) : paths{std::move(one)} {}
-  Parts(std::vector<std::filesystem::path> all) : paths(std::move(all)) {}
+  Parts(std::vector<std::filesystem::path> all, Sight by = Sight::kAllRanks) : paths(std::move(all)), sight(by) {}
 
   [[nodiscard]] bool is_one() const { return paths.size() == 1; }
   std::vector<std::filesystem::path> paths;
+  Sight sight = Sight::kAllRanks;
 };
 
 struct OpenCheckpoint {
@@ -67,6 +69,10 @@ struct OpenCheckpoint {
   std::optional<format::Manifest> manifest;
   std::uint32_t manifest_crc32c = 0;        ///< of the manifest's text, when there is one
   std::optional<format::BlockRows> blocks;  ///< nothing for a staging file, though it has a manifest
+
+  /// Of each of stored.files the rank that reads it; empty: any can. With it `directory` and `part_of` are what this rank
+  /// sees, and what is carried rank 0 sees.
+  std::vector<int> reader_of_file;
 
   /// Of a data file, or one that is carried.
   [[nodiscard]] std::filesystem::path path_of(const std::string& file) const {
@@ -91,7 +97,9 @@ OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
 /// interop::recognise throws.
 void recognise_files(OpenCheckpoint& checkpoint, interop::Directory directory);
 
-/// Collective: as open_here, whose errors all ranks throw; the work is shared among them.
+/// Collective: as open_here, whose errors all ranks throw; the work is shared among them. With Sight::kEachRank the ranks
+/// give what each of them sees, directories that it does not have among it; rank 0 must see what is carried, and files that
+/// are no safetensors; a checkpoint of Cairn, or one file, is kUsage.
 OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& where, Links links = Links::kInside);
 
 /// Collective: whether the directory has another manifest than that of this checksum, or none.

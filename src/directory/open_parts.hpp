@@ -64,6 +64,8 @@ void add_warnings(std::vector<std::string>& warnings, const Listed& listed);
 /// folders' files into `part_of`.
 void place_files(OpenCheckpoint& checkpoint, const Listed& listed, const Parts& where);
 
+/// Length and header of a safetensors file. Throws Error(kFormat) where it is none.
+std::string header_bytes(const std::filesystem::path& path);
 /// The text of an index.
 std::string read_index_text(const std::filesystem::path& path);
 
@@ -73,6 +75,9 @@ format::SafetensorsHeader read_header_of(const std::filesystem::path& path,
 
 /// Throws as open_here() unless the files are those of the manifest, and what is carried along is there.
 void check_files(const OpenCheckpoint& checkpoint, Links links);
+
+/// Collective: open_checkpoint() of what each rank sees.
+OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links);
 
 /// Collective: the checkpoint, when it is a directory of whole tensors of which nothing need be said. Nothing on all ranks
 /// alike where it is anything else, or anything is wrong: open_here() on one rank then says what. Each header and index is

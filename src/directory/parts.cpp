@@ -35,22 +35,12 @@ std::string beginning_of(const fs::path& path, std::uint64_t most_bytes) {
   return text;
 }
 
-/// Length and header of a safetensors file. Throws where it is none.
-std::string header_bytes(const fs::path& path) {
-  const os::File file(path, os::OpenMode::kRead);
-  const std::uint64_t size = file.size_bytes();
-  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, format::kPrefixBytes));
-  file.read_at(prefix, 0);
-  std::string bytes(format::kPrefixBytes + format::header_length(prefix, size, path.string()), '\0');
-  file.read_at(std::as_writable_bytes(std::span(bytes)), 0);
-  return bytes;
-}
-
 /// The manifest's directory first: the others are as they were given.
 std::vector<fs::path> in_order(const Parts& where) {
   std::vector<fs::path> paths = where.paths;
   if (paths.empty()) throw Error(ErrorKind::kUsage, "no directory of the checkpoint is given");
-  for (std::size_t i = 0; paths.size() > 1 && i < paths.size(); ++i) {
+  const bool has_only_directories = paths.size() > 1 || where.sight == Sight::kEachRank;
+  for (std::size_t i = 0; has_only_directories && i < paths.size(); ++i) {
     if (!os::exists(paths[i])) throw Error(ErrorKind::kNotFound, fmt::format("{} does not exist", shown(paths[i])));
     if (!fs::is_directory(paths[i])) {
       throw Error(ErrorKind::kUsage,
@@ -162,6 +152,16 @@ class Lister {
 };
 
 }  // namespace
+
+std::string header_bytes(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  const std::uint64_t size = file.size_bytes();
+  std::vector<std::byte> prefix(std::min<std::uint64_t>(size, format::kPrefixBytes));
+  file.read_at(prefix, 0);
+  std::string bytes(format::kPrefixBytes + format::header_length(prefix, size, path.string()), '\0');
+  file.read_at(std::as_writable_bytes(std::span(bytes)), 0);
+  return bytes;
+}
 
 fs::path Listed::path_of(const std::string& file) const {
   const auto part = part_of.find(file);

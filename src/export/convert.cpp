@@ -46,11 +46,16 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
 
-shard::Model model_of(const OpenCheckpoint& source, std::vector<std::string>& notes) {
+/// Rank-local; nothing where it has none.
+std::string config_of(const OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
                                            : os::exists(source.path_of("config.json"));
-  if (has_config) return shard::model_from_config(read_carried(source, "config.json", kMaxConfigBytes));
+  return has_config ? read_carried(source, "config.json", kMaxConfigBytes) : "";
+}
+
+shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
+  if (!config.empty()) return shard::model_from_config(config);
   notes.push_back("no config.json beside the checkpoint: the model family is unknown");
   return {};
 }
@@ -167,8 +172,8 @@ CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, b
   return content;
 }
 
-plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const ConvertOptions& options,
-                         std::vector<std::string>& notes) {
+plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const std::string& config,
+                         const ConvertOptions& options, std::vector<std::string>& notes) {
   note_disputed_metadata(source, notes);
   std::map<std::string, std::string> metadata = source.metadata;
   metadata.insert(options.write.files.metadata.begin(), options.write.files.metadata.end());
@@ -176,7 +181,7 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
   if (!interop::form_called(options.to).is_sharded) return plan::lay_out_hf(catalog, how);
   if (!options.layout) throw Error(ErrorKind::kUsage, "converting to shards needs a layout");
   const auto layout = shard::Layout::from_text(*options.layout);
-  return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(source, notes), notes),
+  return plan::lay_out_shards(catalog, held_by_ranks(catalog, layout, model_of(config, notes), notes),
                               layout.world_size(), how);
 }
 
@@ -216,8 +221,8 @@ Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePa
   return conversion;
 }
 
-Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destination, const ConvertOptions& options,
-                           std::vector<std::string>& notes) {
+Conversion plan_conversion(const OpenCheckpoint& source, const std::string& config, const fs::path& destination,
+                           const ConvertOptions& options, std::vector<std::string>& notes) {
   const interop::PaddlePackage* package = interop::paddle_package(options.to);
   if (package != nullptr) return plan_for_paddle(source, *package, options, notes);
   Conversion conversion;
@@ -227,7 +232,7 @@ Conversion plan_conversion(const OpenCheckpoint& source, const fs::path& destina
     notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
                                 options.quant));
   }
-  conversion.layout = lay_out(source, conversion.catalog.catalog, options, notes);
+  conversion.layout = lay_out(source, conversion.catalog.catalog, config, options, notes);
   return conversion;
 }
 
@@ -245,6 +250,11 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   call.begin("plan");
   const OpenCheckpoint source = open_checkpoint(communicator, where, options.read.links);
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
+  std::string config;
+  comm::agree_on_root(communicator, "read config.json", 0, [&] {
+    if (interop::form_called(options.to).is_sharded) config = config_of(source);
+  });
+  communicator.share(config, 0);
   ConvertReport result;
   Conversion conversion;
   MemorySplit budget;
@@ -253,7 +263,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   comm::agree(communicator, "lay out the files", [&] {
     result.notes = source.warnings;
     for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
-    conversion = plan_conversion(source, destination, options, result.notes);
+    conversion = plan_conversion(source, config, destination, options, result.notes);
     budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     budget.window_bytes = window_beside_reading(budget.window_bytes, options);
     groups = plan::section_groups(conversion.layout.stored);

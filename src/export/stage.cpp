@@ -166,21 +166,22 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
 }
 
 Report load_from(MPI_Comm given, const std::vector<std::filesystem::path>& parts, std::span<const Target> targets,
-                 const Options& options, const LoadOptions& load_options) {
+                 const Options& options, const LoadOptions& load_options, Sight sight) {
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
+  const checkpoint::Parts where(parts, sight);
   Report report;
   checkpoint::run_call(*communicator, "open", [&] {
-    checkpoint::agree_on_options(*communicator, options, parts);
+    checkpoint::agree_on_options(*communicator, options, where);
     report = checkpoint::with_open(
-        *communicator, parts, checkpoint::links_of(options.follow_links),
+        *communicator, where, checkpoint::links_of(options.follow_links),
         [&](const checkpoint::OpenCheckpoint& opened) {
           checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
           const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });
-    report.directory = parts.front();
+    report.directory = parts.empty() ? "" : parts.front();
   });
   return report;
 }

@@ -25,7 +25,7 @@
 namespace cairn::io {
 
 struct EngineFile {
-  std::filesystem::path path;
+  std::filesystem::path path;  ///< empty: this rank does not see the file, and reads nothing of it
   std::uint64_t size_bytes = 0;
 };
 

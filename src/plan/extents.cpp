@@ -101,7 +101,7 @@ ExtentMap::ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64
   check_ranges(ranges_, block_bytes_);
   range_start_.reserve(ranges_.size());
   const auto group_of = [&](const FileRange& range) {
-    if (assignment_->one_aggregator_per_file) return range.file;
+    if (assignment_->is_by_file()) return range.file;
     return assignment_->group_of_file.empty() ? 0 : assignment_->group_of_file.at(range.file);
   };
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
@@ -123,7 +123,10 @@ void ExtentMap::assign_groups() {
   const auto all = static_cast<std::uint64_t>(aggregators_);
   std::uint64_t before = 0;
   for (Group& group : groups_) {
-    if (assignment_->one_aggregator_per_file) {
+    if (!assignment_->aggregator_of_file.empty()) {
+      group.aggregators = 1;
+      group.first_aggregator = assignment_->aggregator_of_file.at(ranges_[group.end_range - 1].file);
+    } else if (assignment_->one_aggregator_per_file) {
       group.aggregators = 1;
       group.first_aggregator = static_cast<int>(static_cast<Wide>(before + group.blocks / 2) * all / all_blocks);
     } else {

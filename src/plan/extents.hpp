@@ -48,6 +48,10 @@ struct Assignment {
   /// Each file goes to one aggregator, who gets the files whose middle lies in its equal share of all bytes; groups do
   /// not count. For file systems that let only one writer at a time into a file.
   bool one_aggregator_per_file = false;
+  /// Of each file the aggregator that gets all of it; empty: the shares decide. For files that not every rank sees.
+  std::vector<int> aggregator_of_file = {};
+
+  [[nodiscard]] bool is_by_file() const { return one_aggregator_per_file || !aggregator_of_file.empty(); }
 };
 
 class ExtentMap {

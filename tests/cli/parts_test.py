@@ -5,7 +5,7 @@ import pathlib
 import re
 import shutil
 
-from program import CairnTest, main
+from program import CAIRN, CairnTest, launcher, main, run_command
 from small_files import FIRST, INDEX, SECOND, counting, read_checkpoint, read_safetensors, two_shards, write_safetensors
 
 PADDLE = pathlib.Path(os.environ["CAIRN_TEST_DATA"]) / "paddle"
@@ -52,7 +52,7 @@ class Parts(CairnTest):
             self.assertGreater(len(expected), 36)
             for count in (2, 3):
                 places = self.split(PADDLE / name, count)
-                for ranks in (None, 2, 3):
+                for ranks in (None, 2, 3) if name == SAMPLES[0] else (count,):
                     with self.subTest(name=name, count=count, ranks=ranks):
                         self.convert(places, ranks)
                         self.assertEqual(read_all(self.out), expected)
@@ -140,6 +140,77 @@ class Parts(CairnTest):
         damaged.write_bytes(content)
         shutil.rmtree(self.out)
         self.bad(1, "convert", places[0], self.out, "--part", places[1], ranks=2, says=[damaged, "checksum"])
+
+    def by_rank(self, per_rank, out, *options):
+        """Each rank is given its own directories."""
+        command = []
+        for given in per_rank:
+            words = [str(CAIRN), "convert", given[0], out, *self.parts(given), "--by-rank", *options]
+            command += [*([":", "-n"] if command else launcher("")[:-1]), "1", *map(str, words)]
+        return run_command(command, {})
+
+    def test_each_rank_reads_what_it_sees(self):
+        none = self.folder / "none"
+        for name in SAMPLES[::3]:
+            whole = self.folder / f"{name}-whole"
+            self.good("convert", PADDLE / name, whole)
+            two, three = self.split(PADDLE / name, 2), self.split(PADDLE / name, 3)
+            for per_rank in ([[two[0]], [two[1]]], [[two[0]], [none], [two[1]]], [[two[0]], two, [two[1]]],
+                             [[place] for place in three], [[three[0], three[2]], [three[1], none]]):
+                with self.subTest(name=name, per_rank=per_rank):
+                    shutil.rmtree(self.out, ignore_errors=True)
+                    result = self.by_rank(per_rank, self.out)
+                    self.assertEqual((result.code, result.errors), (0, []), result.err)
+                    self.assertEqual(read_all(self.out), read_all(whole))
+
+    def test_each_rank_may_see_other_files_under_one_name(self):
+        """As with disks of the machines: the second rank has directories of its own under the first one's names."""
+        source = self.folder / "source"
+        two_shards(source)
+        places = self.split(source, 2)
+        for rank in range(2):
+            (self.folder / f"{rank}").mkdir()
+            places[rank].rename(self.folder / f"{rank}" / "local")
+        script = 'cd "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@"'
+        command = [*launcher(2), "sh", "-c", script, self.folder, CAIRN, "convert", "local", self.out, "--by-rank"]
+        result = run_command(list(map(str, command)), {})
+        self.assertEqual((result.code, result.errors), (0, []), result.err)
+        self.assertEqual(read_checkpoint(self.out), read_checkpoint(source))
+        self.assertNotIn("left behind", result.out)
+        # Of small files those that rank 0 sees are taken along.
+        shutil.rmtree(self.out)
+        (self.folder / "1" / "local" / "merges.txt").write_text("a b")
+        (self.folder / "0" / "local" / "config.json").rename(self.folder / "1" / "local" / "config.json")
+        result = run_command(list(map(str, command)), {})
+        self.assertEqual((result.code, result.errors), (0, []), result.err)
+        self.assertEqual(read_checkpoint(self.out), read_checkpoint(source))
+        for name in ("merges.txt", "config.json"):
+            self.assertIn(f"{name} is left behind: only rank 1 sees it", result.out)
+            self.assertFalse((self.out / name).exists())
+
+    def test_what_no_rank_sees_is_named(self):
+        source = self.folder / "source"
+        two_shards(source)
+        places = self.split(source, 3)
+        for per_rank, says in (([[places[0]], [places[2]]], [SECOND, "b.weight", f"rank 0:{places[0]}", f"rank 1:{places[2]}"]),
+                               ([[places[1]], [places[2]]], ["00001-of-00002", "is missing"]),
+                               ([[self.folder / "none"]] * 2, ["no rank sees a directory"])):
+            result = self.by_rank(per_rank, self.out)
+            self.assertEqual((result.code, len(result.errors)), (1, 1), result.err)
+            for word in says:
+                self.assertIn(str(word), result.errors[0])
+            self.assertFalse(self.out.exists())
+        shutil.copy(places[0] / FIRST, places[1] / FIRST)
+        self.assertEqual(self.by_rank([[places[0]], [places[1]]], self.out).code, 0)
+        shutil.rmtree(self.out)
+        write_safetensors(places[1] / FIRST, {"a.weight": counting("F32", [6, 4])}, {"format": "pt"})
+        result = self.by_rank([[places[0]], [places[1]]], self.out)
+        self.assertEqual(result.code, 1)
+        self.assertIn(f"'rank 0:{places[0] / FIRST}' and 'rank 1:{places[1] / FIRST}'", result.errors[0])
+        self.good("convert", source, self.folder / "own")
+        result = self.by_rank([[self.folder / "own"]] * 2, self.out)
+        self.assertEqual(result.code, 2, result.err)
+        self.assertIn("cairn.json", result.errors[0])
 
     def test_what_cannot_be_a_part(self):
         two_shards(self.folder / "source")

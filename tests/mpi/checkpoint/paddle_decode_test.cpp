@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <string>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
@@ -145,6 +148,41 @@ TEST_P(PaddleDecode, LoadsOfBoxesGiveTheMoments) {
     load_from(MPI_COMM_WORLD, source_, boxes.targets(), small_options(division_));
     boxes.check();
   }
+}
+
+/// The sample's files dealt out to three directories, as machines leave them; collective.
+std::vector<std::filesystem::path> split_sample(const std::filesystem::path& source, const SharedTempDir& root) {
+  std::vector<std::filesystem::path> parts;
+  for (const char* name : {"a", "b", "c"}) parts.push_back(root / name);
+  if (World().rank == 0) {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(source)) files.push_back(entry.path());
+    std::ranges::sort(files);
+    for (const auto& part : parts) std::filesystem::create_directory(part);
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const bool is_data = files[i].extension() == ".safetensors";
+      std::filesystem::copy_file(files[i], parts[is_data ? i % 3 : 0] / files[i].filename());
+    }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  return parts;
+}
+
+TEST_P(PaddleDecode, LoadsFromSeveralDirectoriesGiveTheMoments) {
+  const SharedTempDir root;
+  const World world;
+  const FileTensors expected = expected_moments(sample_, division_);
+  const auto parts = split_sample(source_, root);
+  const Boxes boxes(expected, "optimizer", Cut::kColumns);
+  load_from(MPI_COMM_WORLD, parts, boxes.targets(), small_options(division_));
+  boxes.check();
+  std::vector<std::filesystem::path> mine = {root / "not-here"};
+  for (int part = world.rank; part < 3; part += world.ranks) mine.push_back(parts[static_cast<std::size_t>(part)]);
+  const Boxes seen(expected, "optimizer", Cut::kRows);
+  load_from(MPI_COMM_WORLD, mine, seen.targets(), small_options(division_), {}, Sight::kEachRank);
+  seen.check();
+  if (world.ranks == 1) return;
+  EXPECT_THROW(load_from(MPI_COMM_WORLD, mine, seen.targets(), small_options(division_)), Error);
 }
 
 TEST_P(PaddleDecode, KeptCodesLoadAlike) {

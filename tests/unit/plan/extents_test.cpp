@@ -82,7 +82,7 @@ void check_map(const ExtentMap& map, const std::vector<FileRange>& ranges, const
   }
   EXPECT_EQ(total, map.total_bytes());
   for (const auto& [group, by_rank] : blocks) {
-    if (assignment.one_aggregator_per_file) break;
+    if (assignment.is_by_file()) break;
     std::uint64_t least = UINT64_MAX;
     std::uint64_t most = 0;
     for (int aggregator = 0; aggregator < map.aggregators(); ++aggregator) {
@@ -109,7 +109,20 @@ Assignment random_assignment(Seeded& random, std::size_t files, int aggregators)
     }
   }
   assignment.one_aggregator_per_file = random.one_in(3);
+  if (random.one_in(4)) {
+    for (std::size_t file = 0; file < files; ++file) {
+      assignment.aggregator_of_file.push_back(
+          static_cast<int>(random.between(0, static_cast<unsigned>(aggregators - 1))));
+    }
+  }
   return assignment;
+}
+
+void check_aggregator_of_file(const ExtentMap& map, const Assignment& assignment) {
+  for (const Extent& e : all_extents(map)) {
+    const auto aggregator = static_cast<std::size_t>(assignment.aggregator_of_file.at(e.file));
+    EXPECT_EQ(e.rank, assignment.ranks.empty() ? static_cast<int>(aggregator) : assignment.ranks.at(aggregator));
+  }
 }
 
 // In the order of the files, so that their shares are as equal as whole files allow.
@@ -185,7 +198,11 @@ TEST(ExtentMap, RandomMapsCoverEveryByteOnce) {
     check_map(map, ranges, assignment);
     for (int i = 0; i < 5; ++i) check_covering(random, map, sizes);
     check_windows(random, map);
-    if (assignment.one_aggregator_per_file) check_one_aggregator_per_file(map);
+    if (!assignment.aggregator_of_file.empty()) {
+      check_aggregator_of_file(map, assignment);
+    } else if (assignment.one_aggregator_per_file) {
+      check_one_aggregator_per_file(map);
+    }
     if (HasFailure()) FAIL() << "round " << round << " block " << block_bytes << " aggregators " << aggregators;
   }
 }
