@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <iterator>
 #include <set>
 
 #include "base/text.hpp"
@@ -14,6 +15,7 @@
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
+#include "export/convert.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
 #include "shard/box_math.hpp"
@@ -89,6 +91,17 @@ void find_codes(Inspection& inspection) {
   }
 }
 
+/// Neither taken along as a file, nor read for what is in it.
+std::vector<std::string> left_behind(const checkpoint::OpenCheckpoint& opened) {
+  std::vector<std::string> notes;
+  std::vector<std::string> kept = checkpoint::files_to_carry(opened, notes);
+  kept.insert(kept.end(), opened.about.sources.begin(), opened.about.sources.end());
+  std::vector<std::string> left;
+  std::ranges::copy_if(opened.carried, std::back_inserter(left),
+                       [&](const std::string& name) { return std::ranges::find(kept, name) == kept.end(); });
+  return left;
+}
+
 }  // namespace
 
 std::string saving_text(const InspectCoding& coding) {
@@ -112,6 +125,7 @@ Inspection inspect_here(const InspectOptions& options) {
   out.files = files_of(out.checkpoint);
   sum_up(out);
   find_codes(out);
+  out.left_behind = left_behind(out.checkpoint);
   if (out.checkpoint.manifest) {
     const std::filesystem::path manifest = out.checkpoint.directory / checkpoint::kManifestFile;
     out.rebuilt = format::parse_rebuilt(out.checkpoint.manifest->extra, manifest.string());
@@ -171,6 +185,11 @@ void print_heading(Output& output, const Inspection& inspection) {
     output.line(fmt::format("taken over as metadata: {}", base::printable(key)));
   }
   for (const std::string& what : opened.about.left) output.line("not taken over: " + one_line(what));
+  if (!inspection.left_behind.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : inspection.left_behind) names.push_back(base::printable(name));
+    output.line("left behind by a conversion: " + base::joined(names));
+  }
   output.line(fmt::format("{}, {}, {} in {}", counted(inspection.total.tensors, "tensor"),
                           counted(inspection.total.elements, "element"), base::format_size(inspection.total.size_bytes),
                           counted(inspection.total.files, "file")));
@@ -412,7 +431,8 @@ void print_inspection_json(Output& output, const Inspection& inspection) {
   const auto walk = [&](const JsonList::Visit& visit) {
     for (auto at = opened.stored.tensors.cursor(); at.next();) visit(tensor_json(inspection, at));
   };
-  print_json(output, document, {"tensors", walk}, {{"carried", opened.carried}, {"notes", inspection.notes}});
+  print_json(output, document, {"tensors", walk},
+             {{"carried", opened.carried}, {"left_behind", inspection.left_behind}, {"notes", inspection.notes}});
 }
 
 }  // namespace cairn::cli

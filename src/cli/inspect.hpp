@@ -63,6 +63,7 @@ struct Inspection {
       coded;                             ///< by section and stored name: what it is codes or scales of
   std::vector<format::Rebuilt> rebuilt;  ///< weights that a load makes from others
   std::vector<InspectFile> files;        ///< as stored.files
+  std::vector<std::string> left_behind;  ///< small files that a conversion does not take along
   std::vector<std::string> notes;        ///< how the path was understood, and warnings of the checkpoint
 };
 

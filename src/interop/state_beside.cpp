@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/json.hpp"
+#include "base/text.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -30,6 +31,20 @@ void tell_of_trainer(const Reading& reading, About& about) {
   if (version && version->is_string()) about.version = "transformers " + version->text();
   const auto step = member_of(reading, "trainer_state.json", "global_step", about);
   if (step && step->is_number_unsigned()) about.step = step->whole_number();
+}
+
+void tell_of_quantised_weights(const Reading& reading, About& about) {
+  const auto config = member_of(reading, "config.json", "quantization_config", about);
+  if (!config || !config->is_object()) return;
+  const base::Json* const method = config->find("quant_method");
+  if (method == nullptr || !method->is_string()) return;
+  about.quantisation = method->text();
+  const base::Json* const bits = config->find("bits");
+  if (bits != nullptr && bits->is_number_unsigned())
+    about.quantisation += fmt::format(", {} bits", bits->whole_number());
+  about.left.push_back(fmt::format(
+      "decoded weights: those that config.json says are quantised ({}) stay the codes and scales that are stored",
+      base::printable(about.quantisation)));
 }
 
 }  // namespace cairn::interop

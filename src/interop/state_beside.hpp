@@ -9,4 +9,8 @@ namespace cairn::interop {
 /// file that is not what it should be is named in About::left, since nothing depends on it.
 void tell_of_trainer(const Reading& reading, About& about);
 
+/// Takes from transformers' config.json in which form weights are quantised ("gptq, 4 bits"). Their codes are tensors
+/// like any other, and that nothing decodes them is said in About::left.
+void tell_of_quantised_weights(const Reading& reading, About& about);
+
 }  // namespace cairn::interop

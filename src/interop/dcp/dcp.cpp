@@ -14,6 +14,7 @@
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/sharding_info.hpp"
+#include "interop/state_beside.hpp"
 #include "shard/box_math.hpp"
 #include "shard/box_sweep.hpp"
 
@@ -310,6 +311,18 @@ class Dcp final : public Dialect {
   void describe(Reading& reading, Recognised& out) const override {
     require_maps(reading);
     for (auto& tensor : read_dcp_files(sharded_files(reading.sets(), reading), reading)) out.add(std::move(tensor));
+  }
+
+  void tell(Reading& reading, About& out) const override {
+    tell_of_trainer(reading, out);
+    std::set<std::string> ranks;
+    for (const std::string& file : sharded_files(reading.sets(), reading)) {
+      if (is_dcp_shard_name(file)) ranks.insert(parse_data_name(file).set);
+      const auto& metadata = reading.header(file).metadata;
+      const auto version = metadata.find("DCP_VERSION");
+      if (version != metadata.end()) out.version = "torch DCP " + version->second;
+    }
+    if (!ranks.empty()) out.parallel = fmt::format("ranks={}", ranks.size());
   }
 
   [[nodiscard]] std::span<const Form> forms() const override {

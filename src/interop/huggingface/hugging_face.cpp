@@ -21,7 +21,10 @@ class HuggingFace final : public Dialect {
     read_sets(reading, out, [](const DataSet&) { return Strictness::kExact; });
   }
 
-  void tell(Reading& reading, About& out) const override { tell_of_trainer(reading, out); }
+  void tell(Reading& reading, About& out) const override {
+    tell_of_trainer(reading, out);
+    tell_of_quantised_weights(reading, out);
+  }
 
   [[nodiscard]] std::optional<SectionOfFile> outline(Reading& reading, const FileSummaries& files,
                                                      const IndexSummaries& indexes) const override {

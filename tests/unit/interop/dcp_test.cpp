@@ -47,6 +47,15 @@ TEST(Dcp, BoxesAndGlobalShape) {
   EXPECT_EQ(tensor_of(out, "model", "step").boxes.at(0).box, (Box{{}, {}}));
 }
 
+TEST(Dcp, TellsItsVersionAndRanks) {
+  TestDirectory d = good();
+  const auto about = recognise(d.directory).about;
+  EXPECT_EQ(about.parallel, "ranks=2");
+  EXPECT_EQ(about.version, "torch DCP 1.0");
+  for (const auto& file : {kFirst, kSecond}) d.directory.safetensors.at(file).metadata.erase("DCP_VERSION");
+  EXPECT_EQ(recognise(d.directory).about.version, "");
+}
+
 TEST(Dcp, EmptyBoxesAreDropped) {
   TestDirectory d = good();
   d.shard("shard-00003-model-00001-of-00001.safetensors", {{"w", DType::kF32, {4, 0}, {0, 6}}});

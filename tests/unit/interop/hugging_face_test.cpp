@@ -50,6 +50,19 @@ TEST(HuggingFace, ScalarsAndEmptyTensorsHaveOneBox) {
   EXPECT_EQ(tensor_of(out, "model", "one").boxes.at(0).box, (Box{{}, {}}));
 }
 
+TEST(HuggingFace, TellsOfQuantisedWeights) {
+  TestDirectory d = good();
+  d.directory.json["config.json"] = R"({"quantization_config": {"quant_method": "gptq", "bits": 4}})";
+  const auto about = recognise(d.directory).about;
+  EXPECT_EQ(about.quantisation, "gptq, 4 bits");
+  ASSERT_EQ(about.left.size(), 1u);
+  EXPECT_THAT(about.left.at(0), HasSubstr("gptq, 4 bits"));
+  for (const char* config : {R"({"quantization_config": 3})", R"({"quantization_config": {"bits": 4}})", "{}"}) {
+    d.directory.json["config.json"] = config;
+    EXPECT_EQ(recognise(d.directory).about.quantisation, "") << config;
+  }
+}
+
 TEST(HuggingFace, IndexedFiles) {
   const auto out = recognise(good().directory);
   EXPECT_EQ(sections_of(out), (Sections{{"model", 3}}));
