@@ -322,8 +322,12 @@ void add_list(Subcommand program) {
       "ls", "List the checkpoints of a run, complete or not, and what conversions left unfinished");
   const auto options = std::make_shared<cli::ListOptions>();
   command.option("root", &options->root, "The directory that holds checkpoint-<step> directories").required();
+  add_parts(command, "--part", options->parts,
+            "The root of another machine, with parts of checkpoints that Cairn did not write; may be repeated");
+  add_follow_links(command, options->follow_links);
   command.flag("--json", options->json, "The list as JSON");
   command.footer(
+      "A checkpoint of another system is 'foreign' when all of it can be read, and 'incomplete' when not.\n"
       "Examples:\n"
       "  cairn ls runs/a\n"
       "  cairn ls runs/a --json");

@@ -3,12 +3,18 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <map>
+#include <utility>
+
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
+#include "directory/open.hpp"
 #include "directory/root.hpp"
+#include "os/file.hpp"
 
 namespace cairn::cli {
 
@@ -22,10 +28,59 @@ const char* state_of(const RootEntry& entry) {
 
 namespace {
 
+constexpr const char* kForeign = "foreign";
+
+/// A step that Cairn did not write and can read.
+struct Foreign {
+  std::string dialect;
+  std::uint64_t bytes = 0;
+  std::uint64_t files = 0;
+};
+
 struct Listing {
   std::vector<RootEntry> entries;
-  std::vector<checkpoint::Unfinished> unfinished;  ///< of other names
+  std::map<std::filesystem::path, Foreign> foreign;  ///< by directory
+  std::vector<checkpoint::Unfinished> unfinished;    ///< of other names
 };
+
+bool has_file(const RootEntry& entry, const char* name) { return os::exists(entry.directory / name); }
+
+/// Steps that other systems wrote: they have no file of Cairn's own. What cannot be read stays incomplete, and its problem
+/// says why.
+void look_at_foreign(const ListOptions& options, Listing& listing) {
+  std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
+  const auto add = [&](const RootEntry& entry) {
+    const bool is_bare = !entry.complete && !entry.partial && !entry.has_manifest;
+    if (is_bare && !has_file(entry, checkpoint::kManifestFile) && !has_file(entry, checkpoint::kBlocksFile)) {
+      parts[entry.step].push_back(entry.directory);
+    }
+  };
+  std::ranges::for_each(listing.entries, add);
+  for (const std::string& root : options.parts) {
+    for (RootEntry& entry : checkpoint::list_root(root)) {
+      add(entry);
+      const auto known = std::ranges::find(listing.entries, entry.step, &RootEntry::step);
+      if (known == listing.entries.end()) listing.entries.push_back(std::move(entry));
+    }
+  }
+  std::ranges::stable_sort(listing.entries, {},
+                           [](const RootEntry& entry) { return std::pair(entry.partial, entry.step); });
+  for (RootEntry& entry : listing.entries) {
+    const auto found = parts.find(entry.step);
+    if (found == parts.end() || found->second.front() != entry.directory) continue;
+    try {
+      const checkpoint::OpenCheckpoint opened =
+          checkpoint::open_here(found->second, checkpoint::links_of(options.follow_links));
+      Foreign& foreign = listing.foreign[entry.directory];
+      foreign.dialect = opened.about.dialect;
+      foreign.files = opened.stored.files.size();
+      for (const format::StoredFile& file : opened.stored.files) foreign.bytes += file.size_bytes;
+    } catch (const Error& error) {
+      if (checkpoint::is_shortage(error)) throw;
+      entry.problem += fmt::format("; {}", error.what());
+    }
+  }
+}
 
 void print_text(Output& output, const ListOptions& options, const Listing& listing) {
   Table table({{"step", Align::kRight},
@@ -37,6 +92,13 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
                {"problem"}});
   std::size_t complete = 0;
   for (const RootEntry& entry : listing.entries) {
+    if (const auto foreign = listing.foreign.find(entry.directory); foreign != listing.foreign.end()) {
+      const auto& [dialect, bytes, files] = foreign->second;
+      table.add({std::to_string(entry.step), kForeign, group_digits(bytes), base::format_size(bytes),
+                 std::to_string(files), base::printable(entry.directory.filename().string()),
+                 fmt::format("of {}, no checksums", dialect)});
+      continue;
+    }
     complete += entry.complete && !entry.is_void ? 1 : 0;
     table.add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
                std::to_string(entry.files), base::printable(entry.directory.filename().string()),
@@ -60,11 +122,14 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   base::Json rows = base::Json::array();
   if (const auto newest = checkpoint::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
   for (const RootEntry& entry : entries) {
+    const auto foreign = listing.foreign.find(entry.directory);
+    const bool is_foreign = foreign != listing.foreign.end();
     rows.push_back({{"step", entry.step},
-                    {"state", state_of(entry)},
-                    {"size_bytes", entry.bytes},
-                    {"files", entry.files},
+                    {"state", is_foreign ? kForeign : state_of(entry)},
+                    {"size_bytes", is_foreign ? foreign->second.bytes : entry.bytes},
+                    {"files", is_foreign ? foreign->second.files : entry.files},
                     {"directory", entry.directory.string()},
+                    {"dialect", is_foreign ? foreign->second.dialect : ""},
                     {"problem", entry.problem}});
   }
   document["checkpoints"] = std::move(rows);
@@ -87,7 +152,8 @@ int run_list(Context& context, const ListOptions& options) {
       throw Error(ErrorKind::kNotFound, fmt::format("'{}' is not a directory; give the root of a run's checkpoints",
                                                     base::printable(options.root.string())));
     }
-    const Listing listing{checkpoint::list_root(options.root), checkpoint::list_unfinished(options.root)};
+    Listing listing{checkpoint::list_root(options.root), {}, checkpoint::list_unfinished(options.root)};
+    look_at_foreign(options, listing);
     if (options.json) {
       print_document(context.output, options, listing);
     } else {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "cli/output.hpp"
 #include "directory/root.hpp"
@@ -10,10 +12,12 @@ namespace cairn::cli {
 
 struct ListOptions {
   std::filesystem::path root;
+  std::vector<std::string> parts;  ///< other roots with parts of checkpoints that Cairn did not write
+  bool follow_links = false;       ///< out of their directories
   bool json = false;
 };
 
-/// "complete", "void", "incomplete" or "partial".
+/// "complete", "void", "incomplete" or "partial"; of what Cairn did not write `ls` says "foreign" where it can be read.
 const char* state_of(const checkpoint::RootEntry& entry);
 
 /// Collective, though only rank 0 works. kExitGood also when there are none.

@@ -95,18 +95,35 @@ class Root(CairnTest):
         document = self.good("ls", self.root, "--json").json()
         self.assertEqual(document["newest_complete_step"], 200)
         states = {row["step"]: row["state"] for row in document["checkpoints"]}
-        self.assertEqual(states, {10: "complete", 200: "complete", 300: "incomplete", 400: "partial"})
+        self.assertEqual(states, {10: "complete", 200: "complete", 300: "foreign", 400: "partial"})
         rows = {row["step"]: row for row in document["checkpoints"]}
         size = sum(path.stat().st_size for path in (self.root / "checkpoint-10").glob("*.safetensors"))
         self.assertEqual((rows[10]["size_bytes"], rows[10]["problem"]), (size, ""))
         self.assertIn("cairn.json", rows[300]["problem"])
+        self.assertEqual((rows[300]["dialect"], rows[300]["files"], rows[10]["dialect"]), ("Hugging Face", 2, ""))
         text = self.good("ls", self.root, ranks=2).out
         self.assertIn("4 checkpoints", text)
         self.assertIn("2 complete", text)
+        self.assertRegex(text, "300 +foreign .* of Hugging Face, no checksums")
         (self.root / "checkpoint-200" / "config.json").unlink()
         rows = {row["step"]: row for row in self.good("ls", self.root, "--json").json()["checkpoints"]}
         self.assertEqual(rows[200]["state"], "incomplete")
         self.assertIn("config.json", rows[200]["problem"])
+
+    def test_ls_of_checkpoints_of_other_systems_in_parts(self):
+        other = self.folder / "other"
+        second = other / "checkpoint-300" / small_files.SECOND
+        second.parent.mkdir(parents=True)
+        (self.root / "checkpoint-300" / small_files.SECOND).rename(second)
+        (row,) = [row for row in self.good("ls", self.root, "--json").json()["checkpoints"] if row["step"] == 300]
+        self.assertEqual(row["state"], "incomplete")
+        self.assertIn(small_files.SECOND, row["problem"])
+        rows = self.good("ls", self.root, "--part", other, "--json").json()["checkpoints"]
+        self.assertEqual([(row["step"], row["state"]) for row in rows],
+                         [(10, "complete"), (200, "complete"), (300, "foreign"), (400, "partial")])
+        shutil.rmtree(self.root / "checkpoint-300")
+        (row,) = [row for row in self.good("ls", self.root, "--part", other, "--json").json()["checkpoints"] if row["step"] == 300]
+        self.assertEqual((row["state"], row["directory"]), ("incomplete", str(other / "checkpoint-300")))
 
     def test_ls_of_nothing(self):
         empty = self.folder / "empty"
