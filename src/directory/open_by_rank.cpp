@@ -93,7 +93,7 @@ Readers choose_readers(const comm::Messages& messages) {
     const SeenFile& first = seen_by(ranks.front());
     for (const int rank : ranks) {
       const SeenFile& file = seen_by(rank);
-      const bool is_meaning = name.ends_with(interop::kDataSuffix) || interop::set_of_index(name);
+      const bool is_meaning = interop::is_data_name(name) || interop::set_of_index(name);
       if (!is_meaning || (file.size_bytes == first.size_bytes && file.crc32c == first.crc32c)) continue;
       throw Error(ErrorKind::kFormat,
                   fmt::format("'{}' and '{}' have one name and differ: they are not parts of one checkpoint",
@@ -102,8 +102,8 @@ Readers choose_readers(const comm::Messages& messages) {
     }
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
-    out.of_file[name] = name.ends_with(interop::kDataSuffix) ? reader : ranks.front();
-    if (name.ends_with(interop::kDataSuffix)) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+    out.of_file[name] = interop::is_data_name(name) ? reader : ranks.front();
+    if (interop::is_data_name(name)) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
   }
   if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
   return out;
@@ -126,7 +126,7 @@ base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed
     const std::string name = in.text();
     if (static_cast<int>(in.u64()) != rank) continue;
     const auto text = listed.found.json.find(name);
-    const bool is_data = name.ends_with(interop::kDataSuffix);
+    const bool is_data = interop::is_data_name(name);
     if (!is_data && text == listed.found.json.end()) continue;
     out.text(name);
     out.text(is_data ? header_bytes(listed.path_of(name)) : text->second);
@@ -150,7 +150,7 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
       const std::string text = in.text();
       const SeenFile& file = readers.seen[rank].at(name);
       directory.part_of[name] = label(rank, file.directory);
-      if (name.ends_with(interop::kDataSuffix)) {
+      if (interop::is_data_name(name)) {
         directory.safetensors[name] = format::parse_header(std::string_view(text).substr(format::kPrefixBytes),
                                                            file.size_bytes, label(rank, file.directory / name));
       } else {
@@ -177,7 +177,7 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
   const SeenFiles& on_root = readers.seen.front();
   std::erase_if(opened.carried, [&](const std::string& name) { return !on_root.contains(name); });
   for (const auto& [name, rank] : readers.of_file) {
-    if (on_root.contains(name) || name.ends_with(interop::kDataSuffix) || interop::set_of_index(name)) continue;
+    if (on_root.contains(name) || interop::is_data_name(name) || interop::set_of_index(name)) continue;
     opened.warnings.push_back(
         fmt::format("{} is left behind: only rank {} sees it, and not rank 0", base::printable(name), rank));
   }
