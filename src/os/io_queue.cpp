@@ -69,8 +69,8 @@ void IoQueue::State::add(Request request) {
     Request piece = request;
     piece.bytes = std::min(request.bytes, kLargestRequestBytes);
     piece.needed_bytes = std::min(request.needed_bytes, piece.bytes);
+    waiting.push_back(piece);  // may be out of memory: what is not here is not waited for
     ++group.unfinished;
-    waiting.push_back(piece);
     request.data += piece.bytes;
     request.offset += piece.bytes;
     request.bytes -= piece.bytes;
@@ -163,8 +163,8 @@ void IoQueue::State::collect() {
 }
 
 void IoQueue::State::complete(const Request& request, std::int64_t result) {
-  if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
   try {
+    if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
     if (result < 0)
       internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
     const auto moved = static_cast<std::uint64_t>(result);

@@ -6,9 +6,12 @@
 
 #include <unistd.h>
 #include <cstring>
+#include <exception>
+#include <new>
 
 #include "base/aligned_buffer.hpp"
 #include "cairn/error.hpp"
+#include "failing_allocation.hpp"
 #include "os/direct.hpp"
 #include "os/fault.hpp"
 #include "temp_dir.hpp"
@@ -123,6 +126,34 @@ TEST_F(Queue, WaitsForItsRequestsWhenDestroyed) {
     queue.write(to_write_, data_.span(), 0, 1);
   }
   expect_written();
+}
+
+TEST_F(Queue, WaitsForNoRequestThatMemoryWasShortFor) {
+  std::uint64_t told = 0;
+  bool is_over = false;
+  for (std::uint64_t n = 1; !is_over; ++n) {
+    IoQueue queue(2);
+    set_faults("write:short=4096:times=8");  // what is left of a request waits again
+    bool is_told = false;
+    test::FailingAllocation failing(n);
+    try {
+      for (std::uint64_t at = 0; at < kBytes; at += 2 * kPage) {
+        queue.write(to_write_, data_.span().subspan(at, 2 * kPage), at, 1);
+      }
+    } catch (const std::bad_alloc&) {
+      is_told = true;
+    }
+    try {
+      queue.finish(1);
+    } catch (const std::exception&) {
+      is_told = true;
+    }
+    failing.stop();
+    is_over = !failing.has_failed();
+    EXPECT_EQ(is_told, !is_over) << "allocation " << n;
+    told += is_told ? 1 : 0;
+  }
+  EXPECT_GT(told, 3U);
 }
 
 TEST_F(Queue, SaysWhyIoUringIsRefused) {
