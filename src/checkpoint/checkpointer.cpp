@@ -40,7 +40,9 @@ struct Checkpointer::State {
   /// meanwhile.
   template <class Read>
   auto with_open(std::uint64_t step, Read read) {
-    return checkpoint::with_open(*communicator, directory_of(step), checkpoint::links_of(options.follow_links), read);
+    checkpoint::Parts where;
+    agree_on_step(step, [&](std::filesystem::path directory) { where = std::move(directory); });
+    return checkpoint::with_open(*communicator, where, checkpoint::links_of(options.follow_links), read);
   }
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
@@ -90,13 +92,17 @@ struct Checkpointer::State {
   /// Collective, the first time.
   void make_async();
   void check_launcher() { comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process); }
-  /// Collective: the directory of a step, which all ranks were given alike.
-  std::filesystem::path directory_of(std::uint64_t step) {
-    std::filesystem::path directory;
+  /// Collective: gives `put` the directory of a step, which all ranks must have been given alike.
+  template <class Put>
+  void agree_on_step(std::uint64_t step, Put put) {
     comm::agree_on_values(*communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
       values.push_back({"step", std::to_string(step)});
-      directory = checkpoint::checkpoint_directory(root, step);
+      put(checkpoint::checkpoint_directory(root, step));
     });
+  }
+  std::filesystem::path directory_of(std::uint64_t step) {
+    std::filesystem::path directory;
+    agree_on_step(step, [&](std::filesystem::path found) { directory = std::move(found); });
     return directory;
   }
 
@@ -115,7 +121,7 @@ struct Checkpointer::State {
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
   auto communicator = checkpoint::watched_communicator(given, options);
   checkpoint::run_call(*communicator, "open the root", [&] {
-    checkpoint::agree_on_options(*communicator, options, root);
+    checkpoint::agree_on_options(*communicator, options, std::span(&root, 1));
     comm::agree(*communicator, "open the root",
                 [&] { state_ = std::make_unique<State>(*communicator, std::move(root), std::move(options)); });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {

@@ -47,14 +47,15 @@ std::string text_of(Number number) {
 }
 
 /// Every field of Options: what is added there is added here.
-std::vector<comm::NamedValue> values_of(const Options& options, const Parts& where) {
+std::vector<comm::NamedValue> values_of(const Options& options, std::span<const std::filesystem::path> where,
+                                        Sight sight) {
   const Quantisation& quantisation = options.quantisation;
   std::vector<std::string> paths;
-  if (where.sight == Sight::kAllRanks) {
-    for (const std::filesystem::path& path : where.paths) paths.push_back(path.lexically_normal().string());
+  if (sight == Sight::kAllRanks) {
+    for (const std::filesystem::path& path : where) paths.push_back(path.lexically_normal().string());
   }
   return {
-      {"sight", text_of(static_cast<int>(where.sight))},
+      {"sight", text_of(static_cast<int>(sight))},
       {"path", base::joined(paths)},
       {"engine.name", options.engine.name},
       {"files.max_bytes", text_of(options.files.max_bytes)},
@@ -101,9 +102,10 @@ std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const O
   return communicator;
 }
 
-void agree_on_options(comm::Communicator& communicator, const Options& options, const Parts& where) {
+void agree_on_options(comm::Communicator& communicator, const Options& options,
+                      std::span<const std::filesystem::path> where, Sight sight) {
   comm::agree_on_values(communicator, "option",
-                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where); });
+                        [&](std::vector<comm::NamedValue>& values) { values = values_of(options, where, sight); });
 }
 
 namespace {

@@ -26,7 +26,8 @@ namespace cairn::checkpoint {
 std::unique_ptr<comm::Communicator> watched_communicator(MPI_Comm given, const Options& options);
 
 /// Collective. Throws Error(kUsage) on all ranks, naming the first option that differs, or the path.
-void agree_on_options(comm::Communicator& communicator, const Options& options, const Parts& where);
+void agree_on_options(comm::Communicator& communicator, const Options& options,
+                      std::span<const std::filesystem::path> where, Sight sight = Sight::kAllRanks);
 
 // From a caller's targets to boxes of an open checkpoint.
 

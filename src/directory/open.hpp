@@ -44,6 +44,7 @@ void check_links(const std::filesystem::path& directory, const std::vector<os::D
 /// Where a checkpoint is: its directory, or a single file; or several directories that each hold a part of its files, as
 /// machines leave them that write to their own disks. They are read as if all files were in one directory.
 struct Parts {
+  Parts() = default;
   Parts(std::filesystem::path one) : paths{std::move(one)} {}
   Parts(std::vector<std::filesystem::path> all, Sight by = Sight::kAllRanks) : paths(std::move(all)), sight(by) {}
 

@@ -155,7 +155,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   Report report;
   checkpoint::run_call(*communicator, "stage", [&] {
     comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
-    checkpoint::agree_on_options(*communicator, options, file);
+    checkpoint::agree_on_options(*communicator, options, std::span(&file, 1));
     os::Access access;
     comm::agree(*communicator, "look for the group",
                 [&] { access = os::access_of(options.files.mode, options.files.group); });
@@ -165,15 +165,18 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   return report;
 }
 
-Report load_from(MPI_Comm given, const std::vector<std::filesystem::path>& parts, std::span<const Target> targets,
-                 const Options& options, const LoadOptions& load_options, Sight sight) {
+namespace {
+
+Report load_from_parts(MPI_Comm given, std::span<const std::filesystem::path> parts, Sight sight,
+                       std::span<const Target> targets, const Options& options, const LoadOptions& load_options) {
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
-  const checkpoint::Parts where(parts, sight);
+  checkpoint::Parts where;
   Report report;
   checkpoint::run_call(*communicator, "open", [&] {
-    checkpoint::agree_on_options(*communicator, options, where);
+    checkpoint::agree_on_options(*communicator, options, parts, sight);
+    comm::agree(*communicator, "note the directories", [&] { where = {{parts.begin(), parts.end()}, sight}; });
     report = checkpoint::with_open(
         *communicator, where, checkpoint::links_of(options.follow_links),
         [&](const checkpoint::OpenCheckpoint& opened) {
@@ -181,14 +184,21 @@ Report load_from(MPI_Comm given, const std::vector<std::filesystem::path>& parts
           const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });
-    report.directory = parts.empty() ? "" : parts.front();
+    comm::agree(*communicator, "report", [&] { report.directory = parts.empty() ? "" : parts.front(); });
   });
   return report;
 }
 
+}  // namespace
+
+Report load_from(MPI_Comm given, const std::vector<std::filesystem::path>& parts, std::span<const Target> targets,
+                 const Options& options, const LoadOptions& load_options, Sight sight) {
+  return load_from_parts(given, parts, sight, targets, options, load_options);
+}
+
 Report load_from(MPI_Comm given, const std::filesystem::path& path, std::span<const Target> targets,
                  const Options& options, const LoadOptions& load_options) {
-  return load_from(given, std::vector{path}, targets, options, load_options);
+  return load_from_parts(given, std::span(&path, 1), Sight::kAllRanks, targets, options, load_options);
 }
 
 }  // namespace cairn

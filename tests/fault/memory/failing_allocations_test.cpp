@@ -46,6 +46,7 @@ struct Outcome {
   bool has_thrown = false;
   /// The ranks could not agree: the one told the others, and the object is dead.
   bool is_dead = false;
+  std::string text;  ///< of the Error
 };
 
 /// Collective: `call` with allocation `n` (0: none) failing on the rank.
@@ -81,6 +82,7 @@ Outcome call_with(std::uint64_t n, int rank, const std::function<void()>& call) 
   if (outcome.has_thrown) {
     EXPECT_NE(text.find("memory"), std::string::npos) << text;
   }
+  outcome.text = std::move(text);
   return outcome;
 }
 
@@ -118,6 +120,7 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
       std::uint64_t failed = 0;
       std::uint64_t thrown = 0;
       std::uint64_t dead = 0;
+      std::string deaths;
       for (const std::uint64_t n : samples_of(whole.allocations, random)) {
         SCOPED_TRACE(std::string(what) + ": allocation " + std::to_string(n) + " of " +
                      std::to_string(whole.allocations) + " on rank " + std::to_string(rank));
@@ -126,11 +129,12 @@ class FailingAllocations : public testing::TestWithParam<const char*> {
         failed += outcome.has_failed ? 1 : 0;
         thrown += outcome.has_thrown ? 1 : 0;
         dead += outcome.is_dead ? 1 : 0;
+        if (outcome.is_dead) deaths += "\nallocation " + std::to_string(n) + ": " + outcome.text;
       }
       EXPECT_GT(failed, std::min(kSamples, whole.allocations) / 2)
           << "the allocations that were to fail are not made any more";
       EXPECT_GT(thrown, failed / 2);
-      EXPECT_LE(dead, dead_at_most);
+      EXPECT_LE(dead, dead_at_most) << "on rank " << rank << deaths;
       prepare();
       EXPECT_FALSE(call_with(0, rank, call).has_thrown);
     }
