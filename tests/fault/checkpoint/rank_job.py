@@ -39,8 +39,11 @@ class Job:
                 self.changed.notify_all()
 
     def wait_for(self, text, limit_s, times=1):
+        return self.wait_until(lambda: sum(text in line for line in self.lines) >= times, limit_s)
+
+    def wait_until(self, is_so, limit_s):
         with self.changed:
-            return self.changed.wait_for(lambda: sum(text in line for line in self.lines) >= times, limit_s)
+            return self.changed.wait_for(is_so, limit_s)
 
     def output(self):
         return "\n".join(self.lines)
@@ -50,6 +53,11 @@ class Job:
 
     def told(self):
         return [line for line in self.lines if " was told after " in line]
+
+    def stuck(self):
+        """Numbers of the ranks that said that they are inside a call of the system."""
+        found = (re.search(r" on rank (\d+) of .* inside a call that cannot be left", line) for line in self.lines)
+        return {int(match[1]) for match in found if match}
 
     def pids(self):
         return [int((self.pid_folder / str(rank)).read_text()) for rank in range(self.ranks)]

@@ -278,14 +278,28 @@ class Storage(unittest.TestCase):
 
     def keep_silent(self, files, call, how):
         job = self.rank_job(how, newest(self, self.root) if self.root.exists() else 0, survive=True)
+        try:
+            self.look_at_silence(files, call, job)
+        finally:  # the next one needs the root
+            files.clear()
+            job.kill()
+        found = newest(self, self.root)
+        self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), job.output())
+        next_job = self.rank_job(how, found)
+        next_job.kill()
+        shutil.rmtree(self.root)
+
+    def look_at_silence(self, files, call, job):
         files.set(call, "stall", after=self.random.randrange(60), times=0 if call == "any" else 1)
-        self.addCleanup(files.clear)
         if call == "any":  # no rank can tell another's silence from that of the storage
             self.assertTrue(job.wait_for("no progress", END_S), job.output())
         else:
-            self.assertTrue(job.wait_for(" was told after ", END_S, times=2), job.output())
-            missing = {re.search(r"rank \d of 3 \(.*?\) is missing", line)[0] for line in job.told()}
-            self.assertEqual(len(missing), 1, job.output())
+            # A rank may be stuck behind the one that is: the kernel lets one at a time into a file.
+            self.assertTrue(job.wait_until(lambda: job.told() and len(job.told()) + len(job.stuck()) >= 3, END_S),
+                            job.output())
+            for line in job.told():
+                missing = {int(rank) for rank in re.findall(r"rank (\d) of 3 \(.*?\) is missing", line)}
+                self.assertTrue(missing and missing <= job.stuck(), job.output())
         saved = job.saved()[-1]
         self.assertGreater(files.clear(), 0)
         if call == "any" and job.wait_for(f"saved {saved + 2}", END_S):
@@ -293,12 +307,6 @@ class Storage(unittest.TestCase):
         else:
             self.assertFalse(job.left_after(END_S), job.output())
             self.assertEqual(len(job.told()), 3, job.output())
-        job.kill()
-        found = newest(self, self.root)
-        self.assertIn(found, (job.saved()[-1], job.saved()[-1] + 1), job.output())
-        next_job = self.rank_job(how, found)
-        next_job.kill()
-        shutil.rmtree(self.root)
 
 
 if __name__ == "__main__":
