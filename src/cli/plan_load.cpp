@@ -109,7 +109,7 @@ base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Li
   const auto outline = checkpoint::judge(listing, directory, summaries);
   if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
   on_root.stored.files = listing.opened.stored.files;
-  checkpoint::check_files(on_root, checkpoint::Links::kInside);
+  checkpoint::check_files(on_root, listing.digests, checkpoint::Links::kInside);
   return checkpoint::encode_judged(listing, *outline);
 }
 

@@ -157,7 +157,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
 }
 
 /// The manifest's files, the block table's and the directory's must be the same ones with the same sizes.
-void check_against_manifest(const OpenCheckpoint& checkpoint) {
+void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests) {
   const auto fail = [&](const std::string& what) -> Error {
     return {ErrorKind::kIntegrity, fmt::format("'{}': {}", base::printable(checkpoint.directory.string()), what)};
   };
@@ -179,7 +179,7 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
     if (row == rows.end() || row->second->size_bytes() != file.size_bytes) {
       throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
     }
-    const std::uint32_t digest = format::file_digest(row->second->unpacked(), checkpoint.blocks->block_bytes());
+    const std::uint32_t digest = digests[static_cast<std::size_t>(at->second - checkpoint.stored.files.data())];
     if (digest != file.crc32c) {
       throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
                              file.crc32c, kBlocksFile, digest));
@@ -189,6 +189,18 @@ void check_against_manifest(const OpenCheckpoint& checkpoint) {
     if (known.contains(file.name)) continue;
     throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, kManifestFile));
   }
+}
+
+/// Of each stored file, as file_digest_in().
+std::vector<std::uint32_t> file_digests(const OpenCheckpoint& checkpoint) {
+  std::vector<std::uint32_t> digests(checkpoint.stored.files.size());
+  std::map<std::string_view, std::uint32_t*> by_name;
+  for (std::size_t i = 0; i < digests.size(); ++i) by_name.emplace(checkpoint.stored.files[i].name, &digests[i]);
+  for (const format::BlockRow& row : checkpoint.blocks->files()) {
+    const auto at = by_name.find(row.name());
+    if (at != by_name.end()) *at->second = format::file_digest(row.unpacked(), checkpoint.blocks->block_bytes());
+  }
+  return digests;
 }
 
 /// A single file is a directory with one data file.
@@ -211,7 +223,7 @@ OpenCheckpoint open_directories(const Parts& where, Links links) {
   recognise_files(checkpoint, std::move(listed.found));
   place_files(checkpoint, listed, where);
   add_warnings(checkpoint.warnings, listed);
-  if (checkpoint.manifest) check_files(checkpoint, links);
+  if (checkpoint.manifest) check_files(checkpoint, file_digests(checkpoint), links);
   return checkpoint;
 }
 
@@ -295,8 +307,14 @@ format::SafetensorsHeader read_header_of(const fs::path& path, const std::option
   return blocks ? read_checked_header(path, *blocks) : read_header(path);
 }
 
-void check_files(const OpenCheckpoint& checkpoint, Links links) {
-  check_against_manifest(checkpoint);
+std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file) {
+  if (!blocks) return 0;
+  const auto row = std::ranges::find(blocks->files(), file, &format::BlockRow::name);
+  return row == blocks->files().end() ? 0 : format::file_digest(row->unpacked(), blocks->block_bytes());
+}
+
+void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links) {
+  check_against_manifest(checkpoint, digests);
   check_carried(checkpoint, links);
 }
 

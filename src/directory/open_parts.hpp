@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "directory/open.hpp"
@@ -73,8 +75,13 @@ std::string read_index_text(const std::filesystem::path& path);
 format::SafetensorsHeader read_header_of(const std::filesystem::path& path,
                                          const std::optional<format::BlockRows>& blocks);
 
-/// Throws as open_here() unless the files are those of the manifest, and what is carried along is there.
-void check_files(const OpenCheckpoint& checkpoint, Links links);
+/// Checksum of a file, combined from those of its blocks, of which there may be a million; 0 where the table does not have
+/// the file, or there is no table.
+std::uint32_t file_digest_in(const std::optional<format::BlockRows>& blocks, std::string_view file);
+
+/// Throws as open_here() unless the files are those of the manifest, and what is carried along is there. `digests`: of each
+/// stored file, as file_digest_in().
+void check_files(const OpenCheckpoint& checkpoint, std::span<const std::uint32_t> digests, Links links);
 
 /// Collective: open_checkpoint() of what each rank sees.
 OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links links);

@@ -58,6 +58,7 @@ base::Bytes read_share(const Listing& listing, const ReadFiles& read, HeaderShar
     out.u64(summary.names.count);
     out.u64(summary.names.sum);
     out.u64(summary.data_bytes);
+    out.u64(file_digest_in(listing.opened.blocks, files[i].name));
     put_map(out, header.metadata);
   }
   out.u64(files.size());
@@ -81,6 +82,7 @@ base::Bytes read_share(const Listing& listing, const ReadFiles& read, HeaderShar
 std::optional<interop::Outline> judge(Listing& listing, interop::Directory& directory,
                                       const comm::Messages& summaries) {
   std::vector<format::StoredFile>& stored = listing.opened.stored.files;
+  listing.digests.assign(stored.size(), 0);
   interop::FileSummaries files;
   interop::IndexSummaries indexes;
   for (const base::Bytes& bytes : summaries) {
@@ -93,6 +95,7 @@ std::optional<interop::Outline> judge(Listing& listing, interop::Directory& dire
       summary.names.count = in.u64();
       summary.names.sum = in.u64();
       summary.data_bytes = in.u64();
+      listing.digests[i] = static_cast<std::uint32_t>(in.u64());
       header.metadata = get_map(in);
     }
     while (!in.done()) {

@@ -27,7 +27,8 @@ namespace cairn::checkpoint {
 struct Listing {
   OpenCheckpoint opened;  ///< each step adds to it
   std::vector<std::string> indexes;
-  std::vector<std::string> sections;  ///< of each file; empty where it has no tensors
+  std::vector<std::string> sections;   ///< of each file; empty where it has no tensors
+  std::vector<std::uint32_t> digests;  ///< on rank 0: of each file, by its blocks (file_digest_in)
 };
 
 /// This rank's part of the data files: those of its number, and so on in steps of the number of ranks.

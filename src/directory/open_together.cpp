@@ -130,7 +130,7 @@ class Opening {
     if (!outline) return {};
     add_warnings(outline->warnings, listed_);
     on_root_.stored.files = listing_.opened.stored.files;
-    if (on_root_.manifest) check_files(on_root_, links_);
+    if (on_root_.manifest) check_files(on_root_, listing_.digests, links_);
     if (manifest_text(on_root_.directory) != manifest_) return {};  // replaced meanwhile
     on_root_ = {};
     listed_ = {};
