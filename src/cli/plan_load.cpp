@@ -90,7 +90,6 @@ void LoadWorld::lay_out() {
   stored_.indexes = checkpoint::join_indexes({checkpoint::indexes_of_share(*files_, 0, 1)});
   stored_.texts = texts_of(layout_, options.files.block_bytes);
   stored_.directory.path = kDirectory;
-  stored_.directory.json[checkpoint::kManifestFile] = *stored_.texts.manifest;
 }
 
 base::Bytes LoadWorld::announce(checkpoint::OpenCheckpoint& on_root) const {
@@ -106,6 +105,7 @@ base::Bytes LoadWorld::announce(checkpoint::OpenCheckpoint& on_root) const {
 base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
                              const comm::Messages& summaries) const {
   interop::Directory directory = stored_.directory;
+  directory.manifest = on_root.manifest.value().data_files;
   const auto outline = checkpoint::judge(listing, directory, summaries);
   if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
   on_root.stored.files = listing.opened.stored.files;

@@ -218,6 +218,7 @@ OpenCheckpoint open_directories(const Parts& where, Links links) {
   checkpoint.directory = listed.directory;
   checkpoint.part_of = listed.part_of;
   attach_texts(checkpoint, read_texts(listed.directory));
+  if (checkpoint.manifest) listed.found.manifest = checkpoint.manifest->data_files;
   read_headers(listed, checkpoint.blocks);
   listed.found.access = access_to(where, links);
   recognise_files(checkpoint, std::move(listed.found));

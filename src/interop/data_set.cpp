@@ -14,7 +14,6 @@
 #include "base/checked.hpp"
 #include "base/mix.hpp"
 #include "base/text.hpp"
-#include "format/manifest.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
 #include "interop/paddle/paddle.hpp"
@@ -311,15 +310,12 @@ void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   }
 }
 
-/// Cairn's own manifest knows the section of each file.
-std::map<std::string, std::string> sections_of_manifest(const Reading& reading) {
-  std::map<std::string, std::string> sections;
-  const auto text = reading.directory().json.find("cairn.json");
-  if (text == reading.directory().json.end()) return sections;
-  for (const auto& file : format::parse_manifest(text->second, reading.raw_path_of("cairn.json")).data_files) {
-    if (!file.section.empty()) sections.emplace(file.name, file.section);
-  }
-  return sections;
+/// Cairn's own manifest knows the section of each file. Empty: it does not.
+std::string section_in_manifest(const DataSet& set, const Reading& reading) {
+  const auto& files = reading.directory().manifest;
+  if (set.files.empty()) return {};
+  const auto found = std::ranges::find(files, set.files.front(), &format::ManifestFile::name);
+  return found == files.end() ? "" : found->section;
 }
 
 /// An index without a map: its other keys. Nothing where parse_hf_index() is to read it, or to say what is wrong.
@@ -331,14 +327,13 @@ std::optional<base::Json> keys_without_map(const std::string& text, const std::s
 }
 
 void name_sections(DataSets& sets, const Reading& reading) {
-  const auto from_manifest = sections_of_manifest(reading);
   const auto is_variant = [](const auto& item) { return item.first.starts_with("model."); };
   const bool one_variant = !sets.contains("model") && std::count_if(sets.begin(), sets.end(), is_variant) == 1;
   std::set<std::string> taken;
   for (auto& [name, set] : sets) {
-    const auto kept = set.files.empty() ? from_manifest.end() : from_manifest.find(set.files.front());
-    if (kept != from_manifest.end()) {
-      set.section = kept->second;
+    const std::string kept = section_in_manifest(set, reading);
+    if (!kept.empty()) {
+      set.section = kept;
     } else if (const auto known = known_section(name)) {
       set.section = *known;
     } else if (sets.size() == 1 || (one_variant && is_variant(std::pair(name, 0)))) {
@@ -436,9 +431,10 @@ bool is_as_summarised(const DataSet& set, const FileSummaries& files, const Inde
     if (file == files.end() || index == nullptr || file->second.names != index->at(i)) return false;
     bytes += file->second.data_bytes;
   }
-  for (const std::string& file : set.files) {
-    if (std::ranges::find(set.index.files, file) == set.index.files.end()) return false;
-  }
+  std::vector<std::string_view> listed(set.index.files.begin(), set.index.files.end());
+  std::ranges::sort(listed);
+  const auto is_listed = [&](const std::string& file) { return std::ranges::binary_search(listed, file); };
+  if (!std::ranges::all_of(set.files, is_listed)) return false;
   check_total_size(set, bytes, bytes, reading);
   return true;
 }

@@ -19,6 +19,7 @@
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "format/hf_index.hpp"
+#include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
 
@@ -46,6 +47,7 @@ struct Directory {
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
   std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
   std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
+  std::span<const format::ManifestFile> manifest;  ///< its data files, in sections; none: Cairn did not write it
   std::map<std::string, std::uint64_t> others;     ///< every other file -> size
   std::vector<std::string>
       folders;         ///< sub-directories: not carried along; unless a dialect reads it, a warning names it

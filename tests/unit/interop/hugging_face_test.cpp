@@ -112,10 +112,8 @@ TEST(HuggingFace, CairnsManifestKnowsTheSections) {
   TestDirectory d;
   d.file_of("ema.safetensors", {"a"}).other("cairn.blocks").other("tokenizer.model");
   EXPECT_EQ(sections_of(recognise(d.directory)), (Sections{{"model", 1}}));
-  format::Manifest manifest;
-  manifest.block_bytes = 4096;
-  manifest.data_files.push_back({"ema.safetensors", "ema", d.directory.safetensors["ema.safetensors"].file_bytes, 0});
-  d.json("cairn.json", format::encode_manifest(manifest));
+  const std::vector<format::ManifestFile> files = {{"ema.safetensors", "ema", 0, 0}};
+  d.json("cairn.json", "{}").directory.manifest = files;
   const auto out = recognise(d.directory);
   EXPECT_EQ(sections_of(out), (Sections{{"ema", 1}}));
   EXPECT_THAT(out.carried, ElementsAre("tokenizer.model"));
