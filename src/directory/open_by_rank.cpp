@@ -88,7 +88,9 @@ Readers choose_readers(const comm::Messages& messages) {
     }
   }
   std::vector<std::uint64_t> bytes(messages.size(), 0);
-  for (const auto& [name, ranks] : ranks_of) {
+  for (const auto& item : ranks_of) {
+    const std::string& name = item.first;
+    const std::vector<int>& ranks = item.second;
     const auto seen_by = [&](int rank) -> const SeenFile& { return out.seen[static_cast<std::size_t>(rank)].at(name); };
     const SeenFile& first = seen_by(ranks.front());
     for (const int rank : ranks) {

@@ -307,7 +307,9 @@ void check_states(const Families& families, const Reading& reading) {
   }
   for (const auto& [name, family] : families) {
     for (const auto& [state, other] : states) {
-      const auto is_of_state = [&](const auto& member) { return without_scales(member.first) == state; };
+      const auto is_of_state = [&, wanted = state](const auto& member) {
+        return without_scales(member.first) == wanted;
+      };
       if (std::ranges::any_of(family, is_of_state)) continue;
       throw missing(family.begin()->second.front(), std::string(name) + std::string(state),
                     fmt::format("parameter {} has one", in_quotes(other)), reading);
