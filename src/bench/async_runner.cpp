@@ -162,7 +162,11 @@ class Measuring {
     sample.stall = slowest(seconds_since(start));
     while (!ticket.test()) std::this_thread::sleep_for(1ms);
     sample.behind = since_all_came(start);
-    ticket.wait();
+    const Report report = ticket.wait();
+    if (report.stall) {
+      sample.stall_plan = report.stall->plan_seconds;
+      sample.stall_copy = report.stall->copy_seconds;
+    }
 
     const OnCores cores(options_.program_cores);
     step = next_step();

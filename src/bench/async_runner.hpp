@@ -26,13 +26,15 @@ struct AsyncRunOptions {
 
 /// Seconds of the slowest rank. Saves are durable when they end.
 struct AsyncSample {
-  double memcpy = 0;     ///< each rank copies as many bytes as it gives to a snapshot, all at the same time
-  double save = 0;       ///< save(), while the program waits
-  double stall = 0;      ///< save_async(), until it returns
-  double behind = 0;     ///< the same save until it is committed, while the program sleeps
-  double step = 0;       ///< a step of the program, while no save is under way: mean of as many as of the next
-  double busy_step = 0;  ///< ... while one is
-  double busy = 0;       ///< save_async() until it is committed, while the program makes these steps
+  double memcpy = 0;      ///< each rank copies as many bytes as it gives to a snapshot, all at the same time
+  double save = 0;        ///< save(), while the program waits
+  double stall = 0;       ///< save_async(), until it returns
+  double stall_plan = 0;  ///< ... of that, for the plan: that the state is the one of the last save
+  double stall_copy = 0;  ///< ... of that, for the copy
+  double behind = 0;      ///< the same save until it is committed, while the program sleeps
+  double step = 0;        ///< a step of the program, while no save is under way: mean of as many as of the next
+  double busy_step = 0;   ///< ... while one is
+  double busy = 0;        ///< save_async() until it is committed, while the program makes these steps
   std::uint64_t steps = 0;
 };
 

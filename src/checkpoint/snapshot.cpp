@@ -39,27 +39,44 @@ std::uint32_t digest_of_samples(std::span<const std::byte> bytes) {
   return std::max<std::uint32_t>(1, digest.value());
 }
 
+#ifdef __SSE2__
+/// One cache line. Requires: `to` begins one.
+void stream_line(std::byte* to, const std::byte* from) {
+  const auto* source = reinterpret_cast<const __m128i*>(from);
+  auto* target = reinterpret_cast<__m128i*>(to);
+  const __m128i first = _mm_loadu_si128(source);
+  const __m128i second = _mm_loadu_si128(source + 1);
+  const __m128i third = _mm_loadu_si128(source + 2);
+  const __m128i fourth = _mm_loadu_si128(source + 3);
+  _mm_stream_si128(target, first);
+  _mm_stream_si128(target + 1, second);
+  _mm_stream_si128(target + 2, third);
+  _mm_stream_si128(target + 3, fourth);
+}
+#endif
+
 /// Copies to memory that nobody reads soon: past the caches, which saves reading what is
 /// overwritten. memcpy() does so from some size on, which depends on the machine and which most tensors do not have.
+/// In several places in turn, so that more than one bank of memory is busy: 5 to 10 % quicker than from one end to the
+/// other (2-core development machine, November 2026).
 void copy_past_caches(std::byte* to, std::span<const std::byte> from) {
 #ifdef __SSE2__
+  constexpr std::size_t kPlaces = 4;
+  constexpr std::size_t kApartBytes = 64 << 10;
   const std::size_t before_line = -reinterpret_cast<std::uintptr_t>(to) % kLineBytes;
   const std::size_t head = std::min(before_line, from.size());
   std::memcpy(to, from.data(), head);
   to += head;
   from = from.subspan(head);  // shorter than a line where that is all
-  for (; from.size() >= kLineBytes; from = from.subspan(kLineBytes), to += kLineBytes) {
-    const auto* source = reinterpret_cast<const __m128i*>(from.data());
-    auto* target = reinterpret_cast<__m128i*>(to);
-    const __m128i first = _mm_loadu_si128(source);
-    const __m128i second = _mm_loadu_si128(source + 1);
-    const __m128i third = _mm_loadu_si128(source + 2);
-    const __m128i fourth = _mm_loadu_si128(source + 3);
-    _mm_stream_si128(target, first);
-    _mm_stream_si128(target + 1, second);
-    _mm_stream_si128(target + 2, third);
-    _mm_stream_si128(target + 3, fourth);
+  for (; from.size() >= kPlaces * kApartBytes;
+       from = from.subspan(kPlaces * kApartBytes), to += kPlaces * kApartBytes) {
+    for (std::size_t at = 0; at < kApartBytes; at += kLineBytes) {
+      for (std::size_t place = at; place < kPlaces * kApartBytes; place += kApartBytes) {
+        stream_line(to + place, from.data() + place);
+      }
+    }
   }
+  for (; from.size() >= kLineBytes; from = from.subspan(kLineBytes), to += kLineBytes) stream_line(to, from.data());
   _mm_sfence();
 #endif
   if (!from.empty()) std::memcpy(to, from.data(), from.size());

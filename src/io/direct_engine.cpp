@@ -148,6 +148,7 @@ void DirectEngine::look_at_storage() {
   const auto folder = files_.front().path.parent_path();
   const os::FileSystemInfo storage = os::file_system_of(folder.empty() ? "." : folder);
   writes_to_memory_ = storage.lives_in_memory();
+  is_local_ = storage.is_local();
   if (!writes_to_memory_ || !reserve_space_) return;
   std::uint64_t needed = 0;
   for (const EngineFile& file : files_) needed = base::add(needed, file.size_bytes, "bytes of all files");
@@ -260,8 +261,10 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
-    // Cut on multiples in the file, so that requests meet the stripes of the storage.
-    const std::uint64_t to_cut = request_bytes_ - (op.offset + at) % request_bytes_;
+    // Cut on multiples in the file, so that requests meet the stripes of the storage; on multiples in memory where it is a
+    // disk, which takes so many descriptors at a time: a request has one for each huge page that it lies in.
+    const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
+    const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);
     if constexpr (std::is_same_v<Op, WriteOp>) {
       queue_->write(target, op.data.subspan(at, bytes), op.offset + at, round);

@@ -110,6 +110,7 @@ class DirectEngine final : public Engine {
   Way way_;
   bool reserve_space_;
   bool writes_to_memory_ = false;  ///< whether the files that are written lie in memory
+  bool is_local_ = false;          ///< ... on a disk of this machine
   os::Striping striping_;
   std::uint64_t request_bytes_;
   std::span<std::byte> bounce_buffer_;

@@ -58,6 +58,7 @@ struct IoQueue::State {
   void hand_over();
   void start(const Request& request);
   void collect();
+  void take_completed();
   void complete(const Request& request, std::int64_t result);
   void finish_plainly(const Request& request);
   void end(const Request& request, std::exception_ptr failure);
@@ -76,7 +77,7 @@ void IoQueue::State::add(Request request) {
     request.bytes -= piece.bytes;
     request.needed_bytes -= piece.needed_bytes;
   }
-  hand_over();
+  take_completed();  // who adds for long, waiting for data in between, must not leave storage idle
 }
 
 void IoQueue::State::hand_over() {
@@ -140,7 +141,6 @@ void IoQueue::State::start(const Request& request) {
 /// Waits for at least one request, and completes all that have ended.
 void IoQueue::State::collect() {
   if (in_flight == 0) return;
-  io_uring_cqe* entry = nullptr;
   int error = 0;
   do {
     error = io_uring_submit_and_wait(&ring, 1);
@@ -149,6 +149,12 @@ void IoQueue::State::collect() {
     throw Error(ErrorKind::kIo, fmt::format("waiting for input and output failed: {}", internal::error_text(-error)),
                 {-error, {}});
   }
+  take_completed();
+}
+
+/// Completes all that have ended, and hands over what waits for their slots.
+void IoQueue::State::take_completed() {
+  io_uring_cqe* entry = nullptr;
   while (io_uring_peek_cqe(&ring, &entry) == 0 && entry != nullptr) {
     const auto slot = static_cast<unsigned>(io_uring_cqe_get_data64(entry));
     const std::int64_t result = entry->res;
