@@ -187,11 +187,9 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
 
 Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePackage& package,
                            const ConvertOptions& options, std::vector<std::string>& notes) {
-  if (options.write.quantisation.remove_master_weight || options.write.quantisation.skip_save_model_weight) {
-    throw Error(ErrorKind::kUsage, fmt::format("{}'s files are written with all weights: leave --remove-master-weight "
-                                               "and --skip-save-model-weight out",
-                                               package.name));
-  }
+  Quantisation quantisation = options.write.quantisation;
+  quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
+  check_paddle_quantisation(package, quantisation);
   Conversion conversion;
   PaddleForm form(package, source, options.cards, options.quant);
   conversion.view =
@@ -212,12 +210,12 @@ Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePa
     pair.first = tensors.sources[pair.first];
     pair.second = tensors.sources[pair.second];
   }
-  form.finish(content);
-  conversion.layout = plan::lay_out_hf(
-      content.catalog, form.layout_options(options.write.files.max_bytes, options.write.files.align_bytes));
+  conversion.layout = form.lay_out(content, options.write.files);
   std::vector<std::string> no_notes;  // they come with the files themselves
-  conversion.layout.index_files = form.small_files(conversion.layout, files_to_carry(source, no_notes), notes);
-  conversion.metadata[interop::kPaddleValue] = form.state_text();
+  PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
+  conversion.layout.index_files = std::move(files.texts);
+  conversion.metadata[interop::kPaddleValue] = std::move(files.state);
+  notes.insert(notes.end(), files.notes.begin(), files.notes.end());
   return conversion;
 }
 

@@ -1,10 +1,9 @@
-// What a conversion writes for PaddlePaddle's trainers (interop/paddle/written.hpp): which tensors, under which names, in
-// which order of their dimensions, and the indexes and small files that their loaders ask for. Pure, but for reading
-// small files of the source.
+// What a conversion makes of its source for PaddlePaddle's trainers (interop/paddle/written.hpp): which tensors, under which
+// names, in which order of their dimensions. Their files are those of planning/paddle_files.hpp. Pure, but for reading small
+// files of the source.
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +15,7 @@
 #include "interop/paddle/written.hpp"
 #include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
+#include "planning/paddle_files.hpp"
 
 namespace cairn::checkpoint {
 
@@ -36,24 +36,16 @@ class PaddleForm {
   /// Whether codes can stay as they are; adds to `notes` when they must be decoded although they were to be kept.
   [[nodiscard]] bool keeps_codes(std::vector<std::string>& notes) const;
 
-  /// The tensors of a view of the source. Throws Error(kUsage), one line that says what its loader would not find, for
-  /// a state that it cannot resume from.
-  PaddleTensors tensors_of(const plan::Catalog& view, std::vector<std::string>& notes);
+  /// The tensors of a view of the source. Throws Error(kUsage) when nothing says in which order they are.
+  [[nodiscard]] PaddleTensors tensors_of(const plan::Catalog& view, std::vector<std::string>& notes) const;
 
-  /// `content` is made of tensors_of(), with codes if it is to have them: gives tensors their dtypes in files, and finds
-  /// what the indexes will say of all of them.
-  void finish(CodedCatalog& content);
+  /// Its files, `content` being made of tensors_of(), with codes if it is to have them; `files` are options. Throws
+  /// Error(kUsage) as check_for_paddle().
+  [[nodiscard]] plan::FileLayout lay_out(const CodedCatalog& content, FileOptions files);
 
-  /// How files are laid out; `max_bytes` is one's limit.
-  [[nodiscard]] plan::LayoutOptions layout_options(std::uint64_t max_bytes, std::uint64_t align_bytes) const;
-
-  /// File name -> text: the indexes of the files, and small files that its loader wants and `carried` lacks.
-  std::map<std::string, std::string> small_files(const plan::FileLayout& layout,
-                                                 const std::vector<std::string>& carried,
-                                                 std::vector<std::string>& notes) const;
-
-  /// What the manifest of the result keeps for the next conversion. Requires: finish() was called.
-  [[nodiscard]] std::string state_text() const;
+  /// What stands beside the files of lay_out(), whose indexes are finished. Throws as paddle_files().
+  [[nodiscard]] PaddleFiles files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
+                                         std::vector<std::string> carried) const;
 
  private:
   struct Orders {
@@ -63,20 +55,18 @@ class PaddleForm {
   [[nodiscard]] Orders orders_of(const plan::Catalog& view) const;
   [[nodiscard]] std::string name_of(const std::string& name) const;
   void add_tied(PaddleTensors& out, std::vector<std::string>& notes) const;
-  void check_loadable(const plan::Catalog& written) const;
   [[nodiscard]] const std::string* value(const char* key) const;
   [[nodiscard]] std::optional<std::uint64_t> step() const;
-  [[nodiscard]] std::optional<std::string> scheduler_text() const;
 
   const interop::PaddlePackage& package_;
   const OpenCheckpoint& source_;
   std::uint64_t cards_;
   std::string quant_;
-  base::Json config_;  ///< of config.json, or null
+  std::string config_text_;
+  base::Json config_ = base::Json::object();
   bool has_paddle_state_ = false;
   interop::PaddleState found_;
-  interop::PaddleState written_;
-  bool has_masters_ = false;
+  PaddleFacts facts_;
 };
 
 }  // namespace cairn::checkpoint

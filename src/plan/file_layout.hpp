@@ -2,7 +2,9 @@
 // ranks writes byte-identical files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -12,6 +14,14 @@
 #include "plan/pieces.hpp"
 
 namespace cairn::plan {
+
+class HfLayout;
+
+/// Which tensor is in which file, of one section.
+struct IndexFile {
+  std::string name;
+  std::string text;
+};
 
 struct LayoutOptions {
   std::uint64_t max_file_bytes = 5'000'000'000;  ///< tensor bytes per file (Hugging Face's splitting rule)
@@ -25,7 +35,10 @@ struct LayoutOptions {
     bool numbers_single_files = false;   ///< a section of one file has it numbered, 1 of 1
     bool keeps_states_together = false;  ///< of a parameter: tensors with the same name before '/' are in one file
     bool writes_codings = true;          ///< into `__metadata__`
-    bool writes_indexes = true;
+    bool bf16_as_u16 = false;            ///< in headers, whose bytes are the same
+    /// Makes the index of a section (by number); without it Hugging Face's, of sections of several files. All ranks' must
+    /// give the same, and each runs on one of them.
+    std::function<IndexFile(const HfLayout& files, std::size_t section)> index_of = {};
   };
   Habits habits = {};
 };
@@ -44,7 +57,7 @@ struct DataFile {
 struct FileLayout {
   std::vector<DataFile> files;
   format::StoredCheckpoint stored;
-  std::map<std::string, std::string> index_files;  ///< file name -> JSON text of the Hugging Face indexes
+  std::map<std::string, std::string> index_files;  ///< file name -> text of the indexes
 };
 
 /// Hugging Face files: `<stem>.safetensors`, or `<stem>-00001-of-0000N.safetensors` and an index, where the stem of

@@ -60,12 +60,6 @@ void check_section_name(const std::string& section) {
                                              base::printable(section)));
 }
 
-/// Stored whole.
-format::StoredTensor stored_tensor(CatalogTensor tensor, std::uint32_t file, std::uint64_t offset_bytes) {
-  format::StoredBox where{file, offset_bytes, shard::whole(tensor.shape)};
-  return {std::move(tensor.section), std::move(tensor.name), tensor.dtype, std::move(tensor.shape), {std::move(where)}};
-}
-
 }  // namespace
 
 HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
@@ -75,7 +69,7 @@ HfLayout::HfLayout(PackedCatalog catalog, LayoutOptions options)
   for (PackedCatalog::Cursor cursor(catalog_, 0); cursor.next();) {
     if (cursor.section() != open.name) {
       add_section(open, sizes);
-      open = {std::string(cursor.section()), cursor.number(), files()};
+      open = {std::string(cursor.section()), cursor.number(), cursor.number(), files(), files()};
       sizes.clear();
     }
     const bool known = cursor.same_type() && !sizes.empty();
@@ -119,7 +113,20 @@ void HfLayout::add_section(Section section, std::span<const std::uint64_t> sizes
     tensor_bytes_ = base::add(tensor_bytes_, file.data_bytes, "size of all tensors");
     files_.push_back(std::move(file));
   }
+  section.end_tensor += static_cast<std::uint32_t>(sizes.size());
+  section.end_file = files();
   sections_.push_back(std::move(section));
+}
+
+DType HfLayout::stored_dtype(DType dtype) const {
+  return options_.habits.bf16_as_u16 && dtype == DType::kBF16 ? DType::kU16 : dtype;
+}
+
+format::StoredTensor HfLayout::stored_tensor(CatalogTensor tensor, std::uint32_t file,
+                                             std::uint64_t offset_bytes) const {
+  const DType dtype = stored_dtype(tensor.dtype);
+  format::StoredBox where{file, offset_bytes, shard::whole(tensor.shape)};
+  return {std::move(tensor.section), std::move(tensor.name), dtype, std::move(tensor.shape), {std::move(where)}};
 }
 
 std::vector<std::uint32_t> HfLayout::section_of_files() const {
@@ -156,7 +163,7 @@ std::vector<Tensor> HfLayout::content_of(std::uint32_t file) const {
   std::vector<Tensor> tensors;
   tensors.reserve(files_[file].tensors.size());
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
-    tensors.push_back({std::string(at.name()), at.dtype(), {at.shape().begin(), at.shape().end()}});
+    tensors.push_back({std::string(at.name()), stored_dtype(at.dtype()), {at.shape().begin(), at.shape().end()}});
   });
   return tensors;
 }
@@ -243,7 +250,7 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
   for_each_tensor(file, [&](const PackedCatalog::Cursor& at) {
     const bool is_wanted = found < wanted.size() && wanted[found].tensor == at.number();
     names.emplace_back(at.name());
-    members.push_back({{at.dtype(), names.back()},
+    members.push_back({{stored_dtype(at.dtype()), names.back()},
                        format::tensor_bytes(at.dtype(), at.shape(), at.name()),
                        is_wanted ? found : wanted.size()});
     if (is_wanted) *wanted[found++].to = stored_tensor(at.tensor(), file, 0);
@@ -260,17 +267,19 @@ void HfLayout::put_places(const FileLayout& layout, std::uint32_t file, std::spa
   }
 }
 
-HfLayout::Index HfLayout::index_of(std::size_t section) const {
+std::string HfLayout::index_name(std::size_t section) const {
+  return stem_of(sections_[section].name, options_) + ".safetensors.index.json";
+}
+
+IndexFile HfLayout::index_of(std::size_t section) const {
+  if (options_.habits.index_of) return options_.habits.index_of(*this, section);
   const Section& source = sections_[section];
-  const bool is_last = section + 1 == sections_.size();
-  const std::uint32_t end = is_last ? catalog_.size() : sections_[section + 1].first_tensor;
-  const std::uint32_t end_file = is_last ? files() : sections_[section + 1].first_file;
-  if (end_file - source.first_file < 2 || !options_.habits.writes_indexes) return {};
+  if (source.end_file - source.first_file < 2) return {};
   std::vector<std::size_t> name_begins;
-  name_begins.reserve(end - source.first_tensor + 1);
+  name_begins.reserve(source.end_tensor - source.first_tensor + 1);
   std::string names;  // end to end
   format::IndexTotals totals;
-  for (PackedCatalog::Cursor at(catalog_, source.first_tensor); at.next() && at.number() < end;) {
+  for (PackedCatalog::Cursor at(catalog_, source.first_tensor); at.next() && at.number() < source.end_tensor;) {
     name_begins.push_back(names.size());
     names += at.name();
     if (source.name != "model") continue;
@@ -278,7 +287,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
   }
   name_begins.push_back(names.size());
   std::vector<std::string> files;
-  for (std::uint32_t f = source.first_file; f < end_file; ++f) {
+  for (std::uint32_t f = source.first_file; f < source.end_file; ++f) {
     files.push_back(files_[f].name);
     totals.size_bytes = base::add(totals.size_bytes, files_[f].data_bytes, "total size of a section");
   }
@@ -288,7 +297,7 @@ HfLayout::Index HfLayout::index_of(std::size_t section) const {
     const auto name = std::string_view(names).substr(name_begins[i], name_begins[i + 1] - name_begins[i]);
     entries.push_back({name, file_of_[source.first_tensor + i] - source.first_file});
   }
-  return {stem_of(source.name, options_) + ".safetensors.index.json", format::encode_hf_index(entries, files, totals)};
+  return {index_name(section), format::encode_hf_index(entries, files, totals)};
 }
 
 FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
@@ -303,7 +312,7 @@ FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options) {
   layout.stored.tensors.resize(files.catalog().size());
   for (std::uint32_t f = 0; f < files.files(); ++f) files.add_file(layout, f, std::move(headers[f]));
   for (std::size_t section = 0; section < files.sections(); ++section) {
-    HfLayout::Index index = files.index_of(section);
+    IndexFile index = files.index_of(section);
     if (!index.name.empty()) layout.index_files.emplace(std::move(index.name), std::move(index.text));
   }
   return layout;

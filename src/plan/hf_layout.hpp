@@ -50,13 +50,22 @@ class HfLayout {
   [[nodiscard]] format::StoredCheckpoint places_of(const FileLayout& layout,
                                                    std::span<const std::uint32_t> tensors) const;
 
-  /// File name and text of a section's Hugging Face index; both are empty for a section of one file.
-  struct Index {
+  /// Its tensors follow each other, and so do its files.
+  struct Section {
     std::string name;
-    std::string text;
+    std::uint32_t first_tensor = 0;
+    std::uint32_t end_tensor = 0;
+    std::uint32_t first_file = 0;
+    std::uint32_t end_file = 0;
   };
   [[nodiscard]] std::size_t sections() const { return sections_.size(); }
-  [[nodiscard]] Index index_of(std::size_t section) const;
+  [[nodiscard]] const Section& section(std::size_t number) const { return sections_[number]; }
+  [[nodiscard]] const std::string& name_of(std::uint32_t file) const { return files_[file].name; }
+  /// The index of a section by number: Habits::index_of, or Hugging Face's. Both texts are empty where there is none: of a
+  /// section of one file.
+  [[nodiscard]] IndexFile index_of(std::size_t section) const;
+  /// What a section's index is called.
+  [[nodiscard]] std::string index_name(std::size_t section) const;
 
  private:
   struct File {
@@ -65,15 +74,15 @@ class HfLayout {
     std::uint64_t data_bytes = 0;
     std::vector<std::uint32_t> tensors;  ///< ascending
   };
-  struct Section {
-    std::string name;
-    std::uint32_t first_tensor = 0;
-    std::uint32_t first_file = 0;
-  };
   void add_section(Section section, std::span<const std::uint64_t> sizes);
   void check_names() const;
   void for_each_tensor(std::uint32_t file, const std::function<void(const PackedCatalog::Cursor&)>& visit) const;
   [[nodiscard]] std::vector<Tensor> content_of(std::uint32_t file) const;
+  /// What a header calls the dtype of the catalog.
+  [[nodiscard]] DType stored_dtype(DType dtype) const;
+  /// Stored whole.
+  [[nodiscard]] format::StoredTensor stored_tensor(CatalogTensor tensor, std::uint32_t file,
+                                                   std::uint64_t offset_bytes) const;
   struct Wanted {
     std::uint32_t tensor = 0;
     format::StoredTensor* to = nullptr;

@@ -37,7 +37,7 @@ base::Bytes indexes_of_share(const plan::HfLayout& files, int rank, int ranks) {
   const auto world = static_cast<std::size_t>(ranks);
   for (std::size_t section = (static_cast<std::size_t>(rank) + world - 1) % world; section < files.sections();
        section += world) {
-    const plan::HfLayout::Index index = files.index_of(section);
+    const plan::IndexFile index = files.index_of(section);
     if (index.name.empty()) continue;
     out.text(index.name);
     out.text(index.text);

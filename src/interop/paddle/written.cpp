@@ -11,8 +11,8 @@ namespace cairn::interop {
 namespace {
 
 constexpr std::array<PaddlePackage, 2> kPackages = {
-    PaddlePackage{"paddlenlp", "PaddleNLP", "np", true, false, "trainer_state.json"},
-    PaddlePackage{"paddleformers", "PaddleFormers", "pt", false, true, "trainer_state.bin"},
+    PaddlePackage{"paddlenlp", "PaddleNLP", "np", true, false, true, "trainer_state.json"},
+    PaddlePackage{"paddleformers", "PaddleFormers", "pt", false, true, false, "trainer_state.bin"},
 };
 
 /// transpose_weight_keys of PaddleFormers' language models.
@@ -79,6 +79,8 @@ bool is_paddle_linear(std::string_view name) {
   return std::ranges::find(kLinears, name.substr(name.rfind('.') + 1)) != kLinears.end();
 }
 
+bool has_misread_scales(std::string_view name) { return name.find("gate_up_fused_proj") != std::string_view::npos; }
+
 bool is_paddle_state_file(std::string_view name) {
   constexpr std::array<std::string_view, 5> kNames = {"scheduler.pdparams", "scaler.pdparams", "trainer_state.json",
                                                       "trainer_state.bin", "rng_state.pth"};
@@ -91,7 +93,7 @@ bool is_paddle_state_file(std::string_view name) {
   return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
 }
 
-std::string encode_paddle_index(const PaddleIndex& index) {
+std::string begin_paddle_index(const PaddleIndex& index) {
   const base::JsonFormat ascii{.ascii = true};
   std::string text = "{\n    \"metadata\": {\n        \"total_size\": " + std::to_string(index.total_bytes) +
                      "\n    },\n    \"weight_map\": {";
@@ -101,8 +103,12 @@ std::string encode_paddle_index(const PaddleIndex& index) {
     text += base::json_quoted(tensor.name, ascii) + ": " + base::json_quoted(index.files.at(tensor.file), ascii);
     separator = ",\n        ";
   }
-  text += "\n    }";
-  for (const auto& [key, value] : index.extra) text += ",\n    " + base::json_quoted(key, ascii) + ": " + value;
+  return text + "\n    }";
+}
+
+std::string end_paddle_index(const std::map<std::string, std::string>& extra) {
+  std::string text;
+  for (const auto& [key, value] : extra) text += ",\n    " + base::json_quoted(key, {.ascii = true}) + ": " + value;
   return text + "\n}";
 }
 

@@ -16,19 +16,20 @@ namespace cairn::interop {
 
 /// One of Paddle's two trainers.
 struct PaddlePackage {
-  std::string_view word;          ///< of `convert --to`
+  std::string_view word;          ///< of `convert --to` and Options::files.form
   std::string_view name;          ///< in messages
   std::string_view model_format;  ///< `__metadata__` "format" of model files
   bool bf16_as_u16 = false;
   bool linears_out_in = false;     ///< of model weights; masters and moments are [in, out] for both
+  bool names_by_type = false;      ///< base models are called by model_type ("llama.layers..."), not "model."
   std::string_view trainer_state;  ///< its file of the step
 };
 
 /// Nullptr for every other word.
 const PaddlePackage* paddle_package(std::string_view word);
 
-/// What a unified checkpoint says besides its tensors, and what must not be lost between one and the next. A conversion
-/// keeps it in the manifest's metadata, key kPaddleValue.
+/// What a unified checkpoint says besides its tensors, and what must not be lost between one and the next. A conversion,
+/// or a save in one of the forms, keeps it in the manifest's metadata, key kPaddleValue.
 struct PaddleState {
   std::string stage = "O0";            ///< ckpt_quant_stage of what Paddle wrote
   std::uint64_t resume_times = 0;      ///< quant_ckpt_resume_times: how often this state went through codes before
@@ -46,17 +47,23 @@ std::optional<PaddleState> parse_paddle_state(const std::string& text);
 /// the keys that its model classes list for Llama, Qwen, Ernie, DeepSeek and their like.
 bool is_paddle_linear(std::string_view name);
 
+/// Moments whose codes are not read as they were made: gate and up are in one weight. Under tensor parallelism Paddle takes
+/// a rank's scales as one piece, although its columns are two, and resumes with wrong moments without a word.
+bool has_misread_scales(std::string_view name);
+
 /// Small files of a checkpoint that its trainer reads when it resumes: schedule, step, random states.
 bool is_paddle_state_file(std::string_view name);
 
-/// The text of an index.
+/// What an index says of its tensors.
 struct PaddleIndex {
   std::vector<format::IndexEntry> tensors;
   std::vector<std::string> files;
   std::uint64_t total_bytes = 0;
-  std::map<std::string, std::string> extra;  ///< top-level key -> JSON
 };
-std::string encode_paddle_index(const PaddleIndex& index);
+/// The text of an index but for its end, which may be known later.
+std::string begin_paddle_index(const PaddleIndex& index);
+/// The end: top-level key -> JSON.
+std::string end_paddle_index(const std::map<std::string, std::string>& extra);
 
 /// scheduler.pdparams: paddle.save of {"last_epoch": int, "last_lr": float}.
 std::string encode_scheduler(std::uint64_t last_epoch, double last_lr);

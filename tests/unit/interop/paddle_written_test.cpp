@@ -43,8 +43,8 @@ TEST(PaddleWritten, IndexesHaveWhatLoadersAskFor) {
   index.tensors = {{"a.weight/moment1_0", 0}, {"b\"/moment1_0", 1}};
   index.files = {"optimizer-00001-of-00002.safetensors", "optimizer-00002-of-00002.safetensors"};
   index.total_bytes = 12;
-  index.extra = {{"master_weights", "true"}, {"quant_ckpt_resume_times", "1"}};
-  EXPECT_EQ(encode_paddle_index(index), R"({
+  const std::string end = end_paddle_index({{"master_weights", "true"}, {"quant_ckpt_resume_times", "1"}});
+  EXPECT_EQ(begin_paddle_index(index) + end, R"({
     "metadata": {
         "total_size": 12
     },

@@ -1,0 +1,69 @@
+// What PaddlePaddle's trainers (interop/paddle/written.hpp) look for in the tensors that they resume from, of a catalog. Pure.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/json.hpp"
+#include "cairn/dtype.hpp"
+#include "interop/paddle/written.hpp"
+#include "plan/catalog.hpp"
+
+namespace cairn::checkpoint {
+
+/// What the tensors of a checkpoint say of it as a whole.
+struct PaddleFacts {
+  std::set<std::string, std::less<>> sections;
+  std::set<std::string, std::less<>> states;  ///< of parameters: "moment1_0" and the like
+  std::string stage = "O0";                   ///< ckpt_quant_stage
+  bool is_f32_model = true;                   ///< no weight of section model has another dtype
+};
+
+/// Some of the tensors of a catalog, by number.
+struct CatalogShare {
+  std::uint32_t first = 0;
+  std::uint32_t end = std::numeric_limits<std::uint32_t>::max();
+};
+
+/// Throws Error(kUsage), one line that says what its loader would not find, for a state that it cannot resume from. All names
+/// are looked at; weights are looked up of the states in `share` alone, so that ranks may share that.
+PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const interop::PaddlePackage& package,
+                             const CatalogShare& share = {});
+
+// How its tensors are called.
+
+inline constexpr std::string_view kPaddleHead = "lm_head.weight";
+inline constexpr std::string_view kPaddleEmbedding = "embed_tokens.weight";  ///< the end of the name
+
+/// "w" of "w/moment1_0" in section optimizer; of another section the name.
+std::string_view paddle_parameter_of(std::string_view section, std::string_view name);
+
+/// Whether it has the codes of a moment, or of both, which stage O2 has under the second one's name.
+bool is_paddle_code(std::string_view section, std::string_view name, DType dtype);
+bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
+
+// What a config.json says of the model.
+
+/// The text of that key, or nothing.
+std::string text_of_config(const base::Json& config, const char* key);
+std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key);
+bool has_tied_weights(const base::Json& config);
+
+/// How the names of its layers begin in the package's model ("llama."), and in that of others ("model."); nothing where all
+/// have the same.
+struct PaddlePrefixes {
+  std::string own;
+  std::string other;
+};
+std::optional<PaddlePrefixes> prefixes_of(const interop::PaddlePackage& package, const base::Json& config);
+
+/// Whether a weight of the feed-forward layers is [intermediate, hidden], or [hidden, intermediate], by its shape; nothing
+/// where that does not tell.
+std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64_t> shape, const base::Json& config);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,44 @@
+// The files of a save or a conversion that PaddlePaddle's trainers are to resume from (interop/paddle/written.hpp): how they are
+// laid out, and what stands beside them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/options.hpp"
+#include "interop/paddle/written.hpp"
+#include "plan/file_layout.hpp"
+#include "planning/paddle_check.hpp"
+
+namespace cairn::checkpoint {
+
+/// Its indexes have no end yet: paddle_files() gives it. Of `__metadata__` it keeps all but the format.
+plan::LayoutOptions paddle_layout(const interop::PaddlePackage& package, const FileOptions& files);
+
+/// Throws Error(kUsage) for codes that the package's loader does not know (`codecs`: section -> codec) and for weights that
+/// are left out.
+void check_paddle_quantisation(const interop::PaddlePackage& package, const Quantisation& quantisation);
+
+/// What is known besides the tensors.
+struct PaddleBeside {
+  interop::PaddleState found;        ///< of the state that went on to be this one
+  bool lost_codes = false;           ///< its moments were codes, and are decoded or coded anew
+  std::vector<std::string> carried;  ///< files that come along as they are
+  std::optional<std::uint64_t> step;
+  std::string scheduler;  ///< JSON of last_epoch and last_lr, or anything else
+};
+
+struct PaddleFiles {
+  std::map<std::string, std::string> texts;  ///< by name: indexes, and small files that `carried` lacks
+  std::string state;                         ///< what the manifest's metadata keeps of it (interop::kPaddleValue)
+  std::vector<std::string> notes;
+};
+
+/// `indexes`: of a layout by paddle_layout().
+PaddleFiles paddle_files(const interop::PaddlePackage& package, const PaddleFacts& facts,
+                         std::map<std::string, std::string> indexes, const PaddleBeside& beside);
+
+}  // namespace cairn::checkpoint
