@@ -199,8 +199,10 @@ PaddleFiles PaddleForm::files_beside(const CodedCatalog& content, const plan::Fi
   // Codes that were decoded, here or on the way here, count as resumed from.
   beside.lost_codes = found_.stage != "O0" && (facts_.stage == "O0" || !content.pairs.empty());
   beside.carried = std::move(carried);
+  beside.config = config_text_;
   beside.step = step();
   if (const std::string* text = value("scheduler")) beside.scheduler = *text;
+  beside.cards = cards_;
   return paddle_files(package_, facts_, layout.index_files, beside);
 }
 

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "interop/paddle/paddle.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -20,11 +21,17 @@ using interop::PaddlePackage;
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
+constexpr std::string_view kMasters = "master_weights";
 constexpr std::string_view kAdapter = "adapter";
 
 /// Model types whose PaddleNLP classes name their base model so, where others have "model.".
 constexpr std::array<std::string_view, 8> kOwnPrefixes = {"llama",   "qwen2", "qwen2_moe",   "mistral",
                                                           "mixtral", "gemma", "deepseek_v2", "deepseek_v3"};
+
+/// What the readers of both packages know.
+constexpr std::array<DType, 14> kDtypes = {DType::kBool, DType::kU8,   DType::kI8,  DType::kF8E5M2, DType::kF8E4M3,
+                                           DType::kI16,  DType::kI32,  DType::kU32, DType::kI64,    DType::kU64,
+                                           DType::kF16,  DType::kBF16, DType::kF32, DType::kF64};
 
 /// One walk over the catalog, and another one over the share.
 class Check {
@@ -37,12 +44,13 @@ class Check {
         section_ = at.section();
         facts_.sections.insert(section_);
       }
-      if (section_ == kModel) facts_.is_f32_model = facts_.is_f32_model && at.dtype() == DType::kF32;
+      check_dtype(at);
+      if (section_ == kModel) add_weight(at);
       if (is_state(at)) add_state(at);
+      if (is_read()) note_end(at.name());
     }
     end_parameter();
     check_states();
-    parameter_.clear();
     for (Cursor at(catalog_, share.first); at.next() && at.number() < share.end;) compare_with_weight(at);
     return std::move(facts_);
   }
@@ -50,7 +58,34 @@ class Check {
  private:
   using Cursor = plan::PackedCatalog::Cursor;
 
+  [[nodiscard]] bool is_read() const {
+    return section_ == kModel || section_ == kAdapter || section_ == kOptimizer || section_ == kMasters;
+  }
   static bool is_state(const Cursor& at) { return at.section() == kOptimizer && !interop::is_scale_name(at.name()); }
+
+  void check_dtype(const Cursor& at) const {
+    if (at.dtype() == DType::kU16) {
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("tensor '{}' (section {}) is U16, which is BF16 in files of {}: store it in another dtype",
+                      base::printable(at.name()), base::printable(section_), package_.name));
+    }
+    if (!is_read() || std::ranges::find(kDtypes, at.dtype()) != kDtypes.end()) return;
+    throw Error(ErrorKind::kUsage,
+                fmt::format("tensor '{}' (section {}) is {}, which {} does not read", base::printable(at.name()),
+                            section_, name_of(at.dtype()), package_.name));
+  }
+
+  void add_weight(const Cursor& at) {
+    facts_.is_f32_model = facts_.is_f32_model && at.dtype() == DType::kF32;
+    if (facts_.layer.empty() && at.name().find(".layers.") != std::string_view::npos) facts_.layer = at.name();
+    if (!facts_.feed_forward && at.name().ends_with("mlp.gate_proj.weight")) facts_.feed_forward = at.tensor();
+  }
+
+  void note_end(std::string_view name) {
+    const std::string_view parameter = paddle_parameter_of(section_, name);
+    if (parameter.ends_with(kPaddleEmbedding) || parameter == kPaddleHead) facts_.ends.emplace(section_, parameter);
+  }
 
   void add_state(const Cursor& at) {
     const std::size_t slash = at.name().find('/');
@@ -103,16 +138,39 @@ class Check {
     }
   }
 
-  void compare_with_weight(const Cursor& at) {
-    const bool has_weights = facts_.sections.contains(kModel) || facts_.sections.contains(kAdapter);
-    if (!has_weights || !is_state(at)) return;
+  /// The weight that a state or a master weight belongs to; the last one is remembered.
+  void find_weight(const Cursor& at) {
     const std::string_view parameter = paddle_parameter_of(at.section(), at.name());
-    if (parameter == parameter_) return;
+    if (at.section() == section_of_parameter_ && parameter == parameter_) return;
+    section_of_parameter_ = at.section();
     parameter_ = parameter;
-    if (catalog_.find(kModel, parameter_) || catalog_.find(kAdapter, parameter_)) return;
+    const auto weight = catalog_.find(kModel, parameter_);
+    shape_.reset();
+    if (weight) {
+      shape_ = catalog_.at(*weight).shape;
+      const bool is_turned = package_.linears_out_in && interop::is_paddle_linear(parameter_);
+      if (is_turned && shape_->size() == 2) std::swap(shape_->front(), shape_->back());
+      return;
+    }
+    if (at.section() != kOptimizer || catalog_.find(kAdapter, parameter_)) return;
     throw Error(ErrorKind::kUsage, fmt::format("the optimizer has states of '{}', which is no weight of the model: {} "
                                                "would not find its place",
                                                base::printable(parameter_), package_.name));
+  }
+
+  void compare_with_weight(const Cursor& at) {
+    const bool has_weights = facts_.sections.contains(kModel) || facts_.sections.contains(kAdapter);
+    if (!has_weights || (!is_state(at) && at.section() != kMasters)) return;
+    find_weight(at);
+    const bool is_alike =
+        at.section() == kMasters || at.name().ends_with(kFirstMoment) || at.name().ends_with(kSecondMoment);
+    if (!is_alike || !shape_ || std::ranges::equal(*shape_, at.shape())) return;
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("tensor '{}' (section {}) is {}, expected {} by its weight: {} has linear weights {}, and "
+                    "their master weights and moments [in, out]",
+                    base::printable(at.name()), at.section(), shard::shape_text(at.shape()), shard::shape_text(*shape_),
+                    package_.name, package_.linears_out_in ? "[out, in]" : "[in, out]"));
   }
 
   struct Family {
@@ -128,6 +186,8 @@ class Check {
   std::vector<Family> families_;
   std::string parameter_;  ///< of the last state
   std::uint64_t own_ = 0;
+  std::string section_of_parameter_;                 ///< the last one that was compared
+  std::optional<std::vector<std::uint64_t>> shape_;  ///< what states of the parameter have; nothing: nobody knows
 };
 
 }  // namespace
@@ -182,6 +242,59 @@ std::optional<bool> is_out_in(std::string_view name, std::span<const std::uint64
   if (shape[0] == *inner && shape[1] == *hidden) return true;
   if (shape[0] == *hidden && shape[1] == *inner) return false;
   return std::nullopt;
+}
+
+namespace {
+
+void check_names(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
+  const auto prefixes = prefixes_of(package, config);
+  if (!prefixes || !facts.layer.starts_with(prefixes->other)) return;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("weight '{}': names of {}'s model {} begin with '{}': it would not find it",
+                  base::printable(facts.layer), package.name, text_of_config(config, "model_type"), prefixes->own));
+}
+
+void check_orders(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
+  if (!facts.feed_forward) return;
+  const plan::CatalogTensor& weight = *facts.feed_forward;
+  const auto order = is_out_in(weight.name, weight.shape, config);
+  if (!order || *order == package.linears_out_in) return;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("weight '{}' is {}: {} has linear weights {}, by the sizes of config.json the other way round",
+                  base::printable(weight.name), shard::shape_text(weight.shape), package.name,
+                  package.linears_out_in ? "[out, in]" : "[in, out]"));
+}
+
+/// Several processes look for the states of a tied weight under both of its names.
+void check_ties(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config) {
+  if (!has_tied_weights(config)) return;
+  const auto is_embedding = [](const auto& end) { return end.first == kModel && end.second != kPaddleHead; };
+  const auto embedding = std::ranges::find_if(facts.ends, is_embedding);
+  const std::string head(kPaddleHead);
+  if (embedding == facts.ends.end() || !facts.ends.contains({std::string(kModel), head})) return;
+  for (const std::string_view section : {kOptimizer, kMasters}) {
+    const bool has_embedding = facts.ends.contains({std::string(section), embedding->second});
+    const bool has_head = facts.ends.contains({std::string(section), head});
+    if (has_embedding == has_head) continue;
+    const std::string& here = has_head ? head : embedding->second;
+    throw Error(
+        ErrorKind::kUsage,
+        fmt::format("section {} has '{}' and not '{}', which is the same weight (tie_word_embeddings): {} looks "
+                    "for both on several processes; give it under both names",
+                    section, base::printable(here), base::printable(has_head ? embedding->second : head),
+                    package.name));
+  }
+}
+
+}  // namespace
+
+void check_config(const PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
+                  std::uint64_t cards) {
+  check_names(package, facts, config);
+  check_orders(package, facts, config);
+  if (cards != 1) check_ties(package, facts, config);
 }
 
 }  // namespace cairn::checkpoint

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/json.hpp"
 #include "cairn/dtype.hpp"
@@ -22,6 +23,10 @@ struct PaddleFacts {
   std::set<std::string, std::less<>> states;  ///< of parameters: "moment1_0" and the like
   std::string stage = "O0";                   ///< ckpt_quant_stage
   bool is_f32_model = true;                   ///< no weight of section model has another dtype
+  /// Section and parameter: those of the embedding and of the head, which may be one weight.
+  std::set<std::pair<std::string, std::string>> ends;
+  std::string layer;                                ///< name of a weight of a layer; empty: there is none
+  std::optional<plan::CatalogTensor> feed_forward;  ///< a weight of which config.json may tell the order
 };
 
 /// Some of the tensors of a catalog, by number.
@@ -48,6 +53,11 @@ bool is_paddle_code(std::string_view section, std::string_view name, DType dtype
 bool is_paddle_code_of_both(std::string_view section, std::string_view name, DType dtype);
 
 // What a config.json says of the model.
+
+/// Throws Error(kUsage) where its names, the order of its dimensions or its ties are not those of the tensors. `cards`:
+/// processes that are to resume, 0 where nobody knows; only one does without the second name of a tied weight.
+void check_config(const interop::PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
+                  std::uint64_t cards);
 
 /// The text of that key, or nothing.
 std::string text_of_config(const base::Json& config, const char* key);

@@ -112,7 +112,7 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
   if (facts.stage == "O2") {
     files.notes.push_back(
         fmt::format("{} cannot load moments of O2, its own neither (\"dictionary changed size during "
-                    "iteration\"): for a resume write --quant off or paddle-o1",
+                    "iteration\"): for a resume take codec paddle-o1 or none",
                     package.name));
   }
   if (!facts.sections.contains(kOptimizer)) return;
@@ -144,6 +144,9 @@ interop::PaddleState state_of(const PaddlePackage& package, const PaddleFacts& f
 
 PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside) {
+  const base::Json config =
+      beside.config.empty() ? base::Json::object() : base::Json::parse(beside.config, "config.json");
+  check_config(package, facts, config, beside.cards);
   const interop::PaddleState state = state_of(package, facts, beside);
   PaddleFiles files;
   files.texts = std::move(indexes);

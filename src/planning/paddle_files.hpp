@@ -27,8 +27,10 @@ struct PaddleBeside {
   interop::PaddleState found;        ///< of the state that went on to be this one
   bool lost_codes = false;           ///< its moments were codes, and are decoded or coded anew
   std::vector<std::string> carried;  ///< files that come along as they are
+  std::string config;                ///< text of config.json; empty: there is none
   std::optional<std::uint64_t> step;
-  std::string scheduler;  ///< JSON of last_epoch and last_lr, or anything else
+  std::string scheduler;    ///< JSON of last_epoch and last_lr, or anything else
+  std::uint64_t cards = 0;  ///< processes that are to resume; 0: any number but one
 };
 
 struct PaddleFiles {
@@ -37,7 +39,8 @@ struct PaddleFiles {
   std::vector<std::string> notes;
 };
 
-/// `indexes`: of a layout by paddle_layout().
+/// `indexes`: of a layout by paddle_layout(). Throws what check_config() throws, and
+/// Error(kFormat) for a config.json that is none.
 PaddleFiles paddle_files(const interop::PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside);
 
