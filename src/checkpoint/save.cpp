@@ -12,16 +12,14 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
+#include "checkpoint/save_content.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
-#include "directory/carried.hpp"
 #include "directory/commit.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
-#include "format/hf_index.hpp"
 #include "format/manifest.hpp"
-#include "interop/file_names.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
 
@@ -143,42 +141,6 @@ std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_reserved(const std::string& name) {
-  return name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors") ||
-         interop::set_of_index(name).has_value();
-}
-
-/// Rank 0's files to carry, which are there and can be read, before anything is written.
-std::map<std::string, base::ByteStream> carried_content(const Extras& extras) {
-  std::map<std::string, base::ByteStream> carried;
-  const auto put = [&](const std::string& name, base::ByteStream content) {
-    format::check_relative_path(name, "a file to carry along");
-    if (name.find('/') != std::string::npos || is_reserved(name)) {
-      throw Error(
-          ErrorKind::kUsage,
-          fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder", base::printable(name)));
-    }
-    if (!carried.emplace(name, std::move(content)).second) {
-      throw Error(ErrorKind::kUsage, fmt::format("'{}' is given twice to be carried along", base::printable(name)));
-    }
-  };
-  for (const fs::path& path : extras.carry_files) put(path.filename().string(), file_stream(path));
-  for (const auto& [name, text] : extras.carry_texts) {
-    const auto bytes = base::as_bytes(text);
-    put(name, base::Bytes(bytes.begin(), bytes.end()));
-  }
-  return carried;
-}
-
-/// What stands beside the data of a layout: its indexes, on rank 0, and the sections of its files.
-void add_layout(CommitContent& content, const plan::FileLayout& layout) {
-  for (const auto& [name, text] : layout.index_files) {
-    const auto bytes = base::as_bytes(text);
-    content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
-  }
-  for (const plan::DataFile& file : layout.files) content.section_of_file[file.name] = file.section;
-}
 
 /// This rank's blob as what it provides of the blobs' files: nothing, where it has none.
 std::vector<plan::MemoryBox> blob_boxes(std::span<const std::byte> blob, int rank) {
