@@ -63,6 +63,14 @@ struct FileOptions {
   std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this
   std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit
   std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
+  /// Whose files a save writes, in the words of `cairn convert --to`. Empty, or "hf": Hugging Face's. "paddlenlp" and
+  /// "paddleformers": those from which the trainer of that PaddlePaddle package resumes, with its indexes and small files;
+  /// Cairn loads them as all others. Tensors keep the names and the order of dimensions that the program gives them, which
+  /// must be the package's; a save throws kUsage, naming what its loader would not find. Of Extras::metadata it takes
+  /// "scheduler" (JSON of last_epoch and last_lr) and "paddle" (what load_extras() gave of an earlier one, which says how
+  /// often moments went through codes), unless scheduler.pdparams is carried along. It decides "format" of `metadata`.
+  /// Rules: src/interop/README.md, "Written". Conversions and staging files take no notice of it.
+  std::string form;
   /// Permission bits of files, whatever the umask; directories get x where r is, and keep the set-group-ID bit. 0660,
   /// with a group, lets other members of it load, save and take the root over. Of all that Cairn makes: the root and
   /// directories above it where they are missing, checkpoints with all that is in them, staging files, the latest file,

@@ -33,11 +33,8 @@ struct PlannedFiles {
   std::vector<std::uint64_t> header_bytes;     ///< by file
   std::map<std::string, std::string> indexes;  ///< on rank 0
   std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
+  std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
 };
-
-plan::LayoutOptions layout_options(const Options& options) {
-  return {options.files.max_bytes, options.files.align_bytes, options.files.metadata};
-}
 
 /// Collective. Extents and transfers. Requires: boxes and pieces go together.
 std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
@@ -54,6 +51,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made = std::make_unique<SavePlan>();
     made->layout = files.without_content(known.header_bytes);
     made->layout.index_files = std::move(known.indexes);
+    made->facts = std::move(known.facts);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
@@ -112,7 +110,11 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "assign the tensors to files", [&] {
     tensor_of_shard = number_tensors(catalog, state.sources);
-    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), layout_options(how.options));
+    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), layout_of_save(how.options.files));
+    const interop::PaddlePackage* package = package_of_form(how.options.files.form);
+    if (package == nullptr) return;
+    const plan::PackedCatalog& all = known.files->catalog();
+    known.facts = check_for_paddle(all, *package, share_of_catalog(all, communicator.rank(), communicator.size()));
   });
   known.header_bytes = exchange_header_sizes(communicator, *known.files);
   known.indexes = exchange_indexes(communicator, *known.files);
@@ -129,8 +131,8 @@ std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::
       packer.add({std::string(kRankSection), rank_blob_name(static_cast<int>(rank)), DType::kU8, {sizes[rank]}});
     }
     const base::Bytes catalog = packer.take();
-    known.files =
-        std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)), layout_options(how.options));
+    known.files = std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)),
+                                                   layout_of_save(how.options.files));
     known.pieces = plan::whole_pieces(communicator.rank(), boxes);
   });
   known.header_bytes = exchange_header_sizes(communicator, *known.files);
@@ -190,10 +192,16 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
 struct Saver::Made {
   CommitTarget target;
   CommitContent content;
+  std::vector<std::string> warnings;
 };
 
 Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore& store, Manners manners)
-    : communicator_(communicator), options_(std::move(options)), store_(store), manners_(manners) {
+    : communicator_(communicator),
+      options_(std::move(options)),
+      store_(store),
+      manners_(manners),
+      package_(package_of_form(options_.files.form)) {
+  if (package_ != nullptr) check_paddle_quantisation(*package_, options_.quantisation);
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
 }
 
@@ -262,7 +270,10 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
     throw;
   }
   call.stop();
-  comm::agree(communicator_, "report", [&] { describe_saved(place.directory, place.root, report); });
+  comm::agree(communicator_, "report", [&] {
+    std::ranges::move(made.warnings, std::back_inserter(report.warnings));
+    describe_saved(place.directory, place.root, report);
+  });
   call.report(report);
   return report;
 }
@@ -433,17 +444,15 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
   comm::agree(communicator_, "describe the checkpoint", [&] {
     Lease* const lease = place.root == nullptr ? nullptr : place.root->lease;
     made.target = {place.directory, options_.overwrite, place.root != nullptr, options_.read_back, lease, {}};
-    made.content = content_of(place.step, place.extras);
+    made.content = content_of(place.step, place.extras, made.warnings);
     if (lease != nullptr) set_life(*place.root, made.target, made.content.manifest);
   });
   return made;
 }
 
-CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const {
+CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const {
   CommitContent content = make_content({});
   if (communicator_.rank() == 0) content.carried = carried_content(extras);
-  add_layout(content, plan_->layout);
-  if (blob_plan_) add_layout(content, blob_plan_->layout);
   format::Manifest& manifest = content.manifest;
   manifest.has_step = true;
   manifest.step = step;
@@ -451,6 +460,20 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras) const 
   manifest.layout = extras.layout;
   manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
   manifest.user_metadata = extras.metadata;
+  add_sections(content, plan_->layout);
+  std::map<std::string, std::string> texts = plan_->layout.index_files;
+  if (blob_plan_) {
+    add_sections(content, blob_plan_->layout);
+    texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
+  }
+  if (package_ != nullptr && communicator_.rank() == 0) {
+    PaddleFiles files =
+        paddle_files(*package_, *plan_->facts, std::move(texts), beside_of_save(extras, content.carried, step));
+    texts = std::move(files.texts);
+    manifest.user_metadata[interop::kPaddleValue] = std::move(files.state);
+    warnings = std::move(files.notes);
+  }
+  add_texts(content, std::move(texts));
   if (coder_) {
     manifest.quantisation = coder_->quantisation();
     if (!coder_->rebuilt().empty()) manifest.extra[format::kRebuiltKey] = coder_->rebuilt();

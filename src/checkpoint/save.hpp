@@ -25,6 +25,7 @@
 #include "plan/pieces.hpp"
 #include "planning/catalog_steps.hpp"
 #include "planning/describe.hpp"
+#include "planning/paddle_files.hpp"
 
 namespace cairn::checkpoint {
 
@@ -41,7 +42,8 @@ struct SavePlan {
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;  ///< of all tensors
+  std::uint64_t tensor_bytes = 0;    ///< of all tensors
+  std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 
 struct SavePlanOptions {
@@ -54,7 +56,7 @@ struct SavePlanOptions {
 };
 
 /// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
-/// contradictions, kUsage for options that cannot work.
+/// contradictions, kUsage for options that cannot work, and for what Options::files.form refuses.
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
@@ -190,8 +192,9 @@ class Saver {
   /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
   format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const std::filesystem::path& partial,
                                  Call& call, SaveEscort* escort);
-  /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along.
-  CommitContent content_of(std::uint64_t step, const Extras& extras) const;
+  /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
+  /// of them.
+  CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
   /// Rank-local.
   void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
 
@@ -199,6 +202,7 @@ class Saver {
   Options options_;
   io::WindowStore& store_;
   Manners manners_;
+  const interop::PaddlePackage* package_;  ///< whose form is written; null: Hugging Face's
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<StateCoder> coder_;

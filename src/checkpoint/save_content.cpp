@@ -11,11 +11,14 @@
 #include "directory/root.hpp"
 #include "format/hf_index.hpp"
 #include "interop/file_names.hpp"
+#include "os/file.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
 
 bool is_reserved(const std::string& name) {
   return name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors") ||
@@ -45,12 +48,36 @@ std::map<std::string, base::ByteStream> carried_content(const Extras& extras) {
   return carried;
 }
 
-void add_layout(CommitContent& content, const plan::FileLayout& layout) {
-  for (const auto& [name, text] : layout.index_files) {
+void add_sections(CommitContent& content, const plan::FileLayout& layout) {
+  for (const plan::DataFile& file : layout.files) content.section_of_file[file.name] = file.section;
+}
+
+void add_texts(CommitContent& content, std::map<std::string, std::string> texts) {
+  for (auto& [name, text] : texts) {
     const auto bytes = base::as_bytes(text);
     content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
+    text = {};  // indexes are long: not two copies of all of them
   }
-  for (const plan::DataFile& file : layout.files) content.section_of_file[file.name] = file.section;
+}
+
+PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+                            std::uint64_t step) {
+  const auto value_of = [&](const char* key) {
+    const auto value = extras.metadata.find(key);
+    return value == extras.metadata.end() ? std::string() : value->second;
+  };
+  PaddleBeside beside;
+  beside.found = interop::parse_paddle_state(value_of(interop::kPaddleValue)).value_or(interop::PaddleState());
+  beside.lost_codes = beside.found.stage != "O0";  // a program has no codes
+  for (const auto& file : carried) beside.carried.push_back(file.first);
+  const std::string config = "config.json";
+  if (const auto text = extras.carry_texts.find(config); text != extras.carry_texts.end()) beside.config = text->second;
+  for (const fs::path& path : extras.carry_files) {
+    if (path.filename() == config) beside.config = os::read_text(path, kMaxConfigBytes);
+  }
+  beside.step = step;
+  beside.scheduler = value_of("scheduler");
+  return beside;
 }
 
 }  // namespace cairn::checkpoint

@@ -1,6 +1,7 @@
-// What a save commits beside its data: files that it was given to carry along, and what belongs to the layout.
+// What a save commits beside its data: files that it was given to carry along, and those that its form has.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -8,13 +9,22 @@
 #include "cairn/checkpoint.hpp"
 #include "directory/commit.hpp"
 #include "plan/file_layout.hpp"
+#include "planning/paddle_files.hpp"
 
 namespace cairn::checkpoint {
 
 /// Rank 0's files to carry, which are there and can be read, before anything is written.
 std::map<std::string, base::ByteStream> carried_content(const Extras& extras);
 
-/// What stands beside the data of a layout: its indexes, on rank 0, and the sections of its files.
-void add_layout(CommitContent& content, const plan::FileLayout& layout);
+/// Of the files of a layout.
+void add_sections(CommitContent& content, const plan::FileLayout& layout);
+
+/// Small files that the save makes itself, by name.
+void add_texts(CommitContent& content, std::map<std::string, std::string> texts);
+
+/// Rank 0, for a save in one of PaddlePaddle's forms; `carried` is carried_content(). Reads config.json, wherever the extras
+/// have it.
+PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, base::ByteStream>& carried,
+                            std::uint64_t step);
 
 }  // namespace cairn::checkpoint

@@ -65,6 +65,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"engine.aggregators_per_node", text_of(options.engine.aggregators_per_node)},
       {"engine.hints", text_of(options.engine.hints)},
       {"files.metadata", text_of(options.files.metadata)},
+      {"files.form", options.files.form},
       {"files.mode", options.files.mode ? fmt::format("0{:o}", *options.files.mode) : "unset"},
       {"files.group", options.files.group},
       {"run_id", options.run_id},

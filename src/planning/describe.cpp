@@ -146,6 +146,7 @@ std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state) {
 
 base::Bytes describe(std::span<const Source> state, const Options& options) {
   base::ByteWriter out;
+  out.text(options.files.form);
   out.u64(options.files.max_bytes);
   out.u64(options.files.align_bytes);
   out.u64(options.files.block_bytes);

@@ -205,6 +205,14 @@ bool is_paddle_code_of_both(std::string_view section, std::string_view name, DTy
   return section == kOptimizer && dtype == DType::kI8 && name.ends_with(kSecondMoment);
 }
 
+CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks) {
+  const auto begin_of = [&](int part) {
+    const std::uint64_t before = std::uint64_t{catalog.size()} * static_cast<std::uint64_t>(part);
+    return static_cast<std::uint32_t>(before / static_cast<std::uint64_t>(ranks));
+  };
+  return {begin_of(rank), begin_of(rank + 1)};
+}
+
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePackage& package,
                              const CatalogShare& share) {
   return Check(catalog, package).run(share);

@@ -34,6 +34,8 @@ struct CatalogShare {
   std::uint32_t first = 0;
   std::uint32_t end = std::numeric_limits<std::uint32_t>::max();
 };
+/// About as many as those of any other rank; together all of them.
+CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int ranks);
 
 /// Throws Error(kUsage), one line that says what its loader would not find, for a state that it cannot resume from. All names
 /// are looked at; weights are looked up of the states in `share` alone, so that ranks may share that.

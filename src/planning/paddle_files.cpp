@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
+#include "interop/dialect.hpp"
 #include "interop/paddle/paddle.hpp"
 #include "plan/hf_layout.hpp"
 #include "shard/box_math.hpp"
@@ -54,6 +55,22 @@ plan::IndexFile paddle_index(const plan::HfLayout& files, std::size_t number) {
 }
 
 }  // namespace
+
+const PaddlePackage* package_of_form(std::string_view form) {
+  if (form.empty() || form == "hf") return nullptr;
+  if (const PaddlePackage* package = interop::paddle_package(form)) return package;
+  std::vector<std::string> words = interop::form_words();
+  std::erase_if(words, [](const std::string& word) { return interop::form_called(word).is_sharded; });
+  throw Error(ErrorKind::kUsage,
+              fmt::format("no save writes files in the form '{}' (Options::files.form); there are {}",
+                          base::printable(form), base::joined(words)));
+}
+
+plan::LayoutOptions layout_of_save(const FileOptions& files) {
+  const PaddlePackage* package = package_of_form(files.form);
+  if (package != nullptr) return paddle_layout(*package, files);
+  return {files.max_bytes, files.align_bytes, files.metadata, {}};
+}
 
 plan::LayoutOptions paddle_layout(const PaddlePackage& package, const FileOptions& files) {
   plan::LayoutOptions options{files.max_bytes, files.align_bytes, files.metadata, {}};

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cairn/options.hpp"
@@ -14,6 +15,13 @@
 #include "planning/paddle_check.hpp"
 
 namespace cairn::checkpoint {
+
+/// The package whose form a save writes (FileOptions::form); null: Hugging Face's. Throws Error(kUsage), naming those that
+/// there are, for every other word.
+const interop::PaddlePackage* package_of_form(std::string_view form);
+
+/// How a save lays out its files, in whatever form.
+plan::LayoutOptions layout_of_save(const FileOptions& files);
 
 /// Its indexes have no end yet: paddle_files() gives it. Of `__metadata__` it keeps all but the format.
 plan::LayoutOptions paddle_layout(const interop::PaddlePackage& package, const FileOptions& files);

@@ -1,16 +1,20 @@
 // A state of Adam moments of many shapes, cut among ranks, with content that codecs like; for tests of quantised saves.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "cut_out.hpp"
+#include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 #include "sharded_state.hpp"
 
@@ -69,12 +73,31 @@ inline std::vector<std::byte> cut_out(const std::vector<std::byte>& whole, const
   return cut_out(whole, tensor.shape, bits_of(tensor.dtype) / 8, boxes);
 }
 
+/// What a load gives of each whole tensor, in version 1; of moments that were saved as codes of `codec`, if any.
+inline std::vector<std::vector<std::byte>> loaded_content(const std::vector<StateTensor>& tensors,
+                                                          const quant::Codec* codec) {
+  std::vector<std::vector<std::byte>> content;
+  for (const StateTensor& tensor : tensors) content.push_back(moment_bytes(tensor, 1));
+  for (std::size_t i = 0; codec != nullptr && i + 1 < tensors.size(); ++i) {
+    if (!tensors[i].name.ends_with("/moment1_0") || !codec->left_alone(tensors[i].shape).empty()) continue;
+    const quant::Source source{tensors[i].name, tensors[i].shape};
+    std::vector<float> moments[] = {moment_values(tensors[i], 1), moment_values(tensors[i + 1], 1)};
+    const auto codes = quant::encode_whole(*codec, source, {moments[0], moments[1]});
+    quant::decode_whole(*codec, source, codes, {}, {moments[0], moments[1]});
+    for (std::size_t k = 0; k < 2; ++k) std::memcpy(content[i + k].data(), moments[k].data(), content[i + k].size());
+  }
+  return content;
+}
+
 /// One rank's part of the state, with memory of its own.
 class MomentRank {
  public:
-  MomentRank(Cut cut, int rank, int ranks) : tensors_(moment_state()) {
+  MomentRank(Cut cut, int rank, int ranks, std::vector<StateTensor> tensors = moment_state())
+      : tensors_(std::move(tensors)) {
+    std::size_t parameter = 0;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
-      boxes_.push_back(cut_boxes(tensors_[i], i / 5, cut, rank, ranks));  // moments of one name alike
+      if (i != 0 && parameter_of(i) != parameter_of(i - 1)) ++parameter;
+      boxes_.push_back(cut_boxes(tensors_[i], parameter, cut, rank, ranks));  // moments of one name alike
       memory_.emplace_back(shard::elements_of(boxes_.back()) * bits_of(tensors_[i].dtype) / 8);
     }
   }
@@ -109,7 +132,22 @@ class MomentRank {
   [[nodiscard]] const std::vector<Box>& boxes(std::size_t i) const { return boxes_[i]; }
   std::vector<std::byte>& memory(std::size_t i) { return memory_[i]; }
 
+  /// Fails unless all of this rank's memory is that of the whole tensors; returns how many bytes were compared.
+  std::uint64_t expect(const std::vector<std::vector<std::byte>>& content) const {
+    std::uint64_t compared = 0;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      EXPECT_TRUE(memory_[i] == cut_out(content.at(i), tensors_[i], boxes_[i]))
+          << tensors_[i].section << ' ' << tensors_[i].name;
+      compared += memory_[i].size();
+    }
+    return compared;
+  }
+
  private:
+  [[nodiscard]] std::string parameter_of(std::size_t i) const {
+    return tensors_[i].name.substr(0, tensors_[i].name.find('/'));
+  }
+
   std::vector<StateTensor> tensors_;
   std::vector<std::vector<Box>> boxes_;
   std::vector<std::vector<std::byte>> memory_;

@@ -75,6 +75,9 @@ TEST(Alike, OptionsThatDifferAreNamed) {
   if (world.rank == last) options.engine.hints["striping_factor"] = "4";
   expect_alike(ErrorKind::kUsage, "option 'engine.hints' differs", [&] { make(options); });
   options = small_options();
+  if (world.rank == last) options.files.form = "paddlenlp";
+  expect_alike(ErrorKind::kUsage, "option 'files.form' differs", [&] { make(options); });
+  options = small_options();
   if (world.rank == last) options.overwrite = true;
   expect_alike(ErrorKind::kUsage, "option 'overwrite' differs", [&] { make(options); });
   options = small_options();

@@ -24,43 +24,12 @@ Options options_for(const std::string& codec) {
   return options;
 }
 
-std::vector<std::byte> bytes_of(const std::vector<float>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(float));
-  std::memcpy(bytes.data(), values.data(), bytes.size());
-  return bytes;
-}
-
-/// What a load gives of each whole tensor.
-std::vector<std::vector<std::byte>> expected_content(const quant::Codec& codec) {
-  const auto tensors = moment_state();
-  std::vector<std::vector<std::byte>> content;
-  for (const StateTensor& tensor : tensors) content.push_back(moment_bytes(tensor, 1));
-  for (std::size_t i = 0; i + 1 < tensors.size(); ++i) {
-    if (!tensors[i].name.ends_with("/moment1_0") || !codec.left_alone(tensors[i].shape).empty()) continue;
-    const quant::Source source{tensors[i].name, tensors[i].shape};
-    auto m = moment_values(tensors[i], 1);
-    auto v = moment_values(tensors[i + 1], 1);
-    quant::decode_whole(codec, source, quant::encode_whole(codec, source, {m, v}), {}, {m, v});
-    content[i] = bytes_of(m);
-    content[i + 1] = bytes_of(v);
-  }
-  return content;
-}
-
-void expect_content(MomentRank& state, const std::vector<std::vector<std::byte>>& content) {
-  for (std::size_t i = 0; i < state.tensors().size(); ++i) {
-    const StateTensor& tensor = state.tensors()[i];
-    EXPECT_TRUE(state.memory(i) == cut_out(content[i], tensor, state.boxes(i))) << tensor.section << ' ' << tensor.name;
-  }
-}
-
 class Quantised : public testing::TestWithParam<const char*> {};
 
 TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   const World world;
   const SharedTempDir root;
-  const quant::Codec& codec = quant::find_codec(GetParam());
-  const auto content = expected_content(codec);
+  const auto content = loaded_content(moment_state(), &quant::find_codec(GetParam()));
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
   MomentRank state(Cut::kColumns, world.rank, world.ranks);
   state.fill(1);
@@ -68,7 +37,7 @@ TEST_P(Quantised, LoadsInEveryCutWhatCodingTheWholeGives) {
   for (const Cut cut : {Cut::kRows, Cut::kFlat, Cut::kGrid, Cut::kReplicated, Cut::kOneRank}) {
     MomentRank loaded(cut, world.rank, world.ranks);
     checkpointer.load(1, loaded.targets());
-    expect_content(loaded, content);
+    loaded.expect(content);
   }
 }
 
@@ -78,7 +47,7 @@ class OwnQuantised : public Quantised {};
 TEST_P(OwnQuantised, TenResumesDoNotDrift) {
   const World world;
   const SharedTempDir root;
-  const auto content = expected_content(quant::find_codec(GetParam()));
+  const auto content = loaded_content(moment_state(), &quant::find_codec(GetParam()));
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for(GetParam()));
   MomentRank first(Cut::kRows, world.rank, world.ranks);
   first.fill(1);
@@ -87,7 +56,7 @@ TEST_P(OwnQuantised, TenResumesDoNotDrift) {
   for (std::uint64_t step = 1; step <= 10; ++step) {
     MomentRank resumed(cuts[step % 5], world.rank, world.ranks);
     checkpointer.load(step, resumed.targets());
-    expect_content(resumed, content);
+    resumed.expect(content);
     checkpointer.save(step + 1, resumed.sources());
   }
 }
