@@ -1,16 +1,18 @@
-"""Checkpoints that Paddle wrote (tests/data/paddle/README.md) go through shards of another layout and back into the form of
-either of its packages. What its loaders look for is looked for by their rules, and every tensor that they find is the truth.
+"""Checkpoints that Paddle wrote (tests/data/paddle/README.md) go through shards of another layout, or through two programs that
+load and save them on other ranks, and back into the form of either of its packages. What its loaders look for is looked for by their rules, and every tensor that they find is the truth.
 tests/paddle has the loaders themselves."""
 
 import json
 import pickle
 import re
+import shutil
 import struct
 
 import support
 
 NUMBERED = re.compile(r"(\w+)-(\d{5})-of-(\d{5})\.safetensors")
 STATES = ("moment1_0", "moment2_0", "beta1_pow_acc_0", "beta2_pow_acc_0")
+LINKS = json.loads((support.DATA / "paddle/links.json").read_text(encoding="utf-8"))
 LINEAR = re.compile(r"\.(q|k|v|o|gate|up|down)_proj\.weight$")
 
 
@@ -57,11 +59,30 @@ class PaddleBack(support.TestCase):
         self.assertEqual(len(formats), 1)
         return tensors, index, formats.pop()
 
-    def check(self, name, truth_file, package, kind="model", masters=True, expect_times=0, arguments=(), bf16="U16"):
-        source = support.DATA / "paddle" / name
-        between, target = support.fresh(name + "-shards"), support.fresh(name + "-back")
+    def convert(self, source, package, *arguments):
+        between, target = support.fresh(source.name + "-shards"), support.fresh(source.name + "-back")
         support.cairn("convert", source, between, "--to", "shards", "--layout", "tp=4,uneven", ranks=self.ranks)
         support.cairn("convert", between, target, "--to", package, *arguments, ranks=self.ranks)
+        return target
+
+    def save(self, source, package, *arguments):
+        """As a training job that takes over, and another one on other ranks that goes on from it."""
+        roots = [support.fresh(f"{source.name}-{name}") for name in ("root", "first", "second")]
+        shutil.copytree(source, roots[0] / "checkpoint-3")
+        for link, file in LINKS.items():
+            if link.startswith(source.name + "/"):
+                shutil.copy(support.DATA / "paddle" / file, roots[0] / "checkpoint-3" / link.rpartition("/")[2])
+        support.run("save_in_form", roots[0], 3, roots[1], package, *arguments, ranks=self.ranks)
+        support.run("save_in_form", roots[1], 3, roots[2], package, *arguments, ranks=4 - self.ranks)
+        support.cairn("verify", roots[2] / "checkpoint-3")
+        for file in sorted((roots[1] / "checkpoint-3").iterdir()):
+            if file.name != "cairn.json":
+                self.assertEqual(file.read_bytes(), (roots[2] / "checkpoint-3" / file.name).read_bytes(), file.name)
+        return roots[2] / "checkpoint-3"
+
+    def check(self, name, truth_file, package, kind="model", masters=True, expect_times=0, arguments=(), bf16="U16", way=None):
+        source = support.DATA / "paddle" / name
+        target = (way or self.convert)(source, package, *arguments)
         truth = support.read_file(support.DATA / "paddle/truth" / truth_file)
         compared = 0
         weights, index, file_format = self.load(target, kind)
@@ -122,6 +143,14 @@ class PaddleBack(support.TestCase):
     def test_paddleformers_gets_its_models_transposed(self):
         self.check("f-dp2-O1", "f-A.safetensors", "paddleformers", expect_times=1, bf16="BF16",
                    arguments=("--max-file-size", "20kB"))
+
+    def test_saves(self):
+        self.check("n-dp2-O0", "nlp-A.safetensors", "paddlenlp", arguments=("20000",), way=self.save)
+        self.check("n-1-O0", "nlp-B.safetensors", "paddlenlp", way=self.save)
+        self.check("n-tp2-O1", "nlp-A.safetensors", "paddlenlp", expect_times=1, way=self.save)
+        self.check("n-dp2-O0-skip", "nlp-A.safetensors", "paddlenlp", masters=False, way=self.save)
+        self.check("n-lora-dp2-O0", "nlp-L.safetensors", "paddlenlp", kind="peft_model", way=self.save)
+        self.check("f-dp2-hf-O0", "f-A.safetensors", "paddleformers", bf16="BF16", way=self.save)
 
     def test_kept_codes(self):
         source, target = support.DATA / "paddle/n-dp2-O1", support.fresh("kept")

@@ -24,7 +24,12 @@ SECTION = re.compile(r"(.+?)(?:-\d{5}-of-\d{5})?\.safetensors")
 
 def cairn(*arguments, ranks=1):
     """Runs `cairn ARGUMENTS` on so many ranks; any exit status but 0 is an error with the whole output."""
-    program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+    return run("cairn", *arguments, ranks=ranks)
+
+
+def run(name, *arguments, ranks=1):
+    """The same of any program that is built."""
+    program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / name
     if not program.exists():
         raise AssertionError(f"{program} is not built")
     command = [*os.environ["CAIRN_MPIEXEC"].split(), str(ranks), str(program), *map(str, arguments)]

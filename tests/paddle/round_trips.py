@@ -20,7 +20,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 SAVED, NEXT = 3, 6
 
 # What is run: processes, options of trainer.py, what Cairn does on the way to the package's form, and more options of the
-# last conversion.
+# last conversion. SAVES: no conversion, but a program that loads all on 3 ranks and saves it in the form, and does so once more
+# on 2 (tests/interop/save_in_form.cpp).
+SAVES = None
 SHARDS = [("--to", "shards", "--layout", "tp=2,dp=2")]
 HF = [("--to", "hf", "--max-file-size", "20kB")]
 NLP, FORMERS = ["--package", "paddlenlp"], ["--package", "paddleformers"]
@@ -43,6 +45,13 @@ CASES = {
     "formers-dp2-paddle-order-O0": (2, [*FORMERS, "--paddle-order"], SHARDS, []),
     "formers-dp2-O1": (2, [*FORMERS, "--stage", "O1"], SHARDS, []),
     "formers-dp2-O1-codes": (2, [*FORMERS, "--stage", "O1"], HF, []),
+    "nlp-dp2-O0-saved": (2, NLP, SAVES, ["30000"]),
+    "nlp-one-tied-O0-saved": (1, [*NLP, "--tied"], SAVES, []),
+    "nlp-dp2-tied-O1-saved": (2, [*NLP, "--tied", "--stage", "O1"], SAVES, []),
+    "nlp-tp2-O1-saved": (2, [*NLP, "--tensor-parallel", "2", "--stage", "O1"], SAVES, []),
+    "nlp-dp2-skip-O0-saved": (2, [*NLP, "--config", "skip_save_model_weight"], SAVES, []),
+    "nlp-dp2-lora-O0-saved": (2, [*NLP, "--lora", "--layers", "2"], SAVES, []),
+    "formers-dp2-O0-saved": (2, FORMERS, SAVES, ["30000"]),
 }
 
 
@@ -108,13 +117,39 @@ def train(python, processes, options, output, resume=None):
     return json.loads((output / "losses.json").read_text(encoding="utf-8"))
 
 
-def cairn(*words, ranks=1):
-    program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
+def run(name, *words, ranks=1):
+    program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / name
     command = [*os.environ["CAIRN_MPIEXEC"].split(), str(ranks), str(program), *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     if done.returncode != 0:
         fail(f"{' '.join(command)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
+
+
+def way_through_conversions(name, saved, work):
+    """Gives the last directory. Every one is verified."""
+    _, options, ways, last = CASES[name]
+    at = saved
+    for number, way in enumerate([*ways, ("--to", options[1], *last)]):
+        target = work / f"{name}-way-{number}"
+        shutil.rmtree(target, ignore_errors=True)
+        run("cairn", "convert", at, target, *way, ranks=1 + number % 2)
+        run("cairn", "verify", target)
+        at = target
+    return at
+
+
+def way_through_saves(name, saved, work):
+    """The same."""
+    _, options, _, last = CASES[name]
+    at = saved.parent
+    for ranks in (3, 2):
+        target = work / f"{name}-saved-{ranks}"
+        shutil.rmtree(target, ignore_errors=True)
+        run("save_in_form", at, SAVED, target, options[1], *last, ranks=ranks)
+        run("cairn", "verify", target / saved.name)
+        at = target
+    return at / saved.name
 
 
 def compare(name, found, expected):
@@ -132,21 +167,14 @@ def meaning_of(index):
 
 
 def run_case(name, python, work):
-    processes, options, ways, last = CASES[name]
-    package = options[1]
+    processes, options, ways, _ = CASES[name]
     first = work / f"{name}-first"
     train(python, processes, options, first)
     saved = first / f"checkpoint-{SAVED}"
     losses = train(python, processes, options, work / f"{name}-own", resume=saved)
     if sorted(losses) != [str(step) for step in range(SAVED, NEXT)]:
         fail(f"{name}: its own resume went through steps {sorted(losses)}")
-    at = saved
-    for number, way in enumerate([*ways, ("--to", package, *last)]):
-        target = work / f"{name}-way-{number}"
-        shutil.rmtree(target, ignore_errors=True)
-        cairn("convert", at, target, *way, ranks=1 + number % 2)
-        cairn("verify", target)
-        at = target
+    at = (way_through_saves if ways is SAVES else way_through_conversions)(name, saved, work)
     if "--paddle-order" in options:
         options = [*options, "--from-hf"]  # Cairn writes what PaddleFormers expects when nobody tells it otherwise
     back = train(python, processes, options, work / f"{name}-back", resume=at)
