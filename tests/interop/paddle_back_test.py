@@ -1,6 +1,6 @@
 """Checkpoints that Paddle wrote (tests/data/paddle/README.md) go through shards of another layout, or through two programs that
-load and save them on other ranks, and back into the form of either of its packages. What its loaders look for is looked for by their rules, and every tensor that they find is the truth.
-tests/paddle has the loaders themselves."""
+load and save them on other ranks, and back into the form of either of its packages. What its loaders look for is looked for by
+their rules, and every tensor that they find is the truth. tests/paddle has the loaders themselves."""
 
 import json
 import pickle

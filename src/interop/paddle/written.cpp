@@ -97,10 +97,14 @@ std::string begin_paddle_index(const PaddleIndex& index) {
   const base::JsonFormat ascii{.ascii = true};
   std::string text = "{\n    \"metadata\": {\n        \"total_size\": " + std::to_string(index.total_bytes) +
                      "\n    },\n    \"weight_map\": {";
+  std::vector<std::string> files;  // quoted once: an index has many tensors of each
+  for (const std::string& file : index.files) files.push_back(base::json_quoted(file, ascii));
   const char* separator = "\n        ";
   for (const format::IndexEntry& tensor : index.tensors) {
     text += separator;
-    text += base::json_quoted(tensor.name, ascii) + ": " + base::json_quoted(index.files.at(tensor.file), ascii);
+    text += base::json_quoted(tensor.name, ascii);
+    text += ": ";
+    text += files.at(tensor.file);
     separator = ",\n        ";
   }
   return text + "\n    }";
