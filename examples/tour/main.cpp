@@ -147,6 +147,26 @@ void tour(const std::string& root, int rank, int ranks) {
   checkpointer.release_memory();
   check(!checkpointer.save(200, state).plan_reused, "release_memory");
 
+  options.files.form = "paddlenlp";  // what PaddleNLP's trainer resumes from, from a program whose names are its own
+  {
+    const auto called = [&](const char* section, const char* name) {
+      cairn::Shard shard = bias_shard;
+      shard.section = section;
+      shard.name = name;
+      return shard;
+    };
+    const std::vector<cairn::Source> norm = {
+        {called("model", "llama.norm.weight"), bias.data()},
+        {called("optimizer", "llama.norm.weight/moment1_0"), bias.data()},
+        {called("optimizer", "llama.norm.weight/moment2_0"), bias.data()},
+    };
+    extras.metadata["scheduler"] = R"({"last_epoch": 100, "last_lr": 0.1})";
+    cairn::Checkpointer handing_over(MPI_COMM_WORLD, root + "/paddlenlp", options);
+    handing_over.save(100, norm, extras);
+    check(handing_over.load_extras(100).carried.contains("scheduler.pdparams"), "save in another system's form");
+  }
+  options.files.form.clear();
+
   try {
     const std::string file = root + "/state.h5";
     cairn::stage(MPI_COMM_WORLD, file, state, options);
