@@ -256,6 +256,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   ConvertReport result;
   Conversion conversion;
   MemorySplit budget;
+  bool is_transposing = false;
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
@@ -263,6 +264,9 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
     conversion = plan_conversion(source, config, destination, options, result.notes);
     budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
+    // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
+    is_transposing = std::ranges::any_of(conversion.catalog.origins, &TensorOrigin::is_transposed);
+    if (is_transposing) budget.window_bytes = budget.most_window_bytes;
     budget.window_bytes = window_beside_reading(budget.window_bytes, options);
     groups = plan::section_groups(conversion.layout.stored);
     ranges = plan::whole_files(file_sizes(conversion.layout.stored));
@@ -273,7 +277,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   const EngineChoice choice = choose_engine(communicator, request, destination);
   const plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
                                                  options.write.files.block_bytes, choice, Access::kWrite);
-  budget = budget.fitted_to(extents);
+  if (!is_transposing) budget = budget.fitted_to(extents);
   std::vector<plan::Window> windows;
   CommitContent content;
   comm::agree(communicator, "lay out the files", [&] {
