@@ -10,6 +10,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 WRONG = {"peers": [["--nonsense"], ["--systems", "nobody"], ["--size", "1KiB"], ["--repeats", "0"]],
          "metadata": [["--nonsense"], ["--tensors", "3"], ["--files", "1"], ["--ranks", "0"]],
+         "paddle": [["--nonsense"], ["--size", "1kB"], ["--size", "1MiB"], ["--ranks", "0"], ["--repeats", "0"]],
          "training": [["--nonsense"], ["--lineages", "q8,q4,q2"]]}
 
 
