@@ -149,17 +149,14 @@ void tour(const std::string& root, int rank, int ranks) {
 
   options.files.form = "paddlenlp";  // what PaddleNLP's trainer resumes from, from a program whose names are its own
   {
-    const auto called = [&](const char* section, const char* name) {
-      cairn::Shard shard = bias_shard;
-      shard.section = section;
-      shard.name = name;
-      return shard;
-    };
-    const std::vector<cairn::Source> norm = {
-        {called("model", "llama.norm.weight"), bias.data()},
-        {called("optimizer", "llama.norm.weight/moment1_0"), bias.data()},
-        {called("optimizer", "llama.norm.weight/moment2_0"), bias.data()},
-    };
+    std::vector<cairn::Source> norm = {{bias_shard, bias.data()}};
+    norm[0].name = "llama.norm.weight";
+    for (const char* name : {"moment1_0", "moment2_0", "beta1_pow_acc_0", "beta2_pow_acc_0"}) {
+      cairn::Source state_of_norm = norm[0];
+      state_of_norm.section = "optimizer";
+      state_of_norm.name += std::string("/") + name;
+      norm.push_back(state_of_norm);
+    }
     extras.metadata["scheduler"] = R"({"last_epoch": 100, "last_lr": 0.1})";
     cairn::Checkpointer handing_over(MPI_COMM_WORLD, root + "/paddlenlp", options);
     handing_over.save(100, norm, extras);

@@ -115,6 +115,8 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
     if (package == nullptr) return;
     const plan::PackedCatalog& all = known.files->catalog();
     known.facts = check_for_paddle(all, *package, share_of_catalog(all, communicator.rank(), communicator.size()));
+    const std::string problem = problem_of_adam(*package, *known.facts);
+    if (!problem.empty()) throw Error(ErrorKind::kUsage, problem);
   });
   known.header_bytes = exchange_header_sizes(communicator, *known.files);
   known.indexes = exchange_indexes(communicator, *known.files);

@@ -218,6 +218,19 @@ PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const PaddlePac
   return Check(catalog, package).run(share);
 }
 
+std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& facts) {
+  constexpr std::array<const char*, 4> kNeeded = {"moment1_0", "moment2_0", "beta1_pow_acc_0", "beta2_pow_acc_0"};
+  if (!facts.states.contains(kNeeded[0]) && !facts.states.contains(kNeeded[1])) return "";
+  for (const char* state : kNeeded) {
+    if (facts.states.contains(state)) continue;
+    return fmt::format(
+        "the optimizer has moments of its parameters and no '<parameter>/{}': {} resumes from them only with "
+        "ignore_load_lr_and_optim, which leaves them out",
+        state, package.name);
+  }
+  return "";
+}
+
 std::string text_of_config(const base::Json& config, const char* key) {
   const base::Json* value = config.find(key);
   return value != nullptr && value->is_string() ? value->text() : "";

@@ -42,6 +42,9 @@ CatalogShare share_of_catalog(const plan::PackedCatalog& catalog, int rank, int 
 PaddleFacts check_for_paddle(const plan::PackedCatalog& catalog, const interop::PaddlePackage& package,
                              const CatalogShare& share = {});
 
+/// Why Adam would not go on, because a kind of state is missing of all parameters; empty: it would.
+std::string problem_of_adam(const interop::PaddlePackage& package, const PaddleFacts& facts);
+
 // How its tensors are called.
 
 inline constexpr std::string_view kPaddleHead = "lm_head.weight";

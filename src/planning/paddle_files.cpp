@@ -132,6 +132,8 @@ void add_small_files(const PaddlePackage& package, const PaddleFacts& facts, con
                     "iteration\"): for a resume take codec paddle-o1 or none",
                     package.name));
   }
+  if (std::string problem = problem_of_adam(package, facts); !problem.empty())
+    files.notes.push_back(std::move(problem));
   if (!facts.sections.contains(kOptimizer)) return;
   constexpr const char* kScheduler = "scheduler.pdparams";
   if (const auto text = scheduler_file(beside.scheduler); text && !is_carried(kScheduler)) {

@@ -265,6 +265,17 @@ TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
               ElementsAre(HasSubstr("nothing gives a scheduler.pdparams"), HasSubstr("nothing says the step")));
 }
 
+TEST(PaddleFiles, AdamNeedsItsPowers) {
+  Tensors tensors = tied_model(package("paddlenlp"));
+  EXPECT_EQ(problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp")), "");
+  EXPECT_EQ(problem_of_adam(package("paddlenlp"), check({}, "paddlenlp")), "");
+  std::erase_if(tensors, [](const auto& tensor) { return tensor.name.ends_with("/beta2_pow_acc_0"); });
+  const std::string problem = problem_of_adam(package("paddlenlp"), check(tensors, "paddlenlp"));
+  EXPECT_THAT(problem, HasSubstr("no '<parameter>/beta2_pow_acc_0': PaddleNLP resumes from them only with "
+                                 "ignore_load_lr_and_optim"));
+  EXPECT_THAT(files_of(tensors, "paddlenlp", {}).notes, testing::Contains(problem));
+}
+
 TEST(PaddleFiles, MastersInPlaceOfTheModelAreSaidToBeThere) {
   Tensors tensors = tied_model(package("paddlenlp"));
   std::erase_if(tensors, [](const auto& tensor) { return tensor.section == "master_weights"; });
