@@ -41,6 +41,16 @@ CASES = {
     "nlp-dp2-skip-O0": (2, [*NLP, "--config", "skip_save_model_weight"], SHARDS, []),
     "nlp-dp2-remove-O1": (2, [*NLP, "--config", "remove_master_weight", "--stage", "O1"], SHARDS, []),
     "nlp-sharding2-O0": (2, [*NLP, "--sharding", "2"], SHARDS, []),
+    "nlp-pp2-O0": (2, [*NLP, "--pipeline", "2", "--layers", "2"], SHARDS, []),
+    "nlp-one-legacy": (1, [*NLP, "--legacy"], SHARDS, ["--cards", "1"]),
+    "nlp-one-tied-legacy": (1, [*NLP, "--legacy", "--tied"], [], ["--cards", "1"]),
+    "nlp-dp2-lora-legacy": (2, [*NLP, "--legacy", "--lora", "--layers", "2"], SHARDS, []),
+    "nlp-tp2-legacy": (2, [*NLP, "--legacy", "--tensor-parallel", "2"], SHARDS, []),
+    "nlp-tp2-fused-legacy": (2, [*NLP, "--legacy", "--tensor-parallel", "2", "--fused"], [], []),
+    "nlp-tp2-tied-legacy": (2, [*NLP, "--legacy", "--tensor-parallel", "2", "--tied"], HF, []),
+    "nlp-tp2-lora-legacy": (2, [*NLP, "--legacy", "--tensor-parallel", "2", "--lora", "--layers", "2"], SHARDS, []),
+    "nlp-sharding2-legacy": (2, [*NLP, "--legacy", "--sharding", "2"], [], ["--max-file-size", "30kB"]),
+    "nlp-pp2-legacy": (2, [*NLP, "--legacy", "--pipeline", "2", "--layers", "2"], SHARDS, []),
     "formers-dp2-O0": (2, FORMERS, SHARDS, ["--max-file-size", "30kB"]),
     "formers-dp2-paddle-order-O0": (2, [*FORMERS, "--paddle-order"], SHARDS, []),
     "formers-dp2-O1": (2, [*FORMERS, "--stage", "O1"], SHARDS, []),
@@ -171,6 +181,8 @@ def run_case(name, python, work):
     first = work / f"{name}-first"
     train(python, processes, options, first)
     saved = first / f"checkpoint-{SAVED}"
+    # A trainer that writes unified checkpoints resumes from a legacy one, of its own layout.
+    options = [option for option in options if option != "--legacy"]
     losses = train(python, processes, options, work / f"{name}-own", resume=saved)
     if sorted(losses) != [str(step) for step in range(SAVED, NEXT)]:
         fail(f"{name}: its own resume went through steps {sorted(losses)}")

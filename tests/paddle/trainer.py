@@ -1,4 +1,5 @@
-"""One process of a tiny training run that saves and resumes Unified Checkpoints with the package's own Trainer.
+"""One process of a tiny training run that saves and resumes checkpoints with the package's own Trainer: unified ones, or
+with --legacy the pickles that came before them.
 
   trainer.py --package paddlenlp|paddleformers --output DIR [--resume CHECKPOINT] [options]
 
@@ -29,9 +30,10 @@ from paddle import _C_ops
 BATCH, LENGTH = 4, 12
 MODEL = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4,
          "num_key_value_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 64}
-ROWS = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight")  # what tensor parallelism cuts along axis 0
+# What tensor parallelism cuts along axis 0, and along axis 1.
+ROWS = ("embed_tokens.weight", "o_proj.weight", "down_proj.weight", "down_proj.lora_A")
 COLUMNS = ("q_proj.weight", "k_proj.weight", "v_proj.weight", "gate_proj.weight", "up_proj.weight", "lm_head.weight",
-           "qkv_proj.weight", "gate_up_fused_proj.weight")
+           "qkv_proj.weight", "gate_up_fused_proj.weight", "q_proj.lora_B", "v_proj.lora_B")
 
 
 def arguments():
@@ -49,7 +51,16 @@ def arguments():
     parser.add_argument("--paddle-order", action="store_true", help="save_to_hf and convert_from_hf off")
     parser.add_argument("--from-hf", action="store_true", help="convert_from_hf all the same")
     parser.add_argument("--layers", type=int, default=1)
-    return parser.parse_args()
+    parser.add_argument("--legacy", action="store_true", help="unified_checkpoint off")
+    parser.add_argument("--pipeline", type=int, default=1)
+    parser.add_argument("--fused", action="store_true", help="fuse_attention_qkv and fuse_attention_ffn")
+    parser.add_argument("--f32-norms", action="store_true")
+    parser.add_argument("--sizes", default="", help="of the model: key=value,...")
+    parser.add_argument("--sharding-config", default="", help="sharding_parallel_config")
+    options = parser.parse_args()
+    MODEL.update(num_hidden_layers=options.layers)
+    MODEL.update((key, int(value)) for key, value in (size.split("=") for size in options.sizes.split(",") if size))
+    return options
 
 
 def run_adamw_in_f32():
@@ -76,44 +87,74 @@ def divide_exactly():
     paddle.Tensor.__rtruediv__ = lambda self, other: paddle.reciprocal(self) if other == 1 else divide(self, other)
 
 
-def axis_of(name):
+def run_pipelines_on_processors():
+    from paddle.distributed.fleet.utils import tensor_fusion_helper
+    tensor_fusion_helper.get_current_device_type = lambda: "gpu"
+    paddle.distributed.parallel.ParallelEnv._device_id = 0
+
+
+def axis_of(name, degree):
+    """Nothing for what every process has."""
+    if name.endswith(("embed_tokens.weight", "lm_head.weight")) and MODEL["vocab_size"] % degree:
+        return None
+    if name.endswith(("k_proj.weight", "v_proj.weight", "v_proj.lora_B")) and MODEL["num_key_value_heads"] % degree:
+        return None
     if name.endswith(ROWS):
         return 0
     return 1 if name.endswith(COLUMNS) else None
 
 
 class Shape:
-    """What tensor parallelism leaves of a weight on this process."""
+    """What tensor and pipeline parallelism leave of the weights on this process."""
 
-    def __init__(self, degree):
-        self.degree, self.rank = degree, 0
+    def __init__(self, degree, stages):
+        self.degree, self.stages, self.rank = degree, stages, 0
         if degree > 1:
             self.group = dist.fleet.get_hybrid_communicate_group().get_model_parallel_group()
             self.rank = self.group.rank
 
+    @staticmethod
+    def side_by_side(name):
+        """How many weights lie in one, of each of which a process has its columns."""
+        return 2 if name.endswith("gate_up_fused_proj.weight") else 1
+
     def part(self, name, value):
-        axis = axis_of(name)
+        axis = axis_of(name, self.degree)
         if self.degree == 1 or axis is None:
             return value
-        return paddle.split(value, self.degree, axis)[self.rank]
+        weights = paddle.split(value, self.side_by_side(name), axis)
+        return paddle.concat([paddle.split(weight, self.degree, axis)[self.rank] for weight in weights], axis)
 
     def whole(self, name, value):
-        axis = axis_of(name)
+        axis = axis_of(name, self.degree)
         if self.degree == 1 or axis is None:
             return value
         parts = []
         dist.all_gather(parts, value, group=self.group)
-        return paddle.concat(parts, axis)
+        parts = [paddle.split(part, self.side_by_side(name), axis) for part in parts]
+        return paddle.concat([part[i] for i in range(self.side_by_side(name)) for part in parts], axis)
+
+    def all_wholes(self, params):
+        """{name: F32 weight} of all stages."""
+        mine = {name: self.whole(name, param.astype("float32")) for name, param in params.items()}
+        if self.stages == 1:
+            return mine
+        of_processes = []
+        dist.all_gather_object(of_processes, {name: value.numpy() for name, value in mine.items()})
+        return {name: paddle.to_tensor(value) for others in of_processes for name, value in others.items()}
 
 
-def build_model(package, options, dtype, degree, seed):
-    paddle.seed(seed)
-    sizes = dict(MODEL, num_hidden_layers=options.layers, tie_word_embeddings=options.tied, use_cache=False)
+def build_model(package, options, dtype, degree, stages):
+    paddle.seed(7)
+    sizes = dict(MODEL, tie_word_embeddings=options.tied, use_cache=False)
     if package == "paddlenlp":
         from paddlenlp.peft import LoRAConfig, LoRAModel
-        from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM
+        from paddlenlp.transformers import LlamaConfig, LlamaForCausalLM, LlamaForCausalLMPipe
+        if stages > 1:
+            LlamaForCausalLM = LlamaForCausalLMPipe
         config = LlamaConfig(**sizes, dtype=dtype, tensor_parallel_degree=degree,
                              tensor_parallel_output=True, use_flash_attention=False)
+        config.fuse_attention_qkv = config.fuse_attention_ffn = options.fused
         if degree > 1:
             config.tensor_parallel_rank = dist.fleet.get_hybrid_communicate_group().get_model_parallel_rank()
         lora = {"tensor_parallel_degree": degree}
@@ -132,6 +173,13 @@ def build_model(package, options, dtype, degree, seed):
         model.mark_only_lora_as_trainable()
     paddle.set_default_dtype("float32")
     return model
+
+
+def params_of(model, options):
+    """{name: parameter}; of a pipeline by the names of the whole model."""
+    if options.pipeline == 1:
+        return dict(model.named_parameters())
+    return (model.model if options.lora else model).state_dict()
 
 
 def tokens_of(step):
@@ -153,17 +201,21 @@ def main():
     options = arguments()
     if options.package == "paddlenlp":
         from paddlenlp.trainer import Trainer, TrainerCallback, TrainingArguments
-        how = {"unified_checkpoint": True, "tensor_parallel_degree": options.tensor_parallel}
+        how = {"unified_checkpoint": not options.legacy, "tensor_parallel_degree": options.tensor_parallel,
+               "pipeline_parallel_degree": options.pipeline, "sharding_parallel_config": options.sharding_config}
         if options.sharding > 1:
             how["sharding_parallel_degree"] = options.sharding
     else:
         from paddleformers.trainer import Trainer, TrainerCallback, TrainingArguments
-        how = {"save_checkpoint_format": "unified_checkpoint", "load_checkpoint_format": "unified_checkpoint",
+        form = None if options.legacy else "unified_checkpoint"
+        how = {"save_checkpoint_format": form, "load_checkpoint_format": form,
                "amp_master_grad": False, "save_to_hf": not options.paddle_order, "convert_from_hf": options.from_hf or not options.paddle_order}
         if options.sharding > 1:
             how["sharding_parallel_size"] = options.sharding
     run_adamw_in_f32()
     divide_exactly()
+    if options.pipeline > 1:
+        run_pipelines_on_processors()
     paddle.set_device("cpu")
     args = TrainingArguments(
         output_dir=str(options.output), device="cpu", bf16=True, fp16_opt_level="O2", max_steps=9, save_steps=3,
@@ -171,11 +223,11 @@ def main():
         lr_scheduler_type="linear", max_grad_norm=0.0, report_to=[], disable_tqdm=True, logging_steps=1000, seed=5,
         ckpt_quant_stage=options.stage, unified_checkpoint_config=options.config, skip_profile_timer=True,
         sharding="stage1" if options.sharding > 1 else "", **how)
-    shape = Shape(options.tensor_parallel)
-    copy = build_model(options.package, options, "float32", 1, 7)
-    live = build_model(options.package, options, "bfloat16", options.tensor_parallel, 7)
-    whole = dict(copy.named_parameters())
-    for name, param in live.named_parameters():
+    shape = Shape(options.tensor_parallel, options.pipeline)
+    copy = build_model(options.package, options, "float32", 1, 1)
+    live = build_model(options.package, options, "bfloat16", options.tensor_parallel, options.pipeline)
+    whole = params_of(copy, options)
+    for name, param in params_of(live, options).items():
         value = shape.part(name, whole[name])
         if options.resume and not param.stop_gradient:
             value = value + 1  # what the checkpoint holds, or visibly wrong
@@ -185,9 +237,9 @@ def main():
     class TinyTrainer(Trainer):
         def training_step(self, model, inputs, **_):
             step = self.state.global_step
-            params = dict(live.named_parameters())
-            for name, param in params.items():
-                whole[name].set_value(shape.whole(name, param.astype("float32")))
+            params = params_of(live, options)
+            for name, value in shape.all_wholes(params).items():
+                whole[name].set_value(value)
             tokens = tokens_of(step)
             logits = copy(input_ids=tokens)
             logits = logits[0] if isinstance(logits, tuple) else getattr(logits, "logits", logits)
@@ -202,6 +254,12 @@ def main():
             return loss.detach()
 
     class StopEarly(TrainerCallback):
+        def on_train_begin(self, args, state, control, **_):
+            if options.f32_norms:  # the trainer casts all weights before
+                for layer in live.sublayers():
+                    if type(layer).__name__.endswith("RMSNorm"):
+                        layer.to(dtype="float32")
+
         def on_step_end(self, args, state, control, **_):
             control.should_save = state.global_step % 3 == 0
             control.should_training_stop = state.global_step >= options.until
