@@ -2,10 +2,12 @@
 //
 // 1. Every rank lists what it sees, and tells rank 0 names, sizes and checksums of what makes two files of one name equal.
 // 2. Rank 0 chooses who reads which file: of the ranks that see it the one with the fewest bytes so far.
-// 3. Those send it headers and JSON texts, and it recognises the checkpoint, as open_here() does of one directory.
+// 3. Those send it headers and JSON texts, of PaddlePaddle's pickles what says where their tensors are, and it recognises the
+//    checkpoint, as open_here() does of one directory.
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -15,8 +17,10 @@
 #include "directory/open_parts.hpp"
 #include "directory/root.hpp"
 #include "format/crc32c.hpp"
+#include "format/pickle.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/legacy_files.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -30,6 +34,54 @@ struct SeenFile {
   std::uint32_t crc32c = 0;  ///< of a data file's header, or of JSON
 };
 using SeenFiles = std::map<std::string, SeenFile>;
+
+/// Whose tensors rank 0 must find, although it may not see the file.
+bool is_pickle(const std::string& name) { return interop::parse_legacy_name(name).has_value(); }
+
+/// So much of a pickle that those of two saves differ.
+std::string beginning_of(const fs::path& path) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  const os::File file(path, os::OpenMode::kRead);
+  std::string text(std::min(file.size_bytes(), kBytes), '\0');
+  file.read_at(std::as_writable_bytes(std::span(text)), 0);
+  return text;
+}
+
+/// The file's size, and all that the reader of pickles looks at: offsets and bytes.
+base::Bytes outline_of(const fs::path& path) {
+  const os::File file(path, os::OpenMode::kRead);
+  base::ByteWriter out;
+  out.u64(file.size_bytes());
+  const base::ByteSource source{file.size_bytes(), [&](std::span<std::byte> to, std::uint64_t at_bytes) {
+                                  file.read_at(to, at_bytes);
+                                  out.u64(at_bytes);
+                                  out.blob(to);
+                                }};
+  try {
+    (void)format::read_pickle(source, path.string());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same
+  }
+  return out.take();
+}
+
+/// The pickle again, to be read there as it was here.
+base::ByteSource source_of_outline(const std::string& outline, const std::string& name) {
+  base::ByteReader in(base::as_bytes(outline));
+  const std::uint64_t size_bytes = in.u64();
+  const auto pieces = std::make_shared<std::map<std::uint64_t, base::Bytes>>();
+  while (!in.done()) {
+    const std::uint64_t at_bytes = in.u64();
+    (*pieces)[at_bytes] = in.blob();
+  }
+  return {size_bytes, [pieces, name](std::span<std::byte> to, std::uint64_t at_bytes) {
+            const auto piece = pieces->find(at_bytes);
+            if (piece == pieces->end() || piece->second.size() < to.size()) {
+              throw Error(ErrorKind::kInternal, fmt::format("'{}': bytes of it were not sent", base::printable(name)));
+            }
+            std::copy_n(piece->second.begin(), to.size(), to.begin());
+          }};
+}
 
 /// Rank-local. Directories that this rank has not are none of its own.
 Listed list_mine(Parts& where, Links links) {
@@ -49,7 +101,9 @@ base::Bytes encode_seen(const Parts& where, const Listed& listed) {
   };
   for (const std::string& name : listed.data_files) put(name, header_bytes(listed.path_of(name)));
   for (const auto& [name, text] : listed.found.json) put(name, text);
-  for (const auto& [name, size] : listed.found.others) put(name, "");
+  for (const auto& [name, size] : listed.found.others) {
+    put(name, is_pickle(name) ? beginning_of(listed.path_of(name)) : "");
+  }
   return out.take();
 }
 
@@ -95,7 +149,7 @@ Readers choose_readers(const comm::Messages& messages) {
     const SeenFile& first = seen_by(ranks.front());
     for (const int rank : ranks) {
       const SeenFile& file = seen_by(rank);
-      const bool is_meaning = interop::is_data_name(name) || interop::set_of_index(name);
+      const bool is_meaning = interop::is_data_name(name) || interop::set_of_index(name) || is_pickle(name);
       if (!is_meaning || (file.size_bytes == first.size_bytes && file.crc32c == first.crc32c)) continue;
       throw Error(ErrorKind::kFormat,
                   fmt::format("'{}' and '{}' have one name and differ: they are not parts of one checkpoint",
@@ -104,8 +158,10 @@ Readers choose_readers(const comm::Messages& messages) {
     }
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
-    out.of_file[name] = interop::is_data_name(name) ? reader : ranks.front();
-    if (interop::is_data_name(name)) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+    // What rank 0 sees of pickles, it reads as a whole.
+    const bool has_data = interop::is_data_name(name) || (is_pickle(name) && ranks.front() != 0);
+    out.of_file[name] = has_data ? reader : ranks.front();
+    if (interop::is_data_name(name) || is_pickle(name)) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
   }
   if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
   return out;
@@ -129,11 +185,31 @@ base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed
     if (static_cast<int>(in.u64()) != rank) continue;
     const auto text = listed.found.json.find(name);
     const bool is_data = interop::is_data_name(name);
-    if (!is_data && text == listed.found.json.end()) continue;
-    out.text(name);
-    out.text(is_data ? header_bytes(listed.path_of(name)) : text->second);
+    if (is_pickle(name) && rank != 0) {
+      out.text(name);
+      out.blob(outline_of(listed.path_of(name)));
+    } else if (is_data || text != listed.found.json.end()) {
+      out.text(name);
+      out.text(is_data ? header_bytes(listed.path_of(name)) : text->second);
+    }
   }
   return out.take();
+}
+
+/// Rank 0: pickles of PaddlePaddle that it does not see itself.
+void list_pickles(interop::Directory& directory, const Readers& readers, std::map<std::string, std::string> outlines) {
+  for (const auto& [name, outline] : outlines) {
+    const auto rank = static_cast<std::size_t>(readers.of_file.at(name));
+    const SeenFile& file = readers.seen[rank].at(name);
+    directory.others[name] = file.size_bytes;
+    directory.part_of[name] = label(rank, file.directory);
+    directory.outlined.insert(name);
+  }
+  directory.access.open = [open = directory.access.open, outlines = std::move(outlines)](const std::string& name) {
+    const auto found = outlines.find(name);
+    if (found != outlines.end()) return source_of_outline(found->second, name);
+    return open ? open(name) : base::ByteSource();
+  };
 }
 
 /// Rank 0: all that the ranks see, as one directory.
@@ -145,11 +221,16 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
   directory.others = std::move(here.found.others);
   directory.folders = std::move(here.found.folders);
   directory.access = mine.paths.empty() ? interop::FileAccess() : access_to(mine, links);
+  std::map<std::string, std::string> outlines;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     base::ByteReader in(texts[rank]);
     while (!in.done()) {
       const std::string name = in.text();
-      const std::string text = in.text();
+      std::string text = in.text();
+      if (is_pickle(name)) {
+        outlines.emplace(name, std::move(text));
+        continue;
+      }
       const SeenFile& file = readers.seen[rank].at(name);
       directory.part_of[name] = label(rank, file.directory);
       if (interop::is_data_name(name)) {
@@ -160,6 +241,8 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
       }
     }
   }
+  std::erase_if(outlines, [&](const auto& outline) { return directory.others.contains(outline.first); });
+  list_pickles(directory, readers, std::move(outlines));
   if (directory.json.contains(kManifestFile)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} has a {}: all ranks must see all of a checkpoint of Cairn",
@@ -180,6 +263,7 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
   std::erase_if(opened.carried, [&](const std::string& name) { return !on_root.contains(name); });
   for (const auto& [name, rank] : readers.of_file) {
     if (on_root.contains(name) || interop::is_data_name(name) || interop::set_of_index(name)) continue;
+    if (std::ranges::find(opened.stored.files, name, &format::StoredFile::name) != opened.stored.files.end()) continue;
     opened.warnings.push_back(
         fmt::format("{} is left behind: only rank {} sees it, and not rank 0", base::printable(name), rank));
   }

@@ -185,13 +185,14 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
                               layout.world_size(), how);
 }
 
-Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePackage& package,
-                           const ConvertOptions& options, std::vector<std::string>& notes) {
+Conversion plan_for_paddle(const OpenCheckpoint& source, const std::string& config,
+                           const interop::PaddlePackage& package, const ConvertOptions& options,
+                           std::vector<std::string>& notes) {
   Quantisation quantisation = options.write.quantisation;
   quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
   check_paddle_quantisation(package, quantisation);
   Conversion conversion;
-  PaddleForm form(package, source, options.cards, options.quant);
+  PaddleForm form(package, source, config, options.cards, options.quant);
   conversion.view =
       form.keeps_codes(notes) ? stored_view(source) : decoded_view(source, {options.paddle_reciprocals, false});
   const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
@@ -222,7 +223,7 @@ Conversion plan_for_paddle(const OpenCheckpoint& source, const interop::PaddlePa
 Conversion plan_conversion(const OpenCheckpoint& source, const std::string& config, const fs::path& destination,
                            const ConvertOptions& options, std::vector<std::string>& notes) {
   const interop::PaddlePackage* package = interop::paddle_package(options.to);
-  if (package != nullptr) return plan_for_paddle(source, *package, options, notes);
+  if (package != nullptr) return plan_for_paddle(source, config, *package, options, notes);
   Conversion conversion;
   conversion.view = view_for(source, destination, options, notes);
   conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt);
@@ -250,7 +251,9 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
-    if (interop::form_called(options.to).is_sharded) config = config_of(source);
+    const bool is_wanted =
+        interop::form_called(options.to).is_sharded || interop::paddle_package(options.to) != nullptr;
+    if (is_wanted) config = config_of(source);
   });
   communicator.share(config, 0);
   ConvertReport result;

@@ -11,13 +11,11 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "directory/carried.hpp"
 #include "format/manifest.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
-constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
 constexpr std::string_view kOptimizer = "optimizer";
 constexpr std::string_view kMasters = "master_weights";
 
@@ -25,16 +23,16 @@ bool is_paddle_codec(std::string_view codec) { return codec == "paddle-o1" || co
 
 }  // namespace
 
-PaddleForm::PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoint& source, std::uint64_t cards,
-                       const std::string& quant)
+PaddleForm::PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoint& source, const std::string& config,
+                       std::uint64_t cards, const std::string& quant)
     : package_(package), source_(source), cards_(cards), quant_(quant) {
   const bool has_codec = quant != "keep" && quant != "off";
   if (has_codec && cards == 1) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} on one card reads no quantised moments: leave --quant out", package.name));
   }
-  if (std::ranges::find(source.carried, "config.json") != source.carried.end()) {
-    config_text_ = read_carried(source, "config.json", kMaxJsonBytes);
+  if (!config.empty()) {
+    config_text_ = config;
     config_ = base::Json::parse(config_text_, "config.json");
   }
   const std::string* text = value(interop::kPaddleValue);
@@ -103,6 +101,11 @@ PaddleForm::Orders PaddleForm::orders_of(const plan::Catalog& view) const {
 
 PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std::string>& notes) const {
   const Orders orders = orders_of(view);
+  const std::string own = text_of_config(config_, "model_type") + ".";
+  // Of PaddleNLP's own names, as in its unified checkpoints: its head is as it is.
+  const bool is_of_nlp = own.size() > 1 && std::ranges::any_of(view.tensors, [&](const auto& tensor) {
+                           return tensor.section == "model" && tensor.name.starts_with(own);
+                         });
   PaddleTensors renamed;
   for (std::uint32_t i = 0; i < view.tensors.size(); ++i) {
     plan::CatalogTensor tensor = view.tensors[i];
@@ -114,7 +117,8 @@ PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std:
       transposed = is_model ? orders.model_out_in != package_.linears_out_in : orders.state_out_in;
     }
     // PaddleNLP has the head as a linear layer, PaddleFormers and Hugging Face as the embedding.
-    if (parameter == kPaddleHead && !has_tied_weights(config_)) {
+    const bool keeps_head = is_of_nlp && package_.word == "paddlenlp";
+    if (parameter == kPaddleHead && !has_tied_weights(config_) && !keeps_head) {
       const auto vocabulary = size_of_config(config_, "vocab_size");
       const auto hidden = size_of_config(config_, "hidden_size");
       const bool wants_rows = package_.word == "paddleformers";

@@ -1,6 +1,5 @@
 // What a conversion makes of its source for PaddlePaddle's trainers (interop/paddle/written.hpp): which tensors, under which
-// names, in which order of their dimensions. Their files are those of planning/paddle_files.hpp. Pure, but for reading small
-// files of the source.
+// names, in which order of their dimensions. Their files are those of planning/paddle_files.hpp. Pure.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +27,10 @@ struct PaddleTensors {
 
 class PaddleForm {
  public:
-  /// Rank-local. `cards`: processes that are to resume, 0 where nobody knows. Throws Error(kUsage) for a `quant` that
-  /// Paddle cannot read.
-  PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoint& source, std::uint64_t cards,
-             const std::string& quant);
+  /// Rank-local. `config`: the text of config.json, or empty. `cards`: processes that are to resume, 0 where nobody knows.
+  /// Throws Error(kUsage) for a `quant` that Paddle cannot read.
+  PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoint& source, const std::string& config,
+             std::uint64_t cards, const std::string& quant);
 
   /// Whether codes can stay as they are; adds to `notes` when they must be decoded although they were to be kept.
   [[nodiscard]] bool keeps_codes(std::vector<std::string>& notes) const;

@@ -30,8 +30,8 @@ Error nothing_to_read(const Directory& directory, const Reading& reading) {
     hint += "; look in its folder sharded";
   } else if (any(".distcp")) {
     hint += "; .distcp files of torch DCP are not read, only its safetensors files";
-  } else if (any(".pdparams") || any(".pdopt")) {
-    hint += "; PaddlePaddle's .pdparams and .pdopt files are not read, only unified checkpoints";
+  } else if (any(".pdparams")) {
+    hint += "; PaddlePaddle's pickles are read under its trainers' names, model_state.pdparams and the like";
   } else if (any(".bin") || any(".pt") || any(".pth")) {
     hint += "; pickled torch files (.bin, .pt, .pth) are not read";
   }
@@ -114,13 +114,6 @@ const Dialect* find_dialect(Reading& reading) {
   return nullptr;
 }
 
-About about(const Dialect& dialect, Reading& reading) {
-  About out;
-  out.dialect = dialect.name();
-  dialect.tell(reading, out);
-  return out;
-}
-
 }  // namespace
 
 void Recognised::add(format::StoredTensor tensor) {
@@ -136,7 +129,8 @@ std::optional<Outline> outline(const Directory& directory, const FileSummaries& 
   if (!section_of_file) return std::nullopt;
   Outline out;
   out.section_of_file = std::move(*section_of_file);
-  out.about = about(*dialect, reading);
+  out.about.dialect = dialect->name();
+  dialect->tell(reading, out.about);
   Recognised joined;
   join_metadata(directory, joined);
   out.metadata = std::move(joined.metadata);
@@ -152,8 +146,9 @@ Recognised recognise(const Directory& directory) {
   const Dialect* const dialect = find_dialect(reading);
   if (dialect == nullptr) throw nothing_to_read(directory, reading);
   Recognised out;
+  out.about.dialect = dialect->name();
   dialect->describe(reading, out);
-  out.about = about(*dialect, reading);
+  dialect->tell(reading, out.about);
   sort_and_check(out.tensors, reading);
   add_codings(out, reading);
   out.files = reading.files();

@@ -53,6 +53,7 @@ struct Directory {
       folders;         ///< sub-directories: not carried along; unless a dialect reads it, a warning names it
   bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
   FileAccess access;   ///< for dialects whose files are no safetensors; empty: they find none
+  std::set<std::string> outlined;  ///< pickles of which access.open() has what their reader looks at, and no tensors
 };
 
 /// What is known of a checkpoint besides its tensors.

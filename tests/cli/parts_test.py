@@ -30,7 +30,7 @@ class Parts(CairnTest):
         places = [self.folder / f"{source.name}-{count}" / f"machine{i}" for i in range(count)]
         for place in places:
             place.mkdir(parents=True)
-        data = sorted(source.glob("*.safetensors"))
+        data = sorted(path for kind in ("*.safetensors", "model_state*.pdparams", "*.pdopt") for path in source.glob(kind))
         for path in source.iterdir():
             to = [places[data.index(path) % count]] if path in data else places[:1]
             for place in places if path.name in everywhere else to:
@@ -162,6 +162,24 @@ class Parts(CairnTest):
                     result = self.by_rank(per_rank, self.out)
                     self.assertEqual((result.code, result.errors), (0, []), result.err)
                     self.assertEqual(read_all(self.out), read_all(whole))
+
+    def test_legacy_pickles_of_paddle(self):
+        for name, missing in (("n-legacy-tp2", "model_state.tp01.pdparams"), ("n-legacy-sh2v2", "optimizer.shard01.pdopt")):
+            whole = self.folder / f"{name}-whole"
+            self.good("convert", PADDLE / name, whole, "--to", "paddlenlp")
+            expected = read_all(whole)
+            self.assertEqual(len(expected), 72)
+            two = self.split(PADDLE / name, 2)
+            self.good("convert", two[0], self.out, "--part", two[1], "--to", "paddlenlp", ranks=3)
+            self.assertEqual(read_all(self.out), expected)
+            for per_rank in ([[two[0]], [two[1]]], [[self.folder / "none"], [two[0]], [two[1]]]):
+                shutil.rmtree(self.out)
+                result = self.by_rank(per_rank, self.out, "--to", "paddlenlp")
+                self.assertEqual((result.code, result.errors), (0, []), result.err)
+                self.assertEqual(read_all(self.out), expected)
+            shutil.rmtree(self.out)
+            (two[0] / missing if (two[0] / missing).exists() else two[1] / missing).unlink()
+            self.bad(1, "convert", two[0], self.out, "--part", two[1], says=[f"{missing}: the file is missing", "looked in"])
 
     def test_each_rank_may_see_other_files_under_one_name(self):
         """As with disks of the machines: the second rank has directories of its own under the first one's names."""

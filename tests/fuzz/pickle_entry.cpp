@@ -11,6 +11,7 @@
 #include "format/python_objects.hpp"
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
+#include "interop/directory.hpp"
 
 namespace cairn::fuzz {
 namespace {
@@ -117,6 +118,48 @@ bool accepts(std::span<const std::byte> input, const PickleOptions& options) {
   return is_accepted;
 }
 
+/// A checkpoint directory of PaddlePaddle: of each kind of file all are alike.
+interop::Directory directory_of(std::span<const std::byte> weights, std::span<const std::byte> others,
+                                const std::vector<std::string>& files) {
+  const auto content_of = [=](const std::string& file) { return file.ends_with(".pdparams") ? weights : others; };
+  interop::Directory directory;
+  directory.path = "path";
+  directory.json["config.json"] = R"({"model_type": "llama", "vocab_size": 4, "num_key_value_heads": 1})";
+  for (const std::string& file : files) directory.others[file] = content_of(file).size();
+  directory.access.open = [=](const std::string& file) { return source_of(content_of(file)); };
+  return directory;
+}
+
+void check_boxes(const interop::Recognised& recognised) {
+  for (const PlacedTensor& placed : recognised.tensors) {
+    for (const StoredBox& stored : stored_tensor(placed).boxes) {
+      if (std::ranges::find(stored.box.shape, 0) != stored.box.shape.end()) continue;
+      std::uint64_t elements = 1;  // up to the end of the last row
+      for (const std::uint64_t length : stored.box.shape) elements *= length;
+      if (!stored.box.shape.empty()) {
+        const std::uint64_t rows = elements / stored.box.shape.back();
+        elements = (rows - 1) * stored_row_elems(stored) + stored.box.shape.back();
+      }
+      require(stored.offset_bytes + elements * bits_of(placed.dtype) / 8 <= recognised.files.at(stored.file).size_bytes,
+              "a tensor must lie in its file");
+    }
+  }
+}
+
+/// A stranger's pickle of weights, and what follows it as one of state, are described, or refused with the place.
+void describe_as_checkpoint(std::span<const std::byte> input, std::uint64_t end) {
+  const std::vector<std::vector<std::string>> directories = {
+      {"model_state.pdparams", "optimizer.pdopt", "trainer_state.bin", "rng_state.pth"},
+      {"model_state.tp00.pdparams", "model_state.tp01.pdparams", "optimizer.tp00_shard00.pdopt",
+       "optimizer.tp00_shard01.pdopt", "optimizer.tp01_shard00.pdopt", "optimizer.tp01_shard01.pdopt"},
+      {"lora_model_state.pdparams", "optimizer.tp00.pdopt", "optimizer.tp01.pdopt"}};
+  for (const auto& files : directories) {
+    const interop::Directory directory = directory_of(input.first(end), input.subspan(end), files);
+    const auto refusal = refusal_of([&] { check_boxes(interop::recognise(directory)); }, {ErrorKind::kFormat});
+    require(!refusal || refusal->starts_with("path"), "a message must begin with the place");
+  }
+}
+
 }  // namespace
 
 void feed_all_parsers(std::span<const std::byte> input) {
@@ -124,6 +167,7 @@ void feed_all_parsers(std::span<const std::byte> input) {
     const Pickle pickle = read_pickle(source_of(input), "path", kSmall);
     require(pickle.end() <= input.size(), "a pickle must end in its file");
     Looker(pickle, input).look();
+    describe_as_checkpoint(input, pickle.end());
     PickleOptions whole = kSmall;
     whole.may_go_on = false;
     require(accepts(input.first(pickle.end()), whole), "a pickle must not need what follows it");

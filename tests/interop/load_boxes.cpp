@@ -1,5 +1,5 @@
-// Loads tensors of a checkpoint of any dialect in other layouts, for tests that know what they must be: `load_boxes
-// DIRECTORY LIST OUT`, on any number of ranks. LIST has a line for each tensor: section, name, dtype and sizes, with
+// Loads tensors of checkpoints of any dialect in other layouts, for tests that know what they must be: `load_boxes
+// DIRECTORY LIST OUT [DIRECTORY LIST OUT]...`, on any number of ranks. LIST has a line for each tensor: section, name, dtype and sizes, with
 // tabs between them. Of each cut ("rows", "columns", "flat") each rank writes what it got of each tensor to
 // OUT/<cut>.<rank>.bin, end to end, and to OUT/<cut>.<rank>.txt a line for each box: number of the tensor, offsets,
 // sizes, with tabs.
@@ -89,11 +89,13 @@ int main(int argc, char** argv) {
   int status = 0;
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    const std::vector<StateTensor> tensors = read_list(arguments.at(1));
-    const std::string out = arguments.at(2);
-    load(arguments[0], tensors, Cut::kRows, out + "/rows");
-    load(arguments[0], tensors, Cut::kColumns, out + "/columns");
-    load(arguments[0], tensors, Cut::kFlat, out + "/flat");
+    for (std::size_t i = 0; i < arguments.size(); i += 3) {
+      const std::vector<StateTensor> tensors = read_list(arguments.at(i + 1));
+      const std::string& out = arguments.at(i + 2);
+      load(arguments[i], tensors, Cut::kRows, out + "/rows");
+      load(arguments[i], tensors, Cut::kColumns, out + "/columns");
+      load(arguments[i], tensors, Cut::kFlat, out + "/flat");
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "load_boxes: %s\n", error.what());
     status = 1;

@@ -1,6 +1,6 @@
-"""Checkpoints that Paddle wrote (tests/data/paddle/README.md) go through shards of another layout, or through two programs that
-load and save them on other ranks, and back into the form of either of its packages. What its loaders look for is looked for by
-their rules, and every tensor that they find is the truth. tests/paddle has the loaders themselves."""
+"""Checkpoints that Paddle wrote, legacy ones too (tests/data/paddle/README.md), go through shards of another layout, or through
+two programs that load and save them on other ranks, and back into the form of either of its packages. What its loaders look for
+is looked for by their rules, and every tensor that they find is the truth. tests/paddle has the loaders themselves."""
 
 import json
 import pickle
@@ -136,6 +136,13 @@ class PaddleBack(support.TestCase):
 
     def test_lora(self):
         self.check("n-lora-dp2-O0", "nlp-L.safetensors", "paddlenlp", kind="peft_model")
+
+    def test_legacy(self):
+        self.check("n-legacy-tp2", "nlp-S.safetensors", "paddlenlp")
+        self.check("n-legacy-sh2v2", "nlp-S.safetensors", "paddlenlp", arguments=("--max-file-size", "20kB"))
+        self.check("n-legacy-f32norm-tp2", "nlp-N.safetensors", "paddlenlp")
+        self.check("n-legacy-pp2-tied", "nlp-P.safetensors", "paddlenlp")
+        self.check("n-legacy-lora-tp2", "nlp-M.safetensors", "paddlenlp", kind="peft_model")
 
     def test_decoded_moments_count_as_resumed(self):
         self.check("n-tp2-O1", "nlp-A.safetensors", "paddlenlp", expect_times=1)

@@ -1,13 +1,15 @@
-"""Optimizer state that ranks of PaddlePaddle stored without merging it, in layouts of which there is no sample: loaded in
-other layouts it is the state that was cut.
+"""State that ranks of PaddlePaddle stored without merging it, in layouts of which there is no sample: loaded in other layouts
+it is the state that was cut.
 
-The directories are made here, as PaddleNLP (names by rank) and PaddleFormers (flat slices of sharding v2, in files by rank
-and in merged ones) make them; the moments are coded slice by slice."""
+The directories are made here, as PaddleNLP (names by rank, and legacy pickles, which have the weights by rank too) and
+PaddleFormers (flat slices of sharding v2, in files by rank and in merged ones) make them; the moments are coded slice by
+slice."""
 
 import collections
 import itertools
 import json
 import math
+import pickle
 
 import numpy
 
@@ -60,8 +62,9 @@ class Layout:
     def ranks(self):
         return itertools.product(*(range(degree) for degree in self.degrees.values()))
 
-    def suffix(self, rank):
-        parts = [f"{axis}{r:02}" for (axis, degree), r in zip(self.degrees.items(), rank) if degree > 1]
+    def suffix(self, rank, of_weights=False):
+        parts = [f"{axis}{r:02}" for (axis, degree), r in zip(self.degrees.items(), rank)
+                 if degree > 1 and not (of_weights and axis == "shard")]
         return "." + "_".join(parts) if parts else ""
 
     def tensor_slice(self, weight, tp):
@@ -72,21 +75,27 @@ class Layout:
         mine = [numpy.split(part, self.degrees["tp"], axis=weight.dimension)[tp] for part in side_by_side]
         return numpy.concatenate(mine, axis=weight.dimension)
 
+    def held_weights(self, weights, rank):
+        """The same of the weights themselves, which sharding does not cut, and of which all ranks of experts have the rest."""
+        tp, pp, _, moe = rank
+        return {name: self.tensor_slice(weight, tp) for name, weight in weights.items()
+                if (self.degrees["pp"] == 1 or weight.stage == pp) and weight.expert in (None, moe)}
+
     def held(self, weights, rank):
         """{parameter: array of places}, of the rank's shape."""
         tp, pp, shard, moe = rank
         mine = {name: weight for name, weight in weights.items()
                 if (self.degrees["pp"] == 1 or weight.stage == pp) and (weight.expert or 0) == moe}
+        places_of = {name: self.tensor_slice(weight, tp) for name, weight in mine.items()}
         if not self.flat:
-            return {name: self.tensor_slice(weight, tp) for i, (name, weight) in enumerate(mine.items())
+            return {name: places_of[name] for i, name in enumerate(mine)
                     if i % self.degrees["shard"] == shard}
         # One buffer: each parameter with zeros up to a multiple of 256 bytes for each rank, cut in equal ranges.
         unit = 128 * self.degrees["shard"]
         buffer, begin = {}, 0
-        for name, weight in mine.items():
-            size = math.prod(weight.shape)
-            places = numpy.full(-(-size // unit) * unit, -1)
-            places[:size] = numpy.arange(size)
+        for name, held in places_of.items():
+            places = numpy.full(-(-held.size // unit) * unit, -1)
+            places[:held.size] = held.reshape(-1)
             buffer[name] = (begin, places)
             begin += places.size
         share = begin // self.degrees["shard"]
@@ -144,6 +153,48 @@ def write_directory(name, layout, weights, state, codec, merged=False, form="np"
     return directory
 
 
+class PaddleTensor:
+    """What paddle.save makes of a tensor."""
+
+    def __init__(self, name, values):
+        self.parts = (name, numpy.ascontiguousarray(values))
+
+    def __reduce__(self):
+        return tuple, (self.parts,)
+
+
+def write_legacy(name, layout, weights, state, config):
+    """As with unified_checkpoint off: pickles of every rank. A process numbers its parameters, so that the ranks of two
+    pipeline stages have the same names for different ones."""
+    directory = support.fresh(name)
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config))
+    masters = any(section == "master_weights" for section, _ in state)
+    for rank in layout.ranks():
+        tp, pp, shard, moe = rank
+        held = layout.held_weights(weights, rank)
+        static = {key: f"linear_{i}.w_{i % 2}" for i, key in enumerate(held)}
+        if shard == 0:
+            model = {key: paddle_support.cut_out(state["model", key][1], places) for key, places in held.items()}
+            model["StructuredToParameterName@@"] = static
+            file = directory / f"model_state{layout.suffix((tp, pp, 0, moe), of_weights=True)}.pdparams"
+            file.write_bytes(pickle.dumps(model, protocol=4))
+        optimizer = {}
+        for key, places in layout.held(weights, rank).items():
+            full = static[key] + ("_fp32_master_0" if masters else "")
+            for moment in PAIR:
+                values = paddle_support.cut_out(state["optimizer", f"{key}/{moment}"][1], places)
+                optimizer[f"{full}_{moment}"] = PaddleTensor(f"{full}_{moment}", values)
+            for accumulator in ACCUMULATORS:
+                optimizer[f"{full}_{accumulator}"] = state["optimizer", f"{key}/{accumulator}"][1]
+            if masters:
+                values = paddle_support.cut_out(state["master_weights", key][1], places)
+                optimizer.setdefault("master_weights", {})[static[key]] = PaddleTensor(full, values)
+        optimizer["LR_Scheduler"] = {"last_epoch": 3, "last_lr": 0.001}
+        (directory / f"optimizer{layout.suffix(rank)}.pdopt").write_bytes(pickle.dumps(optimizer, protocol=4))
+    return directory
+
+
 def as_coded(layout, weights, state, codec):
     """The state with its moments as the codec leaves those of every rank."""
     out = dict(state)
@@ -162,6 +213,23 @@ class PaddleByRank(paddle_support.LoadCase):
         state = made_state(weights, masters)
         directory = write_directory(name, layout, weights, state, codec, **how)
         self.check_loads(name, directory, as_coded(layout, weights, state, codec))
+
+    def test_legacy(self):
+        cases = []
+
+        def add(name, layout, weights=WEIGHTS, masters=True, family="llama"):
+            state = made_state(weights, masters)
+            cases.append((name, write_legacy(name, layout, weights, state, {"model_type": family}), state))
+
+        add("legacy-dp-without-masters", Layout(), masters=False)
+        add("legacy-tp4", Layout(tp=4))
+        add("legacy-tp2-unknown-family", Layout(tp=2), family="unheard_of")
+        add("legacy-tp2-pp2-shard3", Layout(tp=2, pp=2, shard=3))
+        add("legacy-tp2-moe2", Layout(tp=2, moe=2), WEIGHTS | EXPERTS)
+        add("legacy-pp2-flat3", Layout(pp=2, shard=3, flat=True))
+        add("legacy-tp2-flat2", Layout(tp=2, shard=2, flat=True))
+        add("legacy-tp4-pp2-flat3", Layout(tp=4, pp=2, shard=3, flat=True))
+        self.check_all_loads(cases)
 
     def test_tensor_parallel(self):
         for degree, codec in ((2, None), (2, "O1"), (2, "O2"), (4, "O1")):

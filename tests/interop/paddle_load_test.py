@@ -7,6 +7,7 @@ rank, as the table of the directories says that the ranks cut them."""
 import collections
 import json
 import math
+import pickle
 import shutil
 
 import numpy
@@ -22,10 +23,12 @@ LINKS = json.loads((PADDLE / "links.json").read_text())
 Sample = collections.namedtuple("Sample", "truth codec by sections", defaults=(None, None, None))
 ALL = ("model", "optimizer", "master_weights")
 WITHOUT_MASTERS = ("model", "optimizer")
+ADAPTER = ("adapter", "optimizer", "master_weights")
 SAMPLES = {
     "f-dp2-O0-rm": Sample("f-A", sections=WITHOUT_MASTERS),
     "f-dp2-O1": Sample("f-A", "O1"),
     "f-dp2-hf-O0": Sample("f-A"),
+    "f-legacy-dp2": Sample("f-S", sections=("model",)),
     "f-sh2v2-O1-nomerge": Sample("f-A", "O1", "flat"),
     "n-1-O0": Sample("nlp-B"),
     "n-async-O1": Sample("nlp-A", "O1"),
@@ -38,8 +41,20 @@ SAMPLES = {
     "n-dp2-tied-O0": Sample("nlp-B"),
     "n-fused-tp2-O0": Sample("nlp-G"),
     "n-fused-tp2-O1": Sample("nlp-G", "O1"),
-    "n-lora-dp2-O0": Sample("nlp-L", sections=("adapter", "optimizer", "master_weights")),
-    "n-lora-dp2-O1": Sample("nlp-L", "O1", sections=("adapter", "optimizer", "master_weights")),
+    "n-legacy-dp2": Sample("nlp-A"),
+    "n-legacy-f32-tp2": Sample("nlp-F", sections=WITHOUT_MASTERS),
+    "n-legacy-f32norm-tp2": Sample("nlp-N"),
+    "n-legacy-fused-tp2": Sample("nlp-U"),
+    "n-legacy-lora-tp2": Sample("nlp-M", sections=ADAPTER),
+    "n-legacy-one": Sample("nlp-S"),
+    "n-legacy-pp2-tied": Sample("nlp-P"),
+    "n-legacy-sh2": Sample("nlp-S"),
+    "n-legacy-sh2v2": Sample("nlp-S"),
+    "n-legacy-tied-tp2": Sample("nlp-T"),
+    "n-legacy-tp2": Sample("nlp-S"),
+    "n-legacy-tp2-odd": Sample("nlp-R"),
+    "n-lora-dp2-O0": Sample("nlp-L", sections=ADAPTER),
+    "n-lora-dp2-O1": Sample("nlp-L", "O1", sections=ADAPTER),
     "n-pp2-O1": Sample("nlp-A", "O1"),
     "n-sh2-O1-nomerge": Sample("nlp-A", "O1"),
     "n-sh2v2-O0": Sample("nlp-A"),
@@ -99,7 +114,7 @@ def expected_state(name, directory):
                 state["model", parameter] = (dtype, values)
             if "master_weights" in sections:
                 state["master_weights", parameter] = (dtype, values)
-        else:
+        elif "optimizer" in sections:
             state["optimizer", f"{parameter}/{kind}"] = (dtype, values)
     if sample.codec:
         for key in [key for key in truth if key.startswith("moment1_0/")]:
@@ -120,26 +135,33 @@ def of_model_file(name, state):
 
 
 class PaddleLoad(paddle_support.LoadCase):
-    def check(self, name):
-        directory = sample_directory(name)
-        self.check_loads(name, directory, of_model_file(name, expected_state(name, directory)))
-        if (directory / "trainer_state.json").exists():
+    def test_all_directories(self):
+        cases = []
+        for name in SAMPLES:
+            directory = sample_directory(name)
+            cases.append((name, directory, of_model_file(name, expected_state(name, directory))))
+        self.check_all_loads(cases)
+
+    def test_what_is_told(self):
+        if self.ranks > 1:
+            return  # inspect is of one process
+        for name in SAMPLES:
+            directory = sample_directory(name)
+            if not any((directory / f"trainer_state.{kind}").exists() for kind in ("json", "bin")):
+                continue
             about = json.loads(support.cairn("inspect", directory, "--json"))["about"]
             self.assertEqual(about["step"], 3, name)
+            self.assertEqual(json.loads(about["values"]["trainer_state"])["global_step"], 3, name)
+            schedule = pickle.loads((directory / "scheduler.pdparams").read_bytes())
+            self.assertEqual(json.loads(about["values"]["scheduler"]), schedule, name)
 
     def test_converted(self):
+        cases = []
         for name in ("n-1-O0", "n-tp2-O1-nomerge", "f-sh2v2-O1-nomerge"):
             directory, converted = sample_directory(name), support.fresh(name + "-converted")
             support.cairn("convert", directory, converted, ranks=self.ranks)
-            self.check_loads(name + ", converted", converted, expected_state(name, directory))
-
-
-def add_test(name):
-    setattr(PaddleLoad, "test_" + name.replace("-", "_"), lambda self: self.check(name))
-
-
-for sample_name in SAMPLES:
-    add_test(sample_name)
+            cases.append((name + ", converted", converted, expected_state(name, directory)))
+        self.check_all_loads(cases)
 
 
 if __name__ == "__main__":

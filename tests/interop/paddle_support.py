@@ -138,19 +138,23 @@ class LoadCase(support.TestCase):
     directories = 0
     tensors = collections.Counter()
 
-    def load(self, directory, state):
-        """{cut: {(section, name): array}} put together from what the ranks got."""
-        out = support.fresh("out")
-        out.mkdir()
-        keys = sorted(state)
-        lines = ["\t".join(map(str, (*key, "BF16" if state[key][0] in BF16_NAMES else state[key][0], *state[key][1].shape)))
-                 for key in keys]
-        (out / "list").write_text("".join(line + "\n" for line in lines))
+    def load(self, cases):
+        """For each (directory, state) {cut: {(section, name): array}}, put together from what the ranks got."""
         program = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "load_boxes"
-        command = [*os.environ["CAIRN_MPIEXEC"].split(), str(self.ranks), program, directory, out / "list", out]
-        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=120)
+        command = [*os.environ["CAIRN_MPIEXEC"].split(), str(self.ranks), program]
+        places = []
+        for number, (directory, state) in enumerate(cases):
+            out = support.fresh(f"out-{number}")
+            out.mkdir()
+            keys = sorted(state)
+            lines = ["\t".join(map(str, (*key, "BF16" if state[key][0] in BF16_NAMES else state[key][0],
+                                         *state[key][1].shape))) for key in keys]
+            (out / "list").write_text("".join(line + "\n" for line in lines))
+            command += [directory, out / "list", out]
+            places.append((state, keys, out))
+        done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False, timeout=240)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        return {cut: self.put_together(state, keys, out, cut) for cut in ("rows", "columns", "flat")}
+        return [{cut: self.put_together(*place, cut) for cut in ("rows", "columns", "flat")} for place in places]
 
     def put_together(self, state, keys, out, cut):
         loaded = [numpy.zeros_like(state[key][1]) for key in keys]
@@ -170,13 +174,19 @@ class LoadCase(support.TestCase):
         return dict(zip(keys, loaded))
 
     def check_loads(self, name, directory, state):
-        for cut, loaded in self.load(directory, state).items():
-            for key, (_, values) in state.items():
-                self.assertEqual(loaded[key].tobytes(), numpy.ascontiguousarray(values).tobytes(), f"{name} {cut} {key}")
-        kinds = collections.Counter(f"{section}, {dtype}" for (section, _), (dtype, _) in state.items())
-        self.tensors.update(kinds)
-        type(self).directories += 1
-        print(f"{name}: " + "; ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())), flush=True)
+        self.check_all_loads([(name, directory, state)])
+
+    def check_all_loads(self, cases):
+        """Of (name, directory, state), loaded by one program."""
+        loads = self.load([(directory, state) for _, directory, state in cases])
+        for (name, _, state), cuts in zip(cases, loads):
+            for cut, loaded in cuts.items():
+                for key, (_, values) in state.items():
+                    self.assertEqual(loaded[key].tobytes(), numpy.ascontiguousarray(values).tobytes(), f"{name} {cut} {key}")
+            kinds = collections.Counter(f"{section}, {dtype}" for (section, _), (dtype, _) in state.items())
+            self.tensors.update(kinds)
+            type(self).directories += 1
+            print(f"{name}: " + "; ".join(f"{count} of {kind}" for kind, count in sorted(kinds.items())), flush=True)
 
     @classmethod
     def tearDownClass(cls):

@@ -17,9 +17,12 @@
 #include "base/text.hpp"
 #include "interop/codings.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/legacy.hpp"
+#include "interop/paddle/legacy_files.hpp"
 #include "interop/paddle/moments.hpp"
 #include "interop/paddle/rank_files.hpp"
 #include "interop/paddle/signals.hpp"
+#include "interop/paddle/state_files.hpp"
 #include "interop/paddle/ties.hpp"
 #include "interop/paddle/unmerged.hpp"
 #include "interop/paddle/written.hpp"
@@ -212,6 +215,10 @@ PaddleState state_of(Reading& reading) {
     const base::Json* masters = extra.find(kMasterWeights);
     state.masters_as_model = masters != nullptr && *masters == base::Json(true) && !sets.contains(kMasterWeights);
   }
+  if (legacy_kind(reading) == LegacyKind::kPickles) {
+    state.linears_out_in = false;
+    return state;
+  }
   const auto model = sets.find("model");
   if (model == sets.end() || model->second.files.empty()) return state;
   const auto& metadata = reading.header(model->second.files.front()).metadata;
@@ -220,13 +227,62 @@ PaddleState state_of(Reading& reading) {
   return state;
 }
 
+/// PaddleFormers' trainer writes weights as safetensors files, and no names of its process.
+std::string words_of_nameless(const Reading& reading) {
+  std::vector<std::string> files;
+  for (const auto& [file, size] : reading.directory().others) {
+    if (parse_legacy_name(file)) files.push_back(file);
+  }
+  return fmt::format(
+      "the optimizer state ({}): it has names of the process that wrote it, and no file says which "
+      "weights these are",
+      list_some(files));
+}
+
+void warn_of_ignored(Reading& reading) {
+  const std::vector<std::string> ignored = ignored_legacy_files(reading);
+  if (ignored.empty()) return;
+  reading.warn(
+      fmt::format("{} of a save with unified_checkpoint off, and ignored, as PaddlePaddle does beside a unified "
+                  "checkpoint: {}",
+                  base::counted(ignored.size(), "file is", "files are"), list_some(ignored)));
+}
+
+void describe_legacy(Reading& reading, Recognised& out) {
+  read_legacy(reading, out);
+  const std::set<std::string> sections = out.sections;
+  std::vector<std::string> ignored;
+  for (const auto& [name, set] : reading.sets()) {
+    if (sections.contains(set.section)) ignored.insert(ignored.end(), set.files.begin(), set.files.end());
+  }
+  read_sets(reading, out, [&](const DataSet& set) -> std::optional<Strictness> {
+    if (sections.contains(set.section)) return std::nullopt;
+    return Strictness::kPaddle;
+  });
+  if (!ignored.empty()) {
+    reading.warn(
+        fmt::format("{} ignored beside the pickles that PaddlePaddle's trainer resumes from, since no index is "
+                    "here: {}",
+                    base::counted(ignored.size(), "file is", "files are"), list_some(ignored)));
+  }
+  take_u16_as_bf16(out.tensors, reading);
+  add_tied(reading, out);
+  if (out.sections.contains("optimizer")) warn_of_stateless(reading, out);
+}
+
 class Paddle final : public Dialect {
  public:
   [[nodiscard]] std::string_view name() const override { return "PaddlePaddle"; }
 
-  [[nodiscard]] bool recognises(Reading& reading) const override { return is_paddle(reading.sets(), reading); }
+  [[nodiscard]] bool recognises(Reading& reading) const override {
+    return is_paddle(reading.sets(), reading) || legacy_kind(reading) != LegacyKind::kNone;
+  }
 
   void describe(Reading& reading, Recognised& out) const override {
+    const LegacyKind legacy = legacy_kind(reading);
+    if (legacy == LegacyKind::kPickles) return describe_legacy(reading, out);
+    if (legacy == LegacyKind::kOptimizer) out.about.left.push_back(words_of_nameless(reading));
+    warn_of_ignored(reading);
     const DataSets& sets = reading.sets();
     check_signals(reading);
     refuse_scales_without_codec(sets, reading);
@@ -251,7 +307,7 @@ class Paddle final : public Dialect {
       for (const auto& [name, set] : sets) {
         if (is_by_rank(set)) check_owners(set, reading);
       }
-      read_rank_files(by_rank, codec, reading, out);
+      read_rank_files(by_rank, codec, parameters_of(reading), reading, out);
     }
     take_u16_as_bf16(out.tensors, reading);
     add_tied(reading, out);
@@ -269,9 +325,13 @@ class Paddle final : public Dialect {
 
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
+    tell_of_state(reading, out);
     out.version.clear();  // config.json's is of the library that the model came from
-    const std::vector<RankFiles> by_rank = unmerged_files(reading);
-    if (!by_rank.empty()) out.parallel = by_rank.front().parallel();
+    if (legacy_kind(reading) == LegacyKind::kPickles) {
+      out.parallel = legacy_files(reading).parallel();
+    } else if (const std::vector<RankFiles> by_rank = unmerged_files(reading); !by_rank.empty()) {
+      out.parallel = by_rank.front().parallel();
+    }
     if (auto signals = words_of_signals(reading)) out.left.push_back(std::move(*signals));
     out.values[kPaddleValue] = encode_paddle_state(state_of(reading));
     const auto optimizer = reading.sets().find("optimizer");

@@ -36,30 +36,16 @@ std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view&
   return std::nullopt;
 }
 
-/// As take_rank(), of all ranks that a name has, joined by '_'.
-bool take_ranks(std::string_view text, RankName& out) {
-  while (true) {
-    const auto rank = take_rank(text);
-    if (!rank || out.ranks[rank->first]) return false;
-    out.ranks[rank->first] = rank->second;
-    if (text.empty()) return true;
-    if (text.front() != '_') return false;
-    text.remove_prefix(1);
-  }
+Error of_another_save(const std::string& file, const std::string& other, const Reading& reading) {
+  return reading.error(ErrorKind::kFormat, file,
+                       fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of the "
+                                   "two away",
+                                   shown(other)));
 }
-
-void sort_by_rank(RankFiles& files) {
-  std::sort(files.files.begin(), files.files.end(), [](const RankFile& a, const RankFile& b) {
-    return std::tie(a.rank, a.piece, a.name) < std::tie(b.rank, b.piece, b.name);
-  });
-}
-
-/// Degrees of a training run, from the files of all its sets.
-using Degrees = std::array<std::uint32_t, kAxes>;
 
 /// A name speaks of an axis only where there are several ranks along it; experts alone may be on one.
-Degrees degrees_of(const std::vector<RankFiles>& sets) {
-  Degrees degrees{1, 1, 1, 1};
+Rank degrees_of(std::span<const RankFiles> sets) {
+  Rank degrees{1, 1, 1, 1};
   for (const RankFiles& set : sets) {
     for (std::size_t axis = 0; axis < kAxes; ++axis) {
       if (set.named[axis] && axis != kExpert) degrees[axis] = std::max(degrees[axis], 2U);
@@ -69,16 +55,19 @@ Degrees degrees_of(const std::vector<RankFiles>& sets) {
   return degrees;
 }
 
-/// Files are by rank: the first that is not the next rank tells which one is missing.
-void check_ranks(const RankFiles& set, const Reading& reading) {
-  Degrees next{};
+/// Names of missing files, of which a stranger's names may promise any number.
+constexpr std::size_t kMostMissing = 32;
+
+std::vector<std::string> missing_files(const RankFiles& set) {
+  std::vector<std::string> missing;
+  Rank next{};
   std::uint32_t piece = set.pieces == 0 ? 0 : 1;
-  for (std::size_t at = 0;; ++at) {
+  std::size_t at = 0;
+  while (missing.size() <= kMostMissing) {
     if (at == set.files.size() || set.files[at].rank != next || set.files[at].piece != piece) {
-      const std::string name = set.name_of(next) + (piece == 0 ? "" : fmt::format("_shard_{:04}", piece));
-      throw Error(ErrorKind::kNotFound,
-                  fmt::format("{}: the file is missing; each rank wrote one (ignore_merge_optimizer), and {} is here",
-                              reading.path_of(name), shown(set.files.front().name)));
+      missing.push_back(set.name_of(next, piece));
+    } else {
+      ++at;
     }
     if (piece != set.pieces) {
       ++piece;
@@ -87,8 +76,9 @@ void check_ranks(const RankFiles& set, const Reading& reading) {
     piece = set.pieces == 0 ? 0 : 1;
     std::size_t axis = kAxes;
     while (axis > 0 && ++next[axis - 1] == set.degrees[axis - 1]) next[--axis] = 0;
-    if (axis == 0) return;
+    if (axis == 0) break;
   }
+  return missing;
 }
 
 /// Into how many files each rank's state was cut, as the index says; 0: into none, or it does not say.
@@ -126,12 +116,23 @@ std::optional<RankName> parse_rank_name(std::string_view file) {
   for (const std::string_view set : kSets) {
     if (!rest.starts_with(set) || rest.size() <= set.size() || rest[set.size()] != '.') continue;
     RankName out{std::string(set), {}, piece.number};
-    if (take_ranks(rest.substr(set.size() + 1), out)) return out;
+    if (parse_ranks(rest.substr(set.size() + 1), out)) return out;
   }
   return std::nullopt;
 }
 
-std::string RankFiles::name_of(const std::array<std::uint32_t, kAxes>& rank) const {
+bool parse_ranks(std::string_view text, RankName& out) {
+  while (true) {
+    const auto rank = take_rank(text);
+    if (!rank || out.ranks[rank->first]) return false;
+    out.ranks[rank->first] = rank->second;
+    if (text.empty()) return true;
+    if (text.front() != '_') return false;
+    text.remove_prefix(1);
+  }
+}
+
+std::string RankFiles::name_of(const Rank& rank, std::uint32_t piece) const {
   std::string out = set;
   char separator = '.';
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
@@ -139,7 +140,9 @@ std::string RankFiles::name_of(const std::array<std::uint32_t, kAxes>& rank) con
     out += fmt::format("{}{}{:02}", separator, kNames[axis], rank[axis]);
     separator = '_';
   }
-  return out + std::string(kDataSuffix);
+  if (suffix == kDataSuffix) return out + std::string(suffix) + (piece == 0 ? "" : fmt::format("_shard_{:04}", piece));
+  if (piece != 0) out += fmt::format("-{:05}-of-{:05}", piece, pieces);
+  return out + std::string(suffix);
 }
 
 std::string RankFiles::parallel() const {
@@ -150,29 +153,51 @@ std::string RankFiles::parallel() const {
   return out;
 }
 
+void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading) {
+  std::array<bool, kAxes> named{};
+  for (std::size_t axis = 0; axis < kAxes; ++axis) {
+    named[axis] = name.ranks[axis].has_value();
+    file.rank[axis] = name.ranks[axis].value_or(0);
+  }
+  file.piece = name.piece;
+  if (set.files.empty()) {
+    set.set = name.set;
+    set.named = named;
+  } else if (set.named != named) {
+    throw of_another_save(file.name, set.files.front().name, reading);
+  }
+  set.pieces = std::max(set.pieces, name.piece);
+  set.files.push_back(std::move(file));
+}
+
+void find_degrees(std::span<RankFiles> sets) {
+  for (RankFiles& set : sets) {
+    std::ranges::sort(set.files, {}, [](const RankFile& file) { return std::tie(file.rank, file.piece, file.name); });
+  }
+  const Rank degrees = degrees_of(sets);
+  for (RankFiles& set : sets) {
+    for (std::size_t axis = 0; axis < kAxes; ++axis) set.degrees[axis] = set.named[axis] ? degrees[axis] : 1;
+  }
+}
+
+void check_ranks(const RankFiles& set, std::string_view why, const Reading& reading) {
+  const std::vector<std::string> missing = missing_files(set);
+  if (missing.empty()) return;
+  std::string others;
+  for (std::size_t i = 1; i < missing.size(); ++i) {
+    others += i == kMostMissing ? " and more" : (i == 1 ? "; so are " : ", ") + missing[i];
+  }
+  throw Error(ErrorKind::kNotFound,
+              fmt::format("{}: the file is missing{}; {}, and {} is here{}", reading.path_of(missing.front()), others,
+                          why, shown(set.files.front().name), reading.looked()));
+}
+
 std::vector<RankFiles> unmerged_files(Reading& reading) {
   std::map<std::string, RankFiles> sets;
   const auto add = [&](const RankName& name, const std::string& file) {
-    const auto [at, is_new] = sets.try_emplace(name.set);
-    RankFiles& set = at->second;
-    RankFile out{file, reading.number(file), &reading.header(file), {}, name.piece};
-    std::array<bool, kAxes> named{};
-    for (std::size_t axis = 0; axis < kAxes; ++axis) {
-      named[axis] = name.ranks[axis].has_value();
-      out.rank[axis] = name.ranks[axis].value_or(0);
-    }
-    if (is_new) {
-      set.set = name.set;
-      set.section = known_section(name.set).value_or(name.set);
-      set.named = named;
-    } else if (set.named != named) {
-      throw reading.error(ErrorKind::kFormat, file,
-                          fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of "
-                                      "the two away",
-                                      shown(set.files.front().name)));
-    }
-    set.pieces = std::max(set.pieces, name.piece);
-    set.files.push_back(std::move(out));
+    RankFiles& set = sets[name.set];
+    set.section = known_section(name.set).value_or(name.set);
+    add_rank_file(name, {file, reading.number(file), &reading.header(file), {}, 0}, set, reading);
   };
   for (const auto& [file, header] : reading.directory().safetensors) {
     if (const auto name = parse_rank_name(file)) add(*name, file);
@@ -189,23 +214,16 @@ std::vector<RankFiles> unmerged_files(Reading& reading) {
   }
   if (!sets.empty()) refuse_merged(sets.begin()->second.files.front(), reading);
   std::vector<RankFiles> out;
-  for (auto& [name, set] : sets) {
-    sort_by_rank(set);
-    out.push_back(std::move(set));
-  }
+  for (auto& [name, set] : sets) out.push_back(std::move(set));
   if (out.empty()) return out;
-  const Degrees degrees = degrees_of(out);
+  find_degrees(out);
   const std::uint32_t pieces = pieces_of_index(reading);
   for (RankFiles& set : out) {
-    set.degrees = degrees;
     set.pieces = std::max(set.pieces, pieces);
     if (set.named != out.front().named) {
-      throw reading.error(ErrorKind::kFormat, set.files.front().name,
-                          fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of "
-                                      "the two away",
-                                      shown(out.front().files.front().name)));
+      throw of_another_save(set.files.front().name, out.front().files.front().name, reading);
     }
-    check_ranks(set, reading);
+    check_ranks(set, "each rank wrote one (ignore_merge_optimizer)", reading);
   }
   return out;
 }

@@ -41,6 +41,61 @@ void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
 
 Slice whole_slice(const Fragment& fragment) { return {fragment, {{shard::whole(fragment.entry->shape), 0, 0}}}; }
 
+/// The only dimension in which slices differ from the whole, when they add up along it.
+std::optional<std::size_t> cut_dimension(std::span<const Shape> slices, const Shape& whole) {
+  std::optional<std::size_t> dimension;
+  for (const Shape& slice : slices) {
+    if (slice.size() != whole.size()) return std::nullopt;
+    for (std::size_t d = 0; d < whole.size(); ++d) {
+      if (slice[d] == whole[d]) continue;
+      if (dimension && *dimension != d) return std::nullopt;
+      dimension = d;
+    }
+  }
+  if (!dimension) return std::nullopt;
+  std::uint64_t sum = 0;
+  for (const Shape& slice : slices) sum = base::add(sum, slice[*dimension], "rows of slices");
+  return sum == whole[*dimension] ? dimension : std::nullopt;
+}
+
+/// Weights side by side of the whole that is cut along that dimension.
+unsigned side_by_side(const Parameter& parameter, const Shape& whole, std::size_t dimension) {
+  if (dimension + 1 != whole.size()) return 1;
+  return parameter.fused.value_or(fused_weights(parameter.name));
+}
+
+/// The elements of a slice that lie together in the whole: a box there, and where it begins in the slice.
+struct Part {
+  Box of_whole;
+  Shape begin;
+};
+
+/// Of each slice its parts: the whole is cut along the dimension into slices of these shapes; of `fused` weights side by
+/// side each slice has a part. Nothing when the slices cannot have been cut so.
+std::optional<std::vector<std::vector<Part>>> parts_of_slices(std::span<const Shape> slices, std::size_t dimension,
+                                                              unsigned fused) {
+  std::uint64_t length = 0;  // of one of the fused weights
+  for (const Shape& slice : slices) {
+    if (slice[dimension] % fused != 0) return std::nullopt;
+    length = base::add(length, slice[dimension] / fused, "elements of slices");
+  }
+  std::vector<std::vector<Part>> out;
+  std::uint64_t at = 0;
+  for (const Shape& slice : slices) {
+    const std::uint64_t each = slice[dimension] / fused;
+    auto& parts = out.emplace_back();
+    for (unsigned weight = 0; weight < fused; ++weight) {
+      Part part{{Shape(slice.size(), 0), slice}, Shape(slice.size(), 0)};
+      part.of_whole.offset[dimension] = weight * length + at;
+      part.of_whole.shape[dimension] = each;
+      part.begin[dimension] = weight * each;
+      parts.push_back(std::move(part));
+    }
+    at += each;
+  }
+  return out;
+}
+
 // ---- ranges of flattened parameters
 
 constexpr std::array<std::uint64_t, 2> kAlignments = {256, 512};  // bytes, by device
@@ -96,26 +151,70 @@ Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Rea
   return shape;
 }
 
-WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
-                        const Reading& reading) {
-  WholeTensor out;
-  out.cut = CutBy::kRange;
-  out.shape = flat_shape(parameter, fragments.front(), reading);
-  const std::uint64_t elements = shard::elements_of(out.shape);
-  std::vector<Fragment> in_order;
-  const auto& home = fragments.front().file->rank;
-  for (const Fragment& fragment : fragments) {
-    const auto& rank = fragment.file->rank;
-    if (rank[kTensor] != 0) {
-      throw wrong(fragment, reading,
-                  "is a slice of a flattened slice of a tensor-parallel rank (sharding v2, split_param): nothing tells "
-                  "along which dimension the ranks cut it; save again with split_param off");
+/// What ranges are ranges of: one for each tensor-parallel rank that has a slice.
+struct Flattened {
+  Shape shape;
+  std::vector<Part> parts;
+};
+
+std::vector<Flattened> flattened(const Parameter& parameter, std::span<const Fragment> fragments, const Shape& whole,
+                                 const RankFiles& files, const Reading& reading) {
+  const auto is_whole = [&](const Shape& slice) { return slice == whole; };
+  const Shape origin(whole.size(), 0);
+  if (files.degrees[kTensor] == 1 || (!parameter.slices.empty() && std::ranges::all_of(parameter.slices, is_whole))) {
+    return {{whole, {{shard::whole(whole), origin}}}};
+  }
+  const auto dimension = cut_dimension(parameter.slices, whole);
+  auto parts = dimension ? parts_of_slices(parameter.slices, *dimension, side_by_side(parameter, whole, *dimension))
+                         : std::nullopt;
+  if (!parts || parts->size() != files.degrees[kTensor]) {
+    throw wrong(fragments.back(), reading,
+                "is a slice of a flattened slice of a tensor-parallel rank (sharding v2, split_param): nothing tells "
+                "along which dimension the ranks cut it; save again with split_param off");
+  }
+  std::vector<Flattened> out;
+  for (std::size_t rank = 0; rank < parts->size(); ++rank) {
+    out.push_back({parameter.slices[rank], std::move((*parts)[rank])});
+  }
+  return out;
+}
+
+/// A range of the slice, as boxes of the whole.
+std::vector<SliceBox> boxes_of_range(const Flattened& of, std::uint64_t begin, std::uint64_t end) {
+  std::vector<SliceBox> out;
+  std::uint64_t first = 0;
+  for (const Box& box : shard::boxes_of_flat_range(of.shape, begin, end)) {
+    for (const Part& part : of.parts) {
+      const auto common = shard::intersect(box, {part.begin, part.of_whole.shape});
+      if (!common) continue;
+      Box of_whole = *common;
+      Shape in_box = common->offset;
+      for (std::size_t d = 0; d < in_box.size(); ++d) {
+        of_whole.offset[d] = common->offset[d] - part.begin[d] + part.of_whole.offset[d];
+        in_box[d] -= box.offset[d];
+      }
+      const bool is_narrower = !box.shape.empty() && common->shape.back() != box.shape.back();
+      out.push_back(
+          {std::move(of_whole), first + shard::flat_index(box.shape, in_box), is_narrower ? box.shape.back() : 0});
     }
+    first += shard::elements_of(box);
+  }
+  return out;
+}
+
+/// Those of one tensor-parallel rank, in the order of sharding. Pipeline stages and ranks of experts may have copies of a
+/// tensor that they share.
+std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::uint32_t tensor_rank,
+                                      const Reading& reading) {
+  std::vector<Fragment> in_order;
+  for (const Fragment& fragment : fragments) {
+    if (fragment.file->rank[kTensor] != tensor_rank) continue;
     if (fragment.entry->shape.size() != 1) {
       throw wrong(fragment, reading,
                   "stands among slices of flattened parameters (sharding v2), which have 1 dimension");
     }
-    // Pipeline stages and ranks of experts may have copies of a tensor that they share.
+    const auto& home = in_order.empty() ? fragment.file->rank : in_order.front().file->rank;
+    const auto& rank = fragment.file->rank;
     if (rank[kPipeline] == home[kPipeline] && rank[kExpert] == home[kExpert]) in_order.push_back(fragment);
   }
   const auto rank_of = [](const Fragment& fragment) { return fragment.file->rank[kSharding]; };
@@ -124,25 +223,38 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
   if (same != in_order.end()) {
     throw wrong(*std::next(same), reading, fmt::format("is in {} as well", shown(same->file->name)));
   }
-  std::uint64_t at = 0;
-  for (const Fragment& fragment : in_order) {
-    const std::uint64_t begin = std::min(at, elements);
-    at = base::add(at, fragment.entry->shape[0], "elements of slices");
-    Slice slice{fragment, {}};
-    std::uint64_t first = 0;
-    for (Box& box : shard::boxes_of_flat_range(out.shape, begin, std::min(at, elements))) {
-      const std::uint64_t length = shard::elements_of(box);
-      slice.boxes.push_back({std::move(box), first, 0});
-      first += length;
+  return in_order;
+}
+
+WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fragments, const RankFiles& files,
+                        const Reading& reading) {
+  WholeTensor out;
+  out.cut = CutBy::kRange;
+  out.shape = flat_shape(parameter, fragments.front(), reading);
+  const std::vector<Flattened> slices = flattened(parameter, fragments, out.shape, files, reading);
+  for (std::uint32_t tensor_rank = 0; tensor_rank < slices.size(); ++tensor_rank) {
+    const Flattened& of = slices[tensor_rank];
+    const std::uint64_t elements = shard::elements_of(of.shape);
+    const std::vector<Fragment> in_order = ranges_in_order(fragments, tensor_rank, reading);
+    if (in_order.empty()) {
+      throw wrong(fragments.front(), reading,
+                  fmt::format("is a slice of parameter {} {}, and no file has one of tensor-parallel rank {}",
+                              in_quotes(parameter.name), shard::shape_text(out.shape), tensor_rank));
     }
-    if (!slice.boxes.empty()) out.slices.push_back(std::move(slice));
-  }
-  if (at < elements || !is_padded(elements, at, parameter, files)) {
-    throw wrong(
-        in_order.back(), reading,
-        fmt::format("is the last slice of parameter {} {}, whose slices (sharding v2, split_param) hold {} of its "
-                    "{} elements and padding together: one is missing or of another size",
-                    in_quotes(parameter.name), shard::shape_text(out.shape), at, elements));
+    std::uint64_t at = 0;
+    for (const Fragment& fragment : in_order) {
+      const std::uint64_t begin = std::min(at, elements);
+      at = base::add(at, fragment.entry->shape[0], "elements of slices");
+      Slice slice{fragment, boxes_of_range(of, begin, std::min(at, elements))};
+      if (!slice.boxes.empty()) out.slices.push_back(std::move(slice));
+    }
+    if (at < elements || !is_padded(elements, at, parameter, files)) {
+      throw wrong(
+          in_order.back(), reading,
+          fmt::format("is the last slice of parameter {} {}, whose slices (sharding v2, split_param) hold {} of its "
+                      "{} elements and padding together: one is missing or of another size",
+                      in_quotes(parameter.name), shard::shape_text(of.shape), at, elements));
+    }
   }
   return out;
 }
@@ -173,53 +285,27 @@ std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, c
   return out;
 }
 
-/// The only dimension in which slices differ from the whole, when they add up along it.
-std::optional<std::size_t> cut_dimension(std::span<const Fragment> slices, const Shape& whole) {
-  std::optional<std::size_t> dimension;
-  for (const Fragment& slice : slices) {
-    if (slice.entry->shape.size() != whole.size()) return std::nullopt;
-    for (std::size_t d = 0; d < whole.size(); ++d) {
-      if (slice.entry->shape[d] == whole[d]) continue;
-      if (dimension && *dimension != d) return std::nullopt;
-      dimension = d;
-    }
-  }
-  if (!dimension) return std::nullopt;
-  std::uint64_t sum = 0;
-  for (const Fragment& slice : slices) sum = base::add(sum, slice.entry->shape[*dimension], "rows of slices");
-  return sum == whole[*dimension] ? dimension : std::nullopt;
-}
-
-/// Interleaved by heads when it is joined: rules that only the model's configuration has.
-bool is_joined_by_heads(std::string_view parameter) { return module_of(parameter) == "query_key_value"; }
-
-WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment> slices, std::size_t dimension,
-                           const Reading& reading) {
+WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment> slices, std::span<const Shape> shapes,
+                           std::size_t dimension, const Reading& reading) {
   WholeTensor out{*parameter.shape, CutBy::kDimension, dimension, {}};
   const bool is_column = dimension + 1 == out.shape.size();
-  if (is_column && is_joined_by_heads(parameter.name)) {
+  if (is_column && !parameter.fused && is_joined_by_heads(parameter.name)) {
     throw wrong(slices.front(), reading,
                 "is a slice of a fused weight that PaddlePaddle joins head by head; save it again merged");
   }
-  const unsigned fused = is_column ? fused_weights(parameter.name) : 1;
-  const std::uint64_t length = out.shape[dimension];
-  std::uint64_t at = 0;  // of the first of the fused weights
-  for (const Fragment& fragment : slices) {
-    const Shape shape = shape_of(fragment);
-    if (shape[dimension] % fused != 0 || length % fused != 0) {
-      throw wrong(fragment, reading,
-                  fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, length));
-    }
-    const std::uint64_t each = shape[dimension] / fused;
-    Slice slice{fragment, {}};
-    for (unsigned weight = 0; weight < fused; ++weight) {
-      Box box{Shape(shape.size(), 0), shape};
-      box.offset[dimension] = weight * (length / fused) + at;
-      box.shape[dimension] = each;
-      slice.boxes.push_back({std::move(box), weight * each, fused == 1 ? 0 : shape[dimension]});
+  const unsigned fused = side_by_side(parameter, out.shape, dimension);
+  const auto parts = parts_of_slices(shapes, dimension, fused);
+  if (!parts) {
+    throw wrong(slices.front(), reading,
+                fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, out.shape[dimension]));
+  }
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    Slice slice{slices[i], {}};
+    for (const Part& part : (*parts)[i]) {
+      slice.boxes.push_back(
+          {part.of_whole, shard::flat_index(shapes[i], part.begin), fused == 1 ? 0 : shapes[i].back()});
     }
     out.slices.push_back(std::move(slice));
-    at += each;
   }
   return out;
 }
@@ -255,8 +341,10 @@ WholeTensor join_slices(const Parameter& parameter, std::span<const Fragment> fr
   const auto is_whole = [&](const Fragment& fragment) { return has_shape(fragment, parameter); };
   if (std::ranges::all_of(slices, is_whole)) return {shape_of(first), CutBy::kNothing, 0, {whole_slice(first)}};
   if (files.degrees[kTensor] > 1) refuse_missing_slices(slices, files, parameter, reading);
-  const auto dimension = cut_dimension(slices, *parameter.shape);
-  if (dimension) return join_dimension(parameter, slices, *dimension, reading);
+  std::vector<Shape> shapes;
+  for (const Fragment& slice : slices) shapes.push_back(shape_of(slice));
+  const auto dimension = cut_dimension(shapes, *parameter.shape);
+  if (dimension) return join_dimension(parameter, slices, shapes, *dimension, reading);
   throw wrong(
       first, reading,
       slices.size() == 1
@@ -275,6 +363,8 @@ unsigned fused_weights(std::string_view parameter) {
   if (std::ranges::find(kTwo, module) != kTwo.end()) return 2;
   return parameter.starts_with("qwen.") && module == "c_attn" ? 3 : 1;
 }
+
+bool is_joined_by_heads(std::string_view parameter) { return module_of(parameter) == "query_key_value"; }
 
 bool is_matrix(std::string_view parameter) {
   return parameter.ends_with(".weight") && is_turned_round(parameter).has_value();

@@ -2,7 +2,7 @@
 //
 // Files do not say it. What does: the ranks, the shape of the model's weight, and for fused weights its name. A
 // tensor-parallel rank holds rows or columns: the dimension in which its shape differs from the weight's. A rank of
-// sharding v2 in PaddleFormers holds a range of the flattened parameter, which has zeros behind it: all slices
+// sharding v2 holds a range of the flattened parameter, or of its slice of it, which has zeros behind it: all ranges
 // together are a multiple of 256 bytes for each rank.
 #pragma once
 
@@ -54,11 +54,18 @@ struct Parameter {
   std::optional<std::vector<std::uint64_t>> shape;  ///< nothing: the model does not have it
   unsigned element_bytes = 2;                       ///< of the weight
   bool may_be_transposed = false;                   ///< the file of the model may have its dimensions in reverse order
+  std::optional<unsigned> fused = {};               ///< how many weights it has side by side; nothing: its name says it
+  /// The slices of the tensor-parallel ranks, where the model was stored in them. Flat slices are ranges of these.
+  std::vector<std::vector<std::uint64_t>> slices = {};
 };
 
 /// How many weights a fused one has side by side, so that each tensor-parallel rank holds its columns of every one: 2
 /// of gate and up, 3 of Qwen's query, key and value; else 1.
 unsigned fused_weights(std::string_view parameter);
+
+/// Whether tensor-parallel ranks may hold its columns head by head, in an order that only the model's configuration tells:
+/// "query_key_value".
+bool is_joined_by_heads(std::string_view parameter);
 
 /// Whether a parameter of that name is known to have two dimensions.
 bool is_matrix(std::string_view parameter);

@@ -307,9 +307,7 @@ void check_states(const Families& families, const Reading& reading) {
   }
   for (const auto& [name, family] : families) {
     for (const auto& [state, other] : states) {
-      const auto is_of_state = [&, wanted = state](const auto& member) {
-        return without_scales(member.first) == wanted;
-      };
+      const auto is_of_state = [&state = state](const auto& member) { return without_scales(member.first) == state; };
       if (std::ranges::any_of(family, is_of_state)) continue;
       throw missing(family.begin()->second.front(), std::string(name) + std::string(state),
                     fmt::format("parameter {} has one", in_quotes(other)), reading);
@@ -366,14 +364,14 @@ bool has_flat_slices(const RankFiles& files, const Parameters& parameters) {
       const auto& found = fragments.front().entry->shape;
       if (found.size() != 1 || (found[0] == 1 && shape.empty())) continue;
       // A tensor-parallel rank may have a part of a vector; merged files have all of it, or a slice with padding.
-      if (shape.size() != 1 || (files.is_numbered && found[0] != shape[0])) return true;
+      if (shape.size() != 1 || found[0] > shape[0] || (files.is_numbered && found[0] != shape[0])) return true;
     }
   }
   return false;
 }
 
-void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, Reading& reading, Recognised& out) {
-  const Parameters parameters = parameters_of(reading);
+void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
+                     Reading& reading, Recognised& out) {
   std::map<std::string_view, Families> families_of_sections;
   for (const RankFiles& files : sets) {
     const Families& families = families_of_sections[files.section] = families_of(files);

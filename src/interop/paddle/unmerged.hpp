@@ -1,4 +1,5 @@
-// PaddlePaddle's optimizer state where each rank's file has what that rank held: put together to whole tensors.
+// PaddlePaddle's tensors where each rank's file has what that rank held, above all optimizer state: put together to whole
+// ones.
 //
 // Moments of O1 may have been coded slice by slice. Then they keep the scales that they have
 // (QuantisedMoments::boxes), unless those of all slices are the scales of the whole: columns of O1, and O2.
@@ -28,7 +29,8 @@ bool has_flat_slices(const RankFiles& files, const Parameters& parameters);
 /// Adds the tensors of all sets, and the moments that `codec` (null: none) coded. Throws Error(kFormat) naming file
 /// and tensor: what put_together() refuses; a parameter that lacks a tensor that others have; codes that are not the
 /// codec's.
-void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, Reading& reading, Recognised& out);
+void read_rank_files(const std::vector<RankFiles>& sets, const quant::Codec* codec, const Parameters& parameters,
+                     Reading& reading, Recognised& out);
 
 /// Names weights without optimizer state: nobody lists what ranks' files should have. They may be frozen.
 void warn_of_stateless(Reading& reading, const Recognised& out);

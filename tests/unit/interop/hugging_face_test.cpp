@@ -265,7 +265,7 @@ TEST(HuggingFaceBroken, NothingThere) {
   EXPECT_THAT(failure_of(TestDirectory().json("config.json", "{}").directory, ErrorKind::kNotFound),
               HasSubstr("no .safetensors file"));
   EXPECT_THAT(hint("__0_0.distcp"), HasSubstr("torch DCP"));
-  EXPECT_THAT(hint("model_state.pdparams"), HasSubstr("PaddlePaddle"));
+  EXPECT_THAT(hint("unet.pdparams"), HasSubstr("model_state.pdparams"));
   EXPECT_THAT(hint("pytorch_model.bin"), HasSubstr("pickled"));
   TestDirectory d;
   d.other("README.md").directory.folders = {"sharded"};

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <span>
 #include <stdexcept>
@@ -77,6 +78,20 @@ TestDirectory& TestDirectory::json(const std::string& name, const std::string& t
 TestDirectory& TestDirectory::other(const std::string& name) {
   directory.path = kPath;
   directory.others[name] = 0;
+  return *this;
+}
+
+TestDirectory& TestDirectory::content(const std::string& name, const std::string& bytes) {
+  if (!contents_) contents_ = std::make_shared<std::map<std::string, std::string>>();
+  other(name);
+  directory.others[name] = bytes.size();
+  (*contents_)[name] = bytes;
+  directory.access.open = [contents = contents_](const std::string& file) {
+    const std::string& text = contents->at(file);
+    return base::ByteSource{text.size(), [&text](std::span<std::byte> to, std::uint64_t at) {
+                              std::memcpy(to.data(), text.data() + at, to.size());
+                            }};
+  };
   return *this;
 }
 

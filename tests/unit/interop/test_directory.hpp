@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,8 +42,13 @@ class TestDirectory {
                        std::uint64_t total_size, const std::string& extra = "");
   TestDirectory& json(const std::string& name, const std::string& text);
   TestDirectory& other(const std::string& name);
+  /// A file of that content, which a dialect may open.
+  TestDirectory& content(const std::string& name, const std::string& bytes);
 
   Directory directory;
+
+ private:
+  std::shared_ptr<std::map<std::string, std::string>> contents_;
 };
 
 /// tests/data/dialects/<name>, as the caller of recognise() would list it.

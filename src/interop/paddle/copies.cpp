@@ -1,0 +1,74 @@
+#include "interop/paddle/copies.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace cairn::interop {
+namespace {
+
+constexpr std::uint64_t kPieceBytes = 1 << 20;
+constexpr std::uint64_t kSmallBytes = 64 << 10;  // a tensor of up to that size is compared whole
+constexpr std::uint64_t kSampleBytes = 4 << 10;
+constexpr std::size_t kMostOpen = 32;
+
+using Pieces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;  // offset and size, of whole elements
+
+Pieces pieces_of(std::uint64_t bytes, CopyComparer::Look look) {
+  if (look == CopyComparer::Look::kSamples && bytes > kSmallBytes) {
+    const std::uint64_t middle = bytes / 2 / kSampleBytes * kSampleBytes;
+    return {{0, kSampleBytes}, {middle, kSampleBytes}, {bytes - kSampleBytes, kSampleBytes}};
+  }
+  Pieces out;
+  for (std::uint64_t at = 0; at < bytes; at += kPieceBytes) out.emplace_back(at, std::min(kPieceBytes, bytes - at));
+  return out;
+}
+
+bool is_uniform(std::span<const std::byte> bytes, std::span<const std::byte> element) {
+  for (std::size_t at = 0; at < bytes.size(); at += element.size()) {
+    if (!std::ranges::equal(bytes.subspan(at, element.size()), element)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+const base::ByteSource& CopyComparer::source_of(const std::string& file) {
+  const auto known = open_.find(file);
+  if (known != open_.end()) return known->second;
+  if (open_.size() == kMostOpen) open_.clear();
+  return open_.emplace(file, reading_.open(file)).first->second;
+}
+
+Copies CopyComparer::compare(std::span<const Fragment> fragments, Look look) {
+  const auto is_outlined = [&](const Fragment& fragment) {
+    return reading_.directory().outlined.contains(fragment.file->name);
+  };
+  if (std::ranges::any_of(fragments, is_outlined)) return Copies::kUnknown;
+  const format::TensorEntry& entry = *fragments.front().entry;
+  const std::uint64_t size = entry.end - entry.begin;
+  const std::uint64_t element_bytes = std::max<std::uint64_t>(bits_of(entry.dtype) / 8, 1);
+  bool uniform = true;
+  base::Bytes element;
+  const auto read = [&](const Fragment& fragment, std::uint64_t offset, base::Bytes& to) {
+    const base::ByteSource& source = source_of(fragment.file->name);
+    if (!source.read) return false;
+    source.read(to, fragment.file->header->data_start + fragment.entry->begin + offset);
+    return true;
+  };
+  for (const auto& [offset, bytes] : pieces_of(size, look)) {
+    base::Bytes first(bytes);
+    base::Bytes other(bytes);
+    if (!read(fragments.front(), offset, first)) return Copies::kUnknown;
+    for (const Fragment& fragment : fragments.subspan(1)) {
+      if (!read(fragment, offset, other)) return Copies::kUnknown;
+      if (first != other) return Copies::kDiffer;
+    }
+    if (element.empty()) element.assign(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(element_bytes));
+    uniform = uniform && is_uniform(first, element);
+  }
+  return uniform ? Copies::kUniform : Copies::kAlike;
+}
+
+}  // namespace cairn::interop

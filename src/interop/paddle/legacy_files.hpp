@@ -1,0 +1,54 @@
+// The pickles that PaddlePaddle's trainers write with unified_checkpoint off, and which rank wrote which.
+//
+// "model_state.tp00_pp01.pdparams" has a rank's slices of the weights, "optimizer.tp00_pp01_shard00.pdopt" its state; an
+// adapter is in "lora_model_state.pdparams" and the like. One process, or data parallelism alone, leaves the ranks out of
+// the names. Weights may be in numbered pieces, which an index lists ("model_state.pdparams.index.json").
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "interop/paddle/rank_files.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+struct LegacyName {
+  RankName rank;             ///< set: "model_state", "lora_model_state", "optimizer"
+  std::string_view section;  ///< "model", "adapter", "optimizer"
+  std::string_view suffix;   ///< ".pdparams", ".pdopt"
+  std::uint32_t pieces = 0;  ///< of how many numbered ones it is the rank.piece-th
+};
+
+/// Nothing for other names.
+std::optional<LegacyName> parse_legacy_name(std::string_view file);
+
+enum class LegacyKind {
+  kNone,       ///< no such files, or safetensors files that count instead
+  kPickles,    ///< weights are in pickles
+  kOptimizer,  ///< the state alone is in pickles, beside weights in safetensors files: PaddleFormers
+};
+
+LegacyKind legacy_kind(Reading& reading);
+
+/// Files of the legacy form that are not read, because a unified checkpoint is beside them.
+std::vector<std::string> ignored_legacy_files(Reading& reading);
+
+/// The files of all ranks, without headers; none have numbers in Reading yet.
+struct LegacyFiles {
+  std::vector<RankFiles> weights;  ///< one for each set
+  RankFiles optimizer;             ///< no files: no state was saved
+
+  /// "tp=2,pp=2": what names say.
+  [[nodiscard]] std::string parallel() const;
+};
+
+/// The name of the index that lists the pieces of a rank's weights.
+std::string index_name_of(const RankFiles& weights, const Rank& rank);
+
+/// Throws Error(kNotFound) that names the files that are missing, kFormat for files of two saves.
+LegacyFiles legacy_files(Reading& reading);
+
+}  // namespace cairn::interop

@@ -1,0 +1,59 @@
+// What a pickle of PaddlePaddle's trainers holds: tensors by the names that it has for them, and where their bytes are.
+//
+//   weights    {"llama.norm.weight": array, ..., "StructuredToParameterName@@": {"llama.norm.weight": "norm_0.w_0", ...}}
+//   optimizer  {"norm_0.w_0_fp32_master_0_moment1_0": tuple((name, array)), ...,
+//               "master_weights": {"norm_0.w_0": tuple((name, array)), ...}, "LR_Scheduler": {...}}
+//
+// The second name of a parameter, the static one, is what a process counted up to when it made it: it means something
+// beside the weights of the same process alone. Without master weights the keys lack "_fp32_master_0". Nothing is executed
+// (format/pickle.hpp). A tensor whose bytes do not lie as they are in the file, in row-major order, is an error.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cairn/dtype.hpp"
+#include "format/safetensors.hpp"
+#include "interop/reading.hpp"
+
+namespace cairn::interop {
+
+/// A tensor in a pickle.
+struct PickledTensor {
+  std::string key;
+  DType dtype = DType::kF32;
+  std::vector<std::uint64_t> shape;
+  std::uint64_t offset_bytes = 0;  ///< in the file
+  std::uint64_t size_bytes = 0;
+};
+
+/// Static name -> the parameter's own: of tied weights there are several.
+using StaticNames = std::map<std::string, std::vector<std::string>, std::less<>>;
+
+struct PickledWeights {
+  std::vector<PickledTensor> tensors;  ///< in the order of the file
+  StaticNames names;                   ///< empty: the file has none
+};
+
+struct PickledOptimizer {
+  std::vector<PickledTensor> states;
+  std::optional<std::vector<PickledTensor>> masters;
+};
+
+/// Throw Error(kFormat) naming file and tensor, and as Reading::open().
+PickledWeights read_weights(const std::string& file, Reading& reading);
+PickledOptimizer read_optimizer(const std::string& file, Reading& reading);
+
+/// "norm_0.w_0" and "moment1_0" of a key of the optimizer; nothing when no name is its beginning.
+std::optional<std::pair<std::string_view, std::string_view>> split_state_key(std::string_view key,
+                                                                             const StaticNames& names);
+
+/// The tensors as a safetensors header of the file would have them, under their keys.
+format::SafetensorsHeader header_of(std::vector<PickledTensor> tensors, std::uint64_t file_bytes);
+
+}  // namespace cairn::interop

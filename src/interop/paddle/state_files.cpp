@@ -1,0 +1,163 @@
+#include "interop/paddle/state_files.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "format/pickle.hpp"
+#include "format/pickle_json.hpp"
+#include "format/python_objects.hpp"
+
+namespace cairn::interop {
+namespace {
+
+constexpr std::uint64_t kMostBytes = 256 << 10;       // of a value's JSON: eight ranks' random states
+constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // of the files that make one
+constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // of the values of a pickle
+constexpr std::string_view kRandom = "rng_state";
+constexpr std::string_view kRandomSuffix = ".pth";
+
+class Teller {
+ public:
+  Teller(Reading& reading, About& about) : reading_(reading), about_(about) {}
+
+  void tell() {
+    tell_of("scheduler", "scheduler.pdparams");
+    tell_of("scaler", "scaler.pdparams");
+    tell_of_trainer();
+    tell_of_random();
+  }
+
+ private:
+  [[nodiscard]] bool has(const std::string& file) const { return reading_.directory().others.contains(file); }
+
+  void leave(const std::string& file, std::string_view why) {
+    about_.left.push_back(fmt::format("{}: {}", shown(file), why));
+  }
+
+  void leave_large(const std::string& file) {
+    leave(file,
+          fmt::format("it is more than the {} that all ranks are given of a value", base::format_size(kMostBytes)));
+  }
+
+  void put(const std::string& key, const std::string& text, const std::vector<std::string>& files) {
+    if (text.size() > kMostBytes) return leave_large(files.front());
+    about_.values[key] = text;
+    about_.sources.insert(about_.sources.end(), files.begin(), files.end());
+  }
+
+  struct Value {
+    std::string json;
+    bool is_list = false;
+  };
+
+  /// The value in a pickle. What is wrong with it is a line in `left`.
+  std::optional<Value> value_in(const std::string& file) {
+    try {
+      const base::ByteSource source = reading_.open(file);
+      if (!source.read) return std::nullopt;
+      if (source.size_bytes > kMostFileBytes) {
+        leave_large(file);
+        return std::nullopt;
+      }
+      format::PickleOptions options;
+      options.memory_bytes = kMostMemoryBytes;
+      const format::Pickle pickle = format::read_pickle(source, reading_.raw_path_of(file), options);
+      if (const auto json = format::json_of(state_in(pickle.root()))) return Value{json->dump(), json->is_array()};
+      leave_large(file);
+      return std::nullopt;
+    } catch (const Error& error) {
+      about_.left.emplace_back(error.what());
+      return std::nullopt;
+    }
+  }
+
+  /// What an object of PaddleFormers' class TrainerState has set.
+  format::PickleValue state_in(format::PickleValue root) {
+    if (!root.is(format::PickleKind::kObject) || !root.name().ends_with(".TrainerState")) return root;
+    const auto state = root.state();
+    if (!state) return root;
+    const auto entries = format::dict_of(*state);
+    if (!entries) return root;
+    const auto step = state->find("global_step");
+    const auto number = step ? format::integer_of(*step) : std::nullopt;
+    if (!about_.step && number && *number >= 0) about_.step = static_cast<std::uint64_t>(*number);
+    return *state;
+  }
+
+  void tell_of(const std::string& key, const std::string& file) {
+    if (!has(file)) return;
+    if (const auto value = value_in(file)) put(key, value->json, {file});
+  }
+
+  void tell_of_trainer() {
+    constexpr const char* kFile = "trainer_state.json";
+    const auto text = reading_.directory().json.find(kFile);
+    if (text == reading_.directory().json.end()) return tell_of("trainer_state", "trainer_state.bin");
+    if (text->second.size() > kMostFileBytes) return leave_large(kFile);
+    try {
+      put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kFile)).dump(), {kFile});
+    } catch (const Error&) {  // tell_of_trainer() has said so
+    }
+  }
+
+  /// "rng_state.pth" of one process; of several PaddleNLP writes "rng_state_4.pth" with a list of all four, PaddleFormers
+  /// "rng_state_0.pth" and so on, one for each.
+  void tell_of_random() {
+    std::map<std::uint64_t, std::string> of_numbers;
+    std::uint64_t bytes = 0;
+    for (const auto& [file, size] : reading_.directory().others) {
+      const auto number = number_in(file);
+      if (!number) continue;
+      of_numbers.emplace(*number, file);
+      bytes += std::min(size, kMostFileBytes + 1);
+    }
+    if (of_numbers.empty()) return tell_of(std::string(kRandom), std::string(kRandom) + std::string(kRandomSuffix));
+    const std::string& first = of_numbers.begin()->second;
+    if (bytes > kMostFileBytes) return leave_large(first);
+    if (of_numbers.size() > 1 && of_numbers.rbegin()->first + 1 != of_numbers.size()) {
+      return leave(first, "the random states of other ranks are missing");
+    }
+    std::string list;
+    std::vector<std::string> files;
+    for (const auto& [number, file] : of_numbers) {
+      const auto value = value_in(file);
+      if (!value) return;
+      files.push_back(file);
+      if (value->is_list && of_numbers.size() == 1) return put(std::string(kRandom), value->json, files);
+      list += (list.empty() ? "" : ",") + value->json;
+    }
+    put(std::string(kRandom), "[" + list + "]", files);
+  }
+
+  static std::optional<std::uint64_t> number_in(std::string_view file) {
+    if (!file.starts_with(kRandom) || !file.ends_with(kRandomSuffix)) return std::nullopt;
+    file.remove_prefix(kRandom.size());
+    if (file.size() < kRandomSuffix.size() + 2 || file.front() != '_') return std::nullopt;
+    const std::string_view digits = file.substr(1, file.size() - 1 - kRandomSuffix.size());
+    const bool is_number =
+        digits.size() < 10 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_number) return std::nullopt;
+    std::uint64_t number = 0;
+    for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
+    return number;
+  }
+
+  Reading& reading_;
+  About& about_;
+};
+
+}  // namespace
+
+void tell_of_state(Reading& reading, About& about) { Teller(reading, about).tell(); }
+
+}  // namespace cairn::interop

@@ -1,0 +1,32 @@
+// Pickles of protocol 4 for tests, piece by piece: each function gives the code that pushes a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cairn::interop::test::pickle {
+
+using Entries = std::vector<std::pair<std::string, std::string>>;  ///< keys as texts, values as code
+
+std::string text(const std::string& value);
+std::string integer(std::uint32_t value);
+std::string list(const std::vector<std::string>& values);
+std::string tuple(const std::vector<std::string>& values);
+std::string dict(const Entries& entries);
+/// An object of that class with that state.
+std::string object(const std::string& module, const std::string& name, const std::string& state);
+
+/// A numpy array; `type` is numpy's, "u2" or ">f4".
+std::string array(const std::string& type, const std::vector<std::uint64_t>& shape, const std::string& bytes);
+/// One whose elements are bytes that count up from `first`, or with `step` 0 are all the same.
+std::string counting(const std::string& type, const std::vector<std::uint64_t>& shape, unsigned first,
+                     unsigned step = 1);
+/// As paddle.save pickles a tensor.
+std::string tensor(const std::string& name, const std::string& array);
+
+/// The whole pickle.
+std::string file(const std::string& value);
+
+}  // namespace cairn::interop::test::pickle
