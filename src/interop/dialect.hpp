@@ -42,8 +42,8 @@ class Dialect {
   /// else, and wrong.
   [[nodiscard]] virtual bool recognises(Reading& reading) const = 0;
 
-  /// Adds tensors, sections and codings to `out`, and to `out.about.left` which tensors it leaves behind. Throws Error(kFormat or kNotFound), one line naming file and tensor;
-  /// what had to be assumed is a warning of `reading`.
+  /// Adds tensors, sections and codings to `out`, and to `out.about.left` which tensors it leaves behind. Throws
+  /// Error(kFormat or kNotFound), one line naming file and tensor; what had to be assumed is a warning of `reading`.
   virtual void describe(Reading& reading, Recognised& out) const = 0;
 
   /// Adds what can be said without tensors: version, parallel layout, step, values beside the tensors, what else is not

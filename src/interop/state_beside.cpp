@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/json.hpp"
@@ -19,7 +20,7 @@ std::optional<base::Json> member_of(const Reading& reading, const std::string& f
     const base::Json* const value = document.is_object() ? document.find(key) : nullptr;
     if (value != nullptr) return *value;
   } catch (const Error& error) {
-    about.left.emplace_back(error.what());
+    if (std::ranges::find(about.left, error.what()) == about.left.end()) about.left.emplace_back(error.what());
   }
   return std::nullopt;
 }
@@ -27,10 +28,14 @@ std::optional<base::Json> member_of(const Reading& reading, const std::string& f
 }  // namespace
 
 void tell_of_trainer(const Reading& reading, About& about) {
-  const auto version = member_of(reading, "config.json", "transformers_version", about);
-  if (version && version->is_string()) about.version = "transformers " + version->text();
+  tell_of_version(reading, "transformers_version", "transformers", about);
   const auto step = member_of(reading, "trainer_state.json", "global_step", about);
   if (step && step->is_number_unsigned()) about.step = step->whole_number();
+}
+
+void tell_of_version(const Reading& reading, const char* key, std::string_view program, About& about) {
+  const auto version = member_of(reading, "config.json", key, about);
+  if (version && version->is_string()) about.version = fmt::format("{} {}", program, version->text());
 }
 
 void tell_of_quantised_weights(const Reading& reading, About& about) {

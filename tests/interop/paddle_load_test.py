@@ -151,6 +151,7 @@ class PaddleLoad(paddle_support.LoadCase):
                 continue
             about = json.loads(support.cairn("inspect", directory, "--json"))["about"]
             self.assertEqual(about["step"], 3, name)
+            self.assertEqual(about["version"], "PaddleNLP 3.0.0b4" if name.startswith("n-") else "PaddleFormers 1.2.0")
             self.assertEqual(json.loads(about["values"]["trainer_state"])["global_step"], 3, name)
             schedule = pickle.loads((directory / "scheduler.pdparams").read_bytes())
             self.assertEqual(json.loads(about["values"]["scheduler"]), schedule, name)

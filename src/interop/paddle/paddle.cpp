@@ -326,7 +326,9 @@ class Paddle final : public Dialect {
   void tell(Reading& reading, About& out) const override {
     tell_of_trainer(reading, out);
     tell_of_state(reading, out);
-    out.version.clear();  // config.json's is of the library that the model came from
+    out.version.clear();  // that of transformers is of the library that the model came from
+    tell_of_version(reading, "paddlenlp_version", "PaddleNLP", out);
+    tell_of_version(reading, "paddleformers_version", "PaddleFormers", out);
     if (legacy_kind(reading) == LegacyKind::kPickles) {
       out.parallel = legacy_files(reading).parallel();
     } else if (const std::vector<RankFiles> by_rank = unmerged_files(reading); !by_rank.empty()) {
