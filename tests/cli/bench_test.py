@@ -216,7 +216,8 @@ class Bench(CairnTest):
         self.assertEqual(record["verified_bytes"], record["size_bytes"])
         self.assertGreaterEqual(record["snapshot_bytes"], record["size_bytes"])
         seconds = record["seconds_max"]
-        self.assertEqual(set(seconds), {"memcpy", "stall", "save", "behind", "busy", "step", "busy_step"})
+        self.assertEqual(set(seconds), {"memcpy", "stall", "stall_plan", "stall_copy", "save", "behind", "busy", "step",
+                                        "busy_step"})
         for figures in [*seconds.values(), record["steps"]]:
             self.assertEqual(len(figures["values"]), 2)
             self.assertGreater(figures["min"], 0)
