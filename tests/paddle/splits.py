@@ -6,12 +6,10 @@ Cairn whole. Of each family of models that Cairn knows; a few weights it must re
 CAIRN_BIN_DIR is as in tests/interop; the packages are those of requirements.txt."""
 
 import argparse
-import json
 import os
 import pathlib
 import pickle
 import shutil
-import struct
 import subprocess
 import sys
 import unittest.mock
@@ -25,6 +23,8 @@ import numpy as np
 import paddle
 import paddlenlp.transformers
 from paddlenlp.transformers.conversion_utils import ConversionMixin
+
+import round_trips
 
 SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 4, "num_hidden_layers": 2,
          "max_position_embeddings": 32}
@@ -75,20 +75,6 @@ REFUSED = {
 }
 
 
-def tensors_of(directory):
-    """{name: (shape, bytes)}"""
-    found = {}
-    for file in sorted(directory.glob("*.safetensors")):
-        data = file.read_bytes()
-        (length,) = struct.unpack("<Q", data[:8])
-        header = json.loads(data[8:8 + length])
-        header.pop("__metadata__", None)
-        for key, entry in header.items():
-            begin, end = entry["data_offsets"]
-            found[key] = tuple(entry["shape"]), data[8 + length + begin:8 + length + end]
-    return found
-
-
 def write_ranks(model_class, config, weights, static, ranks, directory):
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -126,7 +112,7 @@ def run_case(case, work):
             print(f"{case}, {ranks} ranks: refused", flush=True)
             continue
         assert done.returncode == 0, done.stderr
-        found = tensors_of(target)
+        found = {name: (tuple(shape), data) for (_, name), (_, shape, data) in round_trips.tensors_of(target).items()}
         assert sorted(found) == sorted(weights), sorted(set(found) ^ set(weights))
         different = [name for name, values in weights.items() if found[name] != (values.shape, values.tobytes())]
         assert not different, f"{case}, {ranks} ranks: {different}"
