@@ -11,7 +11,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
-#include "interop/paddle/legacy_files.hpp"
+#include "interop/file_names.hpp"
 #include "os/file.hpp"
 #include "shard/layout.hpp"
 
@@ -71,7 +71,7 @@ bool is_root(const std::filesystem::path& path) {
   for (const os::DirectoryEntry& entry : os::list_directory(path)) {
     if (entry.is_directory) {
       has_checkpoints = has_checkpoints || entry.name.starts_with(kDirectoryPrefix);
-    } else if (entry.name.ends_with(".safetensors") || interop::parse_legacy_name(entry.name) ||
+    } else if (entry.name.ends_with(".safetensors") || interop::is_pickle_name(entry.name) ||
                entry.name == checkpoint::kManifestFile) {
       return false;
     }

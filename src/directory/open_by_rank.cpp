@@ -20,7 +20,6 @@
 #include "format/pickle.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
-#include "interop/paddle/legacy_files.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -34,9 +33,6 @@ struct SeenFile {
   std::uint32_t crc32c = 0;  ///< of a data file's header, or of JSON
 };
 using SeenFiles = std::map<std::string, SeenFile>;
-
-/// Whose tensors rank 0 must find, although it may not see the file.
-bool is_pickle(const std::string& name) { return interop::parse_legacy_name(name).has_value(); }
 
 /// So much of a pickle that those of two saves differ.
 std::string beginning_of(const fs::path& path) {
@@ -102,7 +98,7 @@ base::Bytes encode_seen(const Parts& where, const Listed& listed) {
   for (const std::string& name : listed.data_files) put(name, header_bytes(listed.path_of(name)));
   for (const auto& [name, text] : listed.found.json) put(name, text);
   for (const auto& [name, size] : listed.found.others) {
-    put(name, is_pickle(name) ? beginning_of(listed.path_of(name)) : "");
+    put(name, interop::is_pickle_name(name) ? beginning_of(listed.path_of(name)) : "");
   }
   return out.take();
 }
@@ -149,7 +145,8 @@ Readers choose_readers(const comm::Messages& messages) {
     const SeenFile& first = seen_by(ranks.front());
     for (const int rank : ranks) {
       const SeenFile& file = seen_by(rank);
-      const bool is_meaning = interop::is_data_name(name) || interop::set_of_index(name) || is_pickle(name);
+      const bool is_meaning =
+          interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name);
       if (!is_meaning || (file.size_bytes == first.size_bytes && file.crc32c == first.crc32c)) continue;
       throw Error(ErrorKind::kFormat,
                   fmt::format("'{}' and '{}' have one name and differ: they are not parts of one checkpoint",
@@ -159,9 +156,11 @@ Readers choose_readers(const comm::Messages& messages) {
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
     // What rank 0 sees of pickles, it reads as a whole.
-    const bool has_data = interop::is_data_name(name) || (is_pickle(name) && ranks.front() != 0);
+    const bool has_data = interop::is_data_name(name) || (interop::is_pickle_name(name) && ranks.front() != 0);
     out.of_file[name] = has_data ? reader : ranks.front();
-    if (interop::is_data_name(name) || is_pickle(name)) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+    if (interop::is_data_name(name) || interop::is_pickle_name(name)) {
+      bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
+    }
   }
   if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
   return out;
@@ -185,7 +184,7 @@ base::Bytes read_mine(std::span<const std::byte> readers, int rank, const Listed
     if (static_cast<int>(in.u64()) != rank) continue;
     const auto text = listed.found.json.find(name);
     const bool is_data = interop::is_data_name(name);
-    if (is_pickle(name) && rank != 0) {
+    if (interop::is_pickle_name(name) && rank != 0) {
       out.text(name);
       out.blob(outline_of(listed.path_of(name)));
     } else if (is_data || text != listed.found.json.end()) {
@@ -227,7 +226,7 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
     while (!in.done()) {
       const std::string name = in.text();
       std::string text = in.text();
-      if (is_pickle(name)) {
+      if (interop::is_pickle_name(name)) {
         outlines.emplace(name, std::move(text));
         continue;
       }

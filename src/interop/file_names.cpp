@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "interop/paddle/legacy_files.hpp"
+
 namespace cairn::interop {
 namespace {
 
@@ -47,6 +49,8 @@ FilePiece parse_file_piece(std::string_view file) {
 }
 
 bool is_data_name(std::string_view file) { return parse_file_piece(file).file.ends_with(kDataSuffix); }
+
+bool is_pickle_name(std::string_view file) { return parse_legacy_name(file).has_value(); }
 
 DataName parse_data_name(std::string_view file) {
   const std::string_view stem = without_suffix(file, kDataSuffix);

@@ -24,6 +24,9 @@ FilePiece parse_file_piece(std::string_view file);
 /// Whether the file is safetensors by its name.
 bool is_data_name(std::string_view file);
 
+/// Whether the file is by its name a pickle whose tensors a dialect reads: PaddlePaddle's "model_state.tp00.pdparams".
+bool is_pickle_name(std::string_view file);
+
 /// "model-00002-of-00004.safetensors" -> {"model", true, 2, 4}; "model.fp16.safetensors" -> {"model.fp16", false}.
 struct DataName {
   std::string set;
