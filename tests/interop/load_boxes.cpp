@@ -1,6 +1,6 @@
 // Loads tensors of checkpoints of any dialect in other layouts, for tests that know what they must be: `load_boxes
-// DIRECTORY LIST OUT [DIRECTORY LIST OUT]...`, on any number of ranks. LIST has a line for each tensor: section, name, dtype and sizes, with
-// tabs between them. Of each cut ("rows", "columns", "flat") each rank writes what it got of each tensor to
+// DIRECTORY LIST OUT [DIRECTORY LIST OUT]...`, on any number of ranks. LIST has a line for each tensor: section, name,
+// dtype and sizes, with tabs between them. Of each cut ("rows", "columns", "flat") each rank writes what it got of each tensor to
 // OUT/<cut>.<rank>.bin, end to end, and to OUT/<cut>.<rank>.txt a line for each box: number of the tensor, offsets,
 // sizes, with tabs.
 #include <mpi.h>
