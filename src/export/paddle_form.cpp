@@ -12,6 +12,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/manifest.hpp"
+#include "interop/paddle/config.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -101,7 +102,7 @@ PaddleForm::Orders PaddleForm::orders_of(const plan::Catalog& view) const {
 
 PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std::string>& notes) const {
   const Orders orders = orders_of(view);
-  const std::string own = text_of_config(config_, "model_type") + ".";
+  const std::string own = interop::text_of_config(config_, "model_type") + ".";
   // Of PaddleNLP's own names, as in its unified checkpoints: its head is as it is.
   const bool is_of_nlp = own.size() > 1 && std::ranges::any_of(view.tensors, [&](const auto& tensor) {
                            return tensor.section == "model" && tensor.name.starts_with(own);
@@ -118,9 +119,9 @@ PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std:
     }
     // PaddleNLP has the head as a linear layer, PaddleFormers and Hugging Face as the embedding.
     const bool keeps_head = is_of_nlp && package_.word == "paddlenlp";
-    if (parameter == kPaddleHead && !has_tied_weights(config_) && !keeps_head) {
-      const auto vocabulary = size_of_config(config_, "vocab_size");
-      const auto hidden = size_of_config(config_, "hidden_size");
+    if (parameter == kPaddleHead && !interop::has_tied_weights(config_) && !keeps_head) {
+      const auto vocabulary = interop::size_of_config(config_, "vocab_size");
+      const auto hidden = interop::size_of_config(config_, "hidden_size");
       const bool wants_rows = package_.word == "paddleformers";
       if (vocabulary && hidden && vocabulary != hidden && tensor.shape.size() == 2) {
         transposed = (tensor.shape[0] == *vocabulary) != wants_rows;
@@ -154,7 +155,7 @@ PaddleTensors PaddleForm::tensors_of(const plan::Catalog& view, std::vector<std:
 }
 
 void PaddleForm::add_tied(PaddleTensors& out, std::vector<std::string>& notes) const {
-  if (!has_tied_weights(config_) || cards_ == 1) return;
+  if (!interop::has_tied_weights(config_) || cards_ == 1) return;
   std::string embedding;
   std::set<std::pair<std::string, std::string>> names;
   for (const auto& tensor : out.catalog.tensors) {

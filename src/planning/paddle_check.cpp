@@ -9,15 +9,19 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "interop/paddle/config.hpp"
 #include "interop/paddle/paddle.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
+using interop::has_tied_weights;
 using interop::kFirstMoment;
 using interop::kSecondMoment;
 using interop::PaddlePackage;
+using interop::size_of_config;
+using interop::text_of_config;
 
 constexpr std::string_view kModel = "model";
 constexpr std::string_view kOptimizer = "optimizer";
@@ -229,22 +233,6 @@ std::string problem_of_adam(const PaddlePackage& package, const PaddleFacts& fac
         state, package.name);
   }
   return "";
-}
-
-std::string text_of_config(const base::Json& config, const char* key) {
-  const base::Json* value = config.find(key);
-  return value != nullptr && value->is_string() ? value->text() : "";
-}
-
-std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key) {
-  const base::Json* value = config.find(key);
-  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
-  return value->whole_number();
-}
-
-bool has_tied_weights(const base::Json& config) {
-  const base::Json* tied = config.find("tie_word_embeddings");
-  return tied != nullptr && *tied == base::Json(true);
 }
 
 std::optional<PaddlePrefixes> prefixes_of(const PaddlePackage& package, const base::Json& config) {

@@ -64,11 +64,6 @@ bool is_paddle_code_of_both(std::string_view section, std::string_view name, DTy
 void check_config(const interop::PaddlePackage& package, const PaddleFacts& facts, const base::Json& config,
                   std::uint64_t cards);
 
-/// The text of that key, or nothing.
-std::string text_of_config(const base::Json& config, const char* key);
-std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key);
-bool has_tied_weights(const base::Json& config);
-
 /// How the names of its layers begin in the package's model ("llama."), and in that of others ("model."); nothing where all
 /// have the same.
 struct PaddlePrefixes {

@@ -211,12 +211,6 @@ class LegacyReader {
     }
   }
 
-  [[nodiscard]] Error wrong(const Fragment& fragment, const std::string& text) const {
-    return reading_.error(ErrorKind::kFormat, fragment.file->name,
-                          fmt::format("tensor {} of shape {} {}", in_quotes(fragment.entry->name),
-                                      shard::shape_text(fragment.entry->shape), text));
-  }
-
   std::vector<Fragment> all_slices(const RankFiles& files, const std::map<std::uint32_t, Fragment>& of_ranks) const {
     std::vector<Fragment> slices;
     const Fragment& first = of_ranks.begin()->second;
@@ -225,14 +219,15 @@ class LegacyReader {
       if (slice == of_ranks.end()) {
         Rank where = first.file->rank;
         where[kTensor] = rank;
-        throw wrong(first, fmt::format("is not in {}: each tensor-parallel rank has a slice or a copy of it",
-                                       shown(files.name_of(where, first.file->piece))));
+        throw wrong_fragment(first, reading_,
+                             fmt::format("is not in {}: each tensor-parallel rank has a slice or a copy of it",
+                                         shown(files.name_of(where, first.file->piece))));
       }
       const format::TensorEntry& entry = *slice->second.entry;
       if (entry.dtype != first.entry->dtype || !std::ranges::equal(entry.shape, first.entry->shape)) {
-        throw wrong(slice->second,
-                    fmt::format("is {}, and {} {} in {}", name_of(entry.dtype), name_of(first.entry->dtype),
-                                shard::shape_text(first.entry->shape), shown(first.file->name)));
+        throw wrong_fragment(slice->second, reading_,
+                             fmt::format("is {}, and {} {} in {}", name_of(entry.dtype), name_of(first.entry->dtype),
+                                         shard::shape_text(first.entry->shape), shown(first.file->name)));
       }
       slices.push_back(slice->second);
     }
@@ -252,7 +247,8 @@ class LegacyReader {
       return comparer_.compare(slices, decides ? CopyComparer::Look::kAll : CopyComparer::Look::kSamples);
     });
     if (!cut.unknown.empty()) {
-      throw wrong(slices.front(), fmt::format("is of {} tensor-parallel ranks: {}", ranks, cut.unknown));
+      throw wrong_fragment(slices.front(), reading_,
+                           fmt::format("is of {} tensor-parallel ranks: {}", ranks, cut.unknown));
     }
     parameter.slices.assign(ranks, shape);
     if (cut.is_cut) {
@@ -273,7 +269,8 @@ class LegacyReader {
     if (known_parts_.contains(pattern)) return;
     const Copies found = comparer_.compare(slices, CopyComparer::Look::kAll);
     if (found == Copies::kAlike) {
-      throw wrong(slices.front(), "should be one tensor-parallel rank's part by its name, but all ranks have the same");
+      throw wrong_fragment(slices.front(), reading_,
+                           "should be one tensor-parallel rank's part by its name, but all ranks have the same");
     }
     if (found != Copies::kUniform) known_parts_.insert(std::move(pattern));
   }

@@ -7,9 +7,9 @@
 #include <map>
 #include <utility>
 
-#include "base/json.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/config.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -59,14 +59,10 @@ bool has_section(Reading& reading, std::string_view section) {
 
 /// Tensor-parallel ranks as config.json has it; 1: it does not say.
 std::uint32_t degree_of_config(const Reading& reading) {
-  const auto text = reading.directory().json.find(kConfig);
-  if (text == reading.directory().json.end()) return 1;
-  const base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig));
-  if (!config.is_object()) return 1;
-  const base::Json* degree = config.find("tensor_parallel_degree");
-  if (degree == nullptr) degree = config.find("tensor_model_parallel_size");  // PaddleFormers
-  if (degree == nullptr || !degree->is_number_unsigned()) return 1;
-  return static_cast<std::uint32_t>(std::min(degree->whole_number(), kMostRanks));
+  const base::Json config = config_of(reading);
+  const char* key = "tensor_parallel_degree";
+  if (!config.contains(key)) key = "tensor_model_parallel_size";  // PaddleFormers
+  return static_cast<std::uint32_t>(std::min(size_of_config(config, key).value_or(1), kMostRanks));
 }
 
 /// The last rank's files may be the ones that are missing; or another save's are here.
@@ -94,10 +90,7 @@ void check_axes(const RankFiles& weights, const RankFiles& optimizer, const Read
                        weights.named[kExpert] == optimizer.named[kExpert] &&
                        (optimizer.named[kTensor] || !weights.named[kTensor]);
   if (is_same) return;
-  throw reading.error(ErrorKind::kFormat, optimizer.files.front().name,
-                      fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of the "
-                                  "two away",
-                                  shown(weights.files.front().name)));
+  throw of_another_save(optimizer.files.front().name, weights.files.front().name, reading);
 }
 
 /// Every rank that has written its state leaves a signal.
@@ -163,11 +156,14 @@ LegacyKind legacy_kind(Reading& reading) {
   return has_weights ? LegacyKind::kPickles : LegacyKind::kOptimizer;
 }
 
-std::vector<std::string> ignored_legacy_files(Reading& reading) {
+std::vector<std::string> legacy_file_names(const Reading& reading) {
   std::vector<std::string> out;
-  if (!has_unified(reading)) return out;
   for (const auto& [file, name] : names_in(reading)) out.push_back(file);
   return out;
+}
+
+std::vector<std::string> ignored_legacy_files(Reading& reading) {
+  return has_unified(reading) ? legacy_file_names(reading) : std::vector<std::string>();
 }
 
 std::string LegacyFiles::parallel() const {

@@ -33,6 +33,9 @@ enum class LegacyKind {
 
 LegacyKind legacy_kind(Reading& reading);
 
+/// Files with names of the legacy form.
+std::vector<std::string> legacy_file_names(const Reading& reading);
+
 /// Files of the legacy form that are not read, because a unified checkpoint is beside them.
 std::vector<std::string> ignored_legacy_files(Reading& reading);
 

@@ -229,14 +229,10 @@ PaddleState state_of(Reading& reading) {
 
 /// PaddleFormers' trainer writes weights as safetensors files, and no names of its process.
 std::string words_of_nameless(const Reading& reading) {
-  std::vector<std::string> files;
-  for (const auto& [file, size] : reading.directory().others) {
-    if (parse_legacy_name(file)) files.push_back(file);
-  }
   return fmt::format(
       "the optimizer state ({}): it has names of the process that wrote it, and no file says which "
       "weights these are",
-      list_some(files));
+      list_some(legacy_file_names(reading)));
 }
 
 void warn_of_ignored(Reading& reading) {

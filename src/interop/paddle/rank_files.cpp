@@ -36,13 +36,6 @@ std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view&
   return std::nullopt;
 }
 
-Error of_another_save(const std::string& file, const std::string& other, const Reading& reading) {
-  return reading.error(ErrorKind::kFormat, file,
-                       fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of the "
-                                   "two away",
-                                   shown(other)));
-}
-
 /// A name speaks of an axis only where there are several ranks along it; experts alone may be on one.
 Rank degrees_of(std::span<const RankFiles> sets) {
   Rank degrees{1, 1, 1, 1};
@@ -151,6 +144,13 @@ std::string RankFiles::parallel() const {
     if (named[axis]) out += fmt::format("{}{}={}", out.empty() ? "" : ",", kNames[axis], degrees[axis]);
   }
   return out;
+}
+
+Error of_another_save(const std::string& file, const std::string& other, const Reading& reading) {
+  return reading.error(ErrorKind::kFormat, file,
+                       fmt::format("belongs to another save than {}: the ranks had other parallelisms; move one of the "
+                                   "two away",
+                                   shown(other)));
 }
 
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading) {

@@ -64,6 +64,9 @@ struct RankFiles {
   std::array<bool, kAxes> named{};  ///< which axes names speak of
 };
 
+/// Two files of which the names speak of other parallelisms.
+Error of_another_save(const std::string& file, const std::string& other, const Reading& reading);
+
 /// Adds a file of that name to its set; `file.rank` and `file.piece` are set here. Throws Error(kFormat) where those that
 /// are in the set are of another save.
 void add_rank_file(const RankName& name, RankFile file, RankFiles& set, const Reading& reading);

@@ -17,25 +17,12 @@ using Shape = std::vector<std::uint64_t>;
 
 Shape shape_of(const Fragment& fragment) { return {fragment.entry->shape.begin(), fragment.entry->shape.end()}; }
 
-Error wrong(const Fragment& fragment, const Reading& reading, const std::string& text) {
-  return reading.error(ErrorKind::kFormat, fragment.file->name,
-                       fmt::format("tensor {} of shape {} {}", in_quotes(fragment.entry->name),
-                                   shard::shape_text(fragment.entry->shape), text));
-}
-
-/// "q_proj" of "llama.layers.0.self_attn.q_proj.weight".
-std::string_view module_of(std::string_view parameter) {
-  parameter = parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
-  const std::size_t dot = parameter.rfind('.');
-  return dot == std::string_view::npos ? parameter : parameter.substr(dot + 1);
-}
-
 void check_alike(std::span<const Fragment> fragments, const Reading& reading) {
   for (const Fragment& fragment : fragments) {
     if (fragment.entry->dtype == fragments.front().entry->dtype) continue;
-    throw wrong(fragment, reading,
-                fmt::format("is {}, and {} in {}", name_of(fragment.entry->dtype),
-                            name_of(fragments.front().entry->dtype), shown(fragments.front().file->name)));
+    throw wrong_fragment(fragment, reading,
+                         fmt::format("is {}, and {} in {}", name_of(fragment.entry->dtype),
+                                     name_of(fragments.front().entry->dtype), shown(fragments.front().file->name)));
   }
 }
 
@@ -133,7 +120,7 @@ std::optional<bool> is_turned_round(std::string_view parameter) {
 /// The parameter's shape in memory, of which ranges are ranges.
 Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Reading& reading) {
   if (!parameter.shape) {
-    throw wrong(
+    throw wrong_fragment(
         fragment, reading,
         "is a slice of a flattened parameter (sharding v2, split_param), and no weight of the model has its name "
         "and says its shape");
@@ -142,10 +129,11 @@ Shape flat_shape(const Parameter& parameter, const Fragment& fragment, const Rea
   if (!parameter.may_be_transposed || shape.size() != 2) return shape;
   const auto is_turned = is_turned_round(parameter.name);
   if (!is_turned) {
-    throw wrong(fragment, reading,
-                fmt::format("is a slice of a flattened parameter (sharding v2, split_param), whose weight {} was saved "
-                            "for Hugging Face (save_to_hf): whether that turned it round is not known of its name",
-                            shard::shape_text(shape)));
+    throw wrong_fragment(
+        fragment, reading,
+        fmt::format("is a slice of a flattened parameter (sharding v2, split_param), whose weight {} was saved "
+                    "for Hugging Face (save_to_hf): whether that turned it round is not known of its name",
+                    shard::shape_text(shape)));
   }
   if (*is_turned) std::swap(shape[0], shape[1]);
   return shape;
@@ -168,9 +156,10 @@ std::vector<Flattened> flattened(const Parameter& parameter, std::span<const Fra
   auto parts = dimension ? parts_of_slices(parameter.slices, *dimension, side_by_side(parameter, whole, *dimension))
                          : std::nullopt;
   if (!parts || parts->size() != files.degrees[kTensor]) {
-    throw wrong(fragments.back(), reading,
-                "is a slice of a flattened slice of a tensor-parallel rank (sharding v2, split_param): nothing tells "
-                "along which dimension the ranks cut it; save again with split_param off");
+    throw wrong_fragment(
+        fragments.back(), reading,
+        "is a slice of a flattened slice of a tensor-parallel rank (sharding v2, split_param): nothing tells "
+        "along which dimension the ranks cut it; save again with split_param off");
   }
   std::vector<Flattened> out;
   for (std::size_t rank = 0; rank < parts->size(); ++rank) {
@@ -210,8 +199,8 @@ std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::
   for (const Fragment& fragment : fragments) {
     if (fragment.file->rank[kTensor] != tensor_rank) continue;
     if (fragment.entry->shape.size() != 1) {
-      throw wrong(fragment, reading,
-                  "stands among slices of flattened parameters (sharding v2), which have 1 dimension");
+      throw wrong_fragment(fragment, reading,
+                           "stands among slices of flattened parameters (sharding v2), which have 1 dimension");
     }
     const auto& home = in_order.empty() ? fragment.file->rank : in_order.front().file->rank;
     const auto& rank = fragment.file->rank;
@@ -221,7 +210,7 @@ std::vector<Fragment> ranges_in_order(std::span<const Fragment> fragments, std::
   std::ranges::stable_sort(in_order, {}, rank_of);
   const auto same = std::ranges::adjacent_find(in_order, {}, rank_of);
   if (same != in_order.end()) {
-    throw wrong(*std::next(same), reading, fmt::format("is in {} as well", shown(same->file->name)));
+    throw wrong_fragment(*std::next(same), reading, fmt::format("is in {} as well", shown(same->file->name)));
   }
   return in_order;
 }
@@ -237,9 +226,9 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
     const std::uint64_t elements = shard::elements_of(of.shape);
     const std::vector<Fragment> in_order = ranges_in_order(fragments, tensor_rank, reading);
     if (in_order.empty()) {
-      throw wrong(fragments.front(), reading,
-                  fmt::format("is a slice of parameter {} {}, and no file has one of tensor-parallel rank {}",
-                              in_quotes(parameter.name), shard::shape_text(out.shape), tensor_rank));
+      throw wrong_fragment(fragments.front(), reading,
+                           fmt::format("is a slice of parameter {} {}, and no file has one of tensor-parallel rank {}",
+                                       in_quotes(parameter.name), shard::shape_text(out.shape), tensor_rank));
     }
     std::uint64_t at = 0;
     for (const Fragment& fragment : in_order) {
@@ -249,7 +238,7 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
       if (!slice.boxes.empty()) out.slices.push_back(std::move(slice));
     }
     if (at < elements || !is_padded(elements, at, parameter, files)) {
-      throw wrong(
+      throw wrong_fragment(
           in_order.back(), reading,
           fmt::format("is the last slice of parameter {} {}, whose slices (sharding v2, split_param) hold {} of its "
                       "{} elements and padding together: one is missing or of another size",
@@ -277,9 +266,9 @@ std::vector<Fragment> of_each_tensor_rank(std::span<const Fragment> fragments, c
     const bool is_copy = a[kPipeline] != b[kPipeline] || a[kExpert] != b[kExpert];
     const bool is_scalar = shard::elements_of(fragment.entry->shape) == 1;
     if ((is_copy || is_scalar) && std::ranges::equal(fragment.entry->shape, known->entry->shape)) continue;
-    throw wrong(fragment, reading,
-                fmt::format("is in {} as well, with shape {}", shown(known->file->name),
-                            shard::shape_text(known->entry->shape)));
+    throw wrong_fragment(fragment, reading,
+                         fmt::format("is in {} as well, with shape {}", shown(known->file->name),
+                                     shard::shape_text(known->entry->shape)));
   }
   std::ranges::stable_sort(out, {}, [](const Fragment& f) { return f.file->rank[kTensor]; });
   return out;
@@ -290,14 +279,15 @@ WholeTensor join_dimension(const Parameter& parameter, std::span<const Fragment>
   WholeTensor out{*parameter.shape, CutBy::kDimension, dimension, {}};
   const bool is_column = dimension + 1 == out.shape.size();
   if (is_column && !parameter.fused && is_joined_by_heads(parameter.name)) {
-    throw wrong(slices.front(), reading,
-                "is a slice of a fused weight that PaddlePaddle joins head by head; save it again merged");
+    throw wrong_fragment(slices.front(), reading,
+                         "is a slice of a fused weight that PaddlePaddle joins head by head; save it again merged");
   }
   const unsigned fused = side_by_side(parameter, out.shape, dimension);
   const auto parts = parts_of_slices(shapes, dimension, fused);
   if (!parts) {
-    throw wrong(slices.front(), reading,
-                fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, out.shape[dimension]));
+    throw wrong_fragment(
+        slices.front(), reading,
+        fmt::format("cannot be a slice of {} weights side by side of {} columns", fused, out.shape[dimension]));
   }
   for (std::size_t i = 0; i < slices.size(); ++i) {
     Slice slice{slices[i], {}};
@@ -322,7 +312,7 @@ void refuse_missing_slices(std::span<const Fragment> slices, const RankFiles& fi
     if (rank < slices.size() && slices[rank].file->rank[kTensor] == rank) continue;
     auto where = slices.front().file->rank;
     where[kTensor] = rank;
-    throw wrong(
+    throw wrong_fragment(
         slices.front(), reading,
         fmt::format("is a slice of parameter {} {}, and {} does not have the one of rank {}", in_quotes(parameter.name),
                     shard::shape_text(*parameter.shape), shown(files.name_of(where)), rank));
@@ -335,8 +325,8 @@ WholeTensor join_slices(const Parameter& parameter, std::span<const Fragment> fr
   const Fragment& first = slices.front();
   if (!parameter.shape) {
     if (slices.size() == 1) return {shape_of(first), CutBy::kNothing, 0, {whole_slice(first)}};
-    throw wrong(first, reading,
-                "is of several tensor-parallel ranks, and no weight of the model says what it is a part of");
+    throw wrong_fragment(first, reading,
+                         "is of several tensor-parallel ranks, and no weight of the model says what it is a part of");
   }
   const auto is_whole = [&](const Fragment& fragment) { return has_shape(fragment, parameter); };
   if (std::ranges::all_of(slices, is_whole)) return {shape_of(first), CutBy::kNothing, 0, {whole_slice(first)}};
@@ -345,7 +335,7 @@ WholeTensor join_slices(const Parameter& parameter, std::span<const Fragment> fr
   for (const Fragment& slice : slices) shapes.push_back(shape_of(slice));
   const auto dimension = cut_dimension(shapes, *parameter.shape);
   if (dimension) return join_dimension(parameter, slices, shapes, *dimension, reading);
-  throw wrong(
+  throw wrong_fragment(
       first, reading,
       slices.size() == 1
           ? fmt::format("does not fit parameter {}, whose weight is {}", in_quotes(parameter.name),
@@ -356,6 +346,18 @@ WholeTensor join_slices(const Parameter& parameter, std::span<const Fragment> fr
 }
 
 }  // namespace
+
+std::string_view module_of(std::string_view parameter) {
+  parameter = parameter.substr(0, std::min(parameter.rfind('.'), parameter.size()));
+  const std::size_t dot = parameter.rfind('.');
+  return dot == std::string_view::npos ? parameter : parameter.substr(dot + 1);
+}
+
+Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text) {
+  return reading.error(ErrorKind::kFormat, fragment.file->name,
+                       fmt::format("tensor {} of shape {} {}", in_quotes(fragment.entry->name),
+                                   shard::shape_text(fragment.entry->shape), text));
+}
 
 unsigned fused_weights(std::string_view parameter) {
   constexpr std::array<std::string_view, 3> kTwo = {"gate_up_fused_proj", "up_gate_proj", "gate_up_proj"};

@@ -59,6 +59,12 @@ struct Parameter {
   std::vector<std::vector<std::uint64_t>> slices = {};
 };
 
+/// "q_proj" of "llama.layers.0.self_attn.q_proj.weight".
+std::string_view module_of(std::string_view parameter);
+
+/// What is wrong with a tensor of a rank's file, named with its shape.
+Error wrong_fragment(const Fragment& fragment, const Reading& reading, const std::string& text);
+
 /// How many weights a fused one has side by side, so that each tensor-parallel rank holds its columns of every one: 2
 /// of gate and up, 3 of Qwen's query, key and value; else 1.
 unsigned fused_weights(std::string_view parameter);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "base/json.hpp"
+#include "interop/paddle/config.hpp"
 #include "interop/paddle/slices.hpp"
 #include "shard/box_math.hpp"
 
@@ -107,15 +107,7 @@ bool is_whole_expert(std::string_view name, const ModelFacts& facts) {
 std::pair<std::string_view, std::string_view> module_and_kind(std::string_view name) {
   const std::size_t dot = name.rfind('.');
   if (dot == std::string_view::npos) return {{}, name};
-  const std::string_view path = name.substr(0, dot);
-  const std::size_t before = path.rfind('.');
-  return {before == std::string_view::npos ? path : path.substr(before + 1), name.substr(dot + 1)};
-}
-
-std::optional<std::uint64_t> size_of(const base::Json& config, const char* key) {
-  const base::Json* const value = config.find(key);
-  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
-  return value->whole_number();
+  return {module_of(name), name.substr(dot + 1)};
 }
 
 TensorCut unknown(std::string why) {
@@ -173,21 +165,14 @@ std::optional<bool> is_cut_evenly(const Rule& rule, std::uint64_t length, std::u
 }  // namespace
 
 ModelFacts facts_of(const Reading& reading, std::string_view name) {
-  constexpr const char* kConfig = "config.json";
+  const base::Json config = config_of(reading);
+  const std::string type = text_of_config(config, "model_type");
   ModelFacts out;
-  const auto text = reading.directory().json.find(kConfig);
-  if (text != reading.directory().json.end()) {
-    const base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig));
-    if (config.is_object()) {
-      const base::Json* const type = config.find("model_type");
-      if (type != nullptr && type->is_string() && is_family(type->text())) out.family = type->text();
-      out.vocabulary = size_of(config, "vocab_size");
-      out.key_value_heads = size_of(config, "num_key_value_heads");
-      if (!out.key_value_heads) out.key_value_heads = size_of(config, "num_attention_heads");
-      const base::Json* const tied = config.find("tie_word_embeddings");
-      out.is_tied = tied != nullptr && *tied == base::Json(true);
-    }
-  }
+  if (is_family(type)) out.family = type;
+  out.vocabulary = size_of_config(config, "vocab_size");
+  out.key_value_heads = size_of_config(config, "num_key_value_heads");
+  if (!out.key_value_heads) out.key_value_heads = size_of_config(config, "num_attention_heads");
+  out.is_tied = has_tied_weights(config);
   const std::string_view first = name.substr(0, name.find('.'));
   if (out.family.empty() && is_family(first)) out.family = first;
   return out;

@@ -12,23 +12,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.hpp"
+#include "interop/paddle/config.hpp"
 
 namespace cairn::interop {
 namespace {
 
-constexpr const char* kConfig = "config.json";
-constexpr const char* kTied = "tie_word_embeddings";
 constexpr std::array<std::string_view, 3> kEmbeddings = {"embed_tokens.weight", "word_embeddings.weight", "wte.weight"};
 constexpr std::array<std::string_view, 1> kHeads = {"lm_head.weight"};
-
-bool are_tied(const Reading& reading) {
-  const auto text = reading.directory().json.find(kConfig);
-  if (text == reading.directory().json.end()) return false;
-  const base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig));
-  const base::Json* tied = config.is_object() ? config.find(kTied) : nullptr;
-  return tied != nullptr && *tied == base::Json(true);
-}
 
 /// "w" of "w/moment1_0", and of "w".
 std::string_view parameter_of(std::string_view name) { return name.substr(0, std::min(name.rfind('/'), name.size())); }
@@ -86,7 +76,7 @@ void add_name(std::string_view section, std::string_view from, std::string_view 
 }  // namespace
 
 void add_tied(Reading& reading, Recognised& out) {
-  if (!are_tied(reading)) return;
+  if (!has_tied_weights(config_of(reading))) return;
   const auto embeddings = find_parameter(out, kEmbeddings);
   const auto head = find_parameter(out, kHeads);
   if (!embeddings || !head) return;
@@ -99,8 +89,8 @@ void add_tied(Reading& reading, Recognised& out) {
     if (has_embeddings == has_head) continue;
     const auto& [from, to] = has_head ? std::pair(*head, *embeddings) : std::pair(*embeddings, *head);
     add_name(section, from, to, out);
-    reading.warn(fmt::format("section {}: what {} has is had as {} as well ({})", shown(section), in_quotes(from),
-                             in_quotes(to), kTied));
+    reading.warn(fmt::format("section {}: what {} has is had as {} as well (tie_word_embeddings)", shown(section),
+                             in_quotes(from), in_quotes(to)));
   }
 }
 

@@ -1,0 +1,31 @@
+#include "interop/paddle/config.hpp"
+
+#include <utility>
+
+namespace cairn::interop {
+
+base::Json config_of(const Reading& reading) {
+  constexpr const char* kConfig = "config.json";
+  const auto text = reading.directory().json.find(kConfig);
+  if (text == reading.directory().json.end()) return base::Json::object();
+  base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig));
+  return config.is_object() ? std::move(config) : base::Json::object();
+}
+
+std::string text_of_config(const base::Json& config, const char* key) {
+  const base::Json* value = config.find(key);
+  return value != nullptr && value->is_string() ? value->text() : "";
+}
+
+std::optional<std::uint64_t> size_of_config(const base::Json& config, const char* key) {
+  const base::Json* value = config.find(key);
+  if (value == nullptr || !value->is_number_unsigned()) return std::nullopt;
+  return value->whole_number();
+}
+
+bool has_tied_weights(const base::Json& config) {
+  const base::Json* tied = config.find("tie_word_embeddings");
+  return tied != nullptr && *tied == base::Json(true);
+}
+
+}  // namespace cairn::interop
