@@ -1,7 +1,8 @@
 #include "format/pickle_text.hpp"
 
-#include <algorithm>
 #include <charconv>
+
+#include "base/digits.hpp"
 
 namespace cairn::format {
 namespace {
@@ -84,8 +85,7 @@ std::optional<PickleInteger> PickleInteger::from_decimal(std::string_view digits
   PickleInteger out;
   out.is_negative_ = digits.starts_with('-');
   if (out.is_negative_) digits.remove_prefix(1);
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (digits.empty() || digits.size() > kMostDigits || !std::ranges::all_of(digits, is_digit)) return std::nullopt;
+  if (digits.size() > kMostDigits || !base::is_all_digits(digits)) return std::nullopt;
   for (const char digit : digits) {
     unsigned carry = static_cast<unsigned>(digit - '0');
     for (char& c : out.magnitude_) {

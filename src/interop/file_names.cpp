@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/digits.hpp"
 #include "interop/paddle/legacy_files.hpp"
 
 namespace cairn::interop {
@@ -11,14 +12,12 @@ namespace {
 
 constexpr std::string_view kIndexSuffix = ".safetensors.index.json";
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 std::size_t leading_digits(std::string_view text) {
-  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+  return static_cast<std::size_t>(std::find_if_not(text.begin(), text.end(), base::is_digit) - text.begin());
 }
 
 std::size_t trailing_digits(std::string_view text) {
-  return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), is_digit) - text.rbegin());
+  return static_cast<std::size_t>(std::find_if_not(text.rbegin(), text.rend(), base::is_digit) - text.rbegin());
 }
 
 /// Requires digits only, at most 18 of them.

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -15,13 +16,11 @@
 namespace cairn::plan {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// The run of digits that begins at `at`, without leading zeros; moves `at` behind it.
 std::string_view take_number(std::string_view text, std::size_t& at) {
   while (at < text.size() && text[at] == '0') ++at;
   const std::size_t begin = at;
-  while (at < text.size() && is_digit(text[at])) ++at;
+  while (at < text.size() && base::is_digit(text[at])) ++at;
   return text.substr(begin, at - begin);
 }
 
@@ -35,7 +34,7 @@ std::strong_ordering natural_order(std::string_view a, std::string_view b) {
   std::size_t i = 0;
   std::size_t j = 0;
   while (i < a.size() && j < b.size()) {
-    if (is_digit(a[i]) && is_digit(b[j])) {
+    if (base::is_digit(a[i]) && base::is_digit(b[j])) {
       const std::string_view x = take_number(a, i);
       const std::string_view y = take_number(b, j);
       if (x.size() != y.size()) return x.size() <=> y.size();
@@ -71,9 +70,9 @@ constexpr std::size_t kFewDigits = 9;
 /// digits it has. A digit where another name has none compares as before.
 void append_natural(std::string& out, std::string_view name) {
   for (std::size_t at = 0; at < name.size();) {
-    if (!is_digit(name[at])) {
+    if (!base::is_digit(name[at])) {
       const std::size_t begin = at;
-      while (at < name.size() && !is_digit(name[at])) ++at;
+      while (at < name.size() && !base::is_digit(name[at])) ++at;
       out += name.substr(begin, at - begin);
       continue;
     }

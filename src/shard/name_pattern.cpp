@@ -3,16 +3,11 @@
 
 #include <charconv>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::shard {
-namespace {
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-}  // namespace
-
 std::optional<std::uint64_t> capture(const Captures& captures, std::string_view name) {
   for (const auto& [key, value] : captures) {
     if (key == name) return value;
@@ -82,7 +77,7 @@ bool NamePattern::step(const Token& token, std::string_view name, std::size_t& a
     at += token.text.size();
     return true;
   }
-  if (at > 0 && is_digit(name[at - 1])) return false;  // "*{layer}" must not begin inside a number
+  if (at > 0 && base::is_digit(name[at - 1])) return false;  // "*{layer}" must not begin inside a number
   std::uint64_t number = 0;
   const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
   if (error != std::errc()) return false;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "format/hf_index.hpp"
 #include "interop/paddle/copies.hpp"
@@ -264,8 +265,7 @@ class LegacyReader {
   /// Parts are not alike. One weight speaks for those that have its name in other layers.
   void check_parts(const std::vector<Fragment>& slices) {
     std::string pattern(slices.front().entry->name);
-    std::ranges::replace_if(
-        pattern, [](char c) { return c >= '0' && c <= '9'; }, '0');
+    std::ranges::replace_if(pattern, base::is_digit, '0');
     if (known_parts_.contains(pattern)) return;
     const Copies found = comparer_.compare(slices, CopyComparer::Look::kAll);
     if (found == Copies::kAlike) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/paddle/config.hpp"
@@ -31,8 +32,6 @@ constexpr const char* kConfig = "config.json";
 constexpr std::uint64_t kMostPieces = 1 << 20;  // names are a stranger's
 constexpr std::uint64_t kMostRanks = 1 << 20;
 constexpr std::string_view kWhy = "each rank wrote one";
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 std::vector<std::pair<std::string, LegacyName>> names_in(const Reading& reading) {
   std::vector<std::pair<std::string, LegacyName>> out;
@@ -98,8 +97,7 @@ void check_signals(const RankFiles& optimizer, const Reading& reading) {
   constexpr std::string_view kSignal = "saved_signal_";
   std::size_t signals = 0;
   for (const auto& [file, size] : reading.directory().others) {
-    if (!file.starts_with(kSignal) || file.size() == kSignal.size()) continue;
-    if (std::all_of(file.begin() + kSignal.size(), file.end(), is_digit)) ++signals;
+    if (file.starts_with(kSignal) && base::is_all_digits(std::string_view(file).substr(kSignal.size()))) ++signals;
   }
   if (signals <= optimizer.files.size()) return;
   throw Error(ErrorKind::kNotFound,

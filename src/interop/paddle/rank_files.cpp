@@ -6,6 +6,7 @@
 #include <map>
 #include <tuple>
 
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "interop/file_names.hpp"
 
@@ -16,14 +17,13 @@ constexpr std::array<std::string_view, kAxes> kNames = {"tp", "pp", "shard", "mo
 constexpr std::array<std::string_view, 2> kSets = {"optimizer", "master_weights"};
 constexpr std::uint32_t kMostRanks = 1 << 20;  // along an axis; names are a stranger's
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
 /// Takes "tp00" off the front.
 std::optional<std::pair<std::size_t, std::uint32_t>> take_rank(std::string_view& text) {
   for (std::size_t axis = 0; axis < kAxes; ++axis) {
     if (!text.starts_with(kNames[axis])) continue;
     const std::string_view rest = text.substr(kNames[axis].size());
-    const auto digits = static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), is_digit) - rest.begin());
+    const auto digits =
+        static_cast<std::size_t>(std::find_if_not(rest.begin(), rest.end(), base::is_digit) - rest.begin());
     if (digits < 2) return std::nullopt;
     std::uint32_t rank = 0;
     for (const char c : rest.substr(0, digits)) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/digits.hpp"
 #include "base/text.hpp"
 
 namespace cairn::interop {
@@ -28,11 +29,9 @@ Signals signals_of(const Reading& reading) {
   for (const auto& [file, size] : reading.directory().others) {
     for (const auto& [word, section] : kKinds) {
       const std::string start = fmt::format(".{}.done.", word);
-      if (!file.starts_with(start) || file.size() == start.size()) continue;
+      if (!file.starts_with(start)) continue;
       const std::string digits = file.substr(start.size());
-      const bool is_number =
-          digits.size() < 8 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-      if (!is_number) continue;
+      if (digits.size() >= 8 || !base::is_all_digits(digits)) continue;
       const auto rank = static_cast<std::uint32_t>(std::stoul(digits));
       if (rank < kMostRanks) signals[word].insert(rank);
     }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "format/pickle.hpp"
@@ -144,9 +145,7 @@ class Teller {
     file.remove_prefix(kRandom.size());
     if (file.size() < kRandomSuffix.size() + 2 || file.front() != '_') return std::nullopt;
     const std::string_view digits = file.substr(1, file.size() - 1 - kRandomSuffix.size());
-    const bool is_number =
-        digits.size() < 10 && std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; });
-    if (!is_number) return std::nullopt;
+    if (digits.size() >= 10 || !base::is_all_digits(digits)) return std::nullopt;
     std::uint64_t number = 0;
     for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
     return number;

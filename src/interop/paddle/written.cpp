@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 
+#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "cairn/error.hpp"
 
@@ -90,7 +91,7 @@ bool is_paddle_state_file(std::string_view name) {
   if (!name.starts_with(kRandom) || !name.ends_with(kSuffix)) return false;
   name.remove_prefix(kRandom.size());
   name.remove_suffix(std::min(kSuffix.size(), name.size()));
-  return !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  return base::is_all_digits(name);
 }
 
 std::string begin_paddle_index(const PaddleIndex& index) {
