@@ -67,7 +67,7 @@ class Kills(unittest.TestCase):
             remove_before(self.root, step)
         if self.kills >= 5:
             self.assertGreater(cut_off, 0, "every save was over before it was killed")
-        print(f"[cairn] did {cut_off} kills in the middle of a save", flush=True)
+        print(f"[cairn] did {cut_off} kills of a save of one process in its middle", flush=True)
 
 
 if __name__ == "__main__":

@@ -74,9 +74,10 @@ class RankKills(unittest.TestCase):
         job.process.terminate()
         job.process.wait()
         self.assertLessEqual(len(leftovers), 1, leftovers)  # of the save that is under way
-        print(f"[cairn] did {self.kills} kills of a rank, {self.counts['cut_off']} of them in the middle of a save; "
-              f"{self.counts['told']} ranks that were left were told; the launcher hung {self.counts['launcher']} times",
-              flush=True)
+        for number, what in ((self.kills, "kills of a rank"), (self.counts["cut_off"], "of these in the middle of a save"),
+                             (self.counts["told"], "times a rank that was left said which one is missing"),
+                             (self.counts["launcher"], "times the launcher hung")):
+            print(f"[cairn] did {number} {what}", flush=True)
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ class Storage(unittest.TestCase):
 
     def say(self, what):
         self.assertGreater(self.failed, 0)
-        print(f"[cairn] did {self.failed} saves that failed for {what}, and {self.passed} that did not mind", flush=True)
+        print(f"[cairn] did {self.failed} saves that failed for {what}", flush=True)
+        print(f"[cairn] did {self.passed} saves that did not mind {what}", flush=True)
 
     def test_a_full_file_system(self):
         memory = Tmpfs(self, self.folder / "tmpfs", size=16 * MIB)
