@@ -76,13 +76,17 @@ set(CAIRN_TEST_RUN_DIR "${PROJECT_BINARY_DIR}/test-run")
 # runs a test: ranks and mpi-small (below), errors (walks many error paths quickly: runs under the address sanitizer too),
 # without-cuda (of a layer that has another source without CUDA), long (scripts/test --long only).
 add_custom_target(tests-long)
-function(cairn_test_program target)
+function(cairn_build_with_label target)
   foreach(label IN LISTS ARGN)
     if(NOT TARGET tests-${label})
       add_custom_target(tests-${label})
     endif()
     add_dependencies(tests-${label} ${target})
   endforeach()
+endfunction()
+
+function(cairn_test_program target)
+  cairn_build_with_label(${target} ${ARGN})
   cairn_test_code(${target})
 endfunction()
 
@@ -189,6 +193,7 @@ endfunction()
 
 function(cairn_mpi_test_entry test target ranks timeout labels)
   add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
+  cairn_build_with_label(${target} ${labels})
   math(EXPR processors "(${ranks} + 1) / 2")
   cairn_labels_of_ranks(more ${ranks} ${labels})
   list(APPEND labels ${more})
