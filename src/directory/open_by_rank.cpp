@@ -143,10 +143,11 @@ Readers choose_readers(const comm::Messages& messages) {
     const std::vector<int>& ranks = item.second;
     const auto seen_by = [&](int rank) -> const SeenFile& { return out.seen[static_cast<std::size_t>(rank)].at(name); };
     const SeenFile& first = seen_by(ranks.front());
+    const bool is_data = interop::is_data_name(name);
+    const bool is_pickle = interop::is_pickle_name(name);
+    const bool is_meaning = is_data || is_pickle || interop::set_of_index(name);
     for (const int rank : ranks) {
       const SeenFile& file = seen_by(rank);
-      const bool is_meaning =
-          interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name);
       if (!is_meaning || (file.size_bytes == first.size_bytes && file.crc32c == first.crc32c)) continue;
       throw Error(ErrorKind::kFormat,
                   fmt::format("'{}' and '{}' have one name and differ: they are not parts of one checkpoint",
@@ -156,11 +157,9 @@ Readers choose_readers(const comm::Messages& messages) {
     const int reader = *std::ranges::min_element(
         ranks, {}, [&](int rank) { return std::pair(bytes[static_cast<std::size_t>(rank)], rank); });
     // What rank 0 sees of pickles, it reads as a whole.
-    const bool has_data = interop::is_data_name(name) || (interop::is_pickle_name(name) && ranks.front() != 0);
+    const bool has_data = is_data || (is_pickle && ranks.front() != 0);
     out.of_file[name] = has_data ? reader : ranks.front();
-    if (interop::is_data_name(name) || interop::is_pickle_name(name)) {
-      bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
-    }
+    if (is_data || is_pickle) bytes[static_cast<std::size_t>(reader)] += first.size_bytes;
   }
   if (out.places.empty()) throw Error(ErrorKind::kNotFound, "no rank sees a directory of the checkpoint");
   return out;
