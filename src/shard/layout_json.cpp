@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/checked.hpp"
+#include "base/digits.hpp"
 #include "base/json_reader.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -212,7 +213,7 @@ RankBoxes read_boxes(const LayoutRules& rules, const JsonReader& value) {
   RankBoxes out;
   for (const auto& [key, list] : value.members()) {
     std::uint64_t rank = 0;
-    const bool digits = !key.empty() && key.size() < 11 && key.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits = key.size() < 11 && base::is_all_digits(key);
     if (digits) rank = std::stoull(key);
     if (!digits || rank >= rules.world) list.fail(fmt::format("must be a rank below {}", rules.world));
     std::vector<Box>& boxes = out[rank];

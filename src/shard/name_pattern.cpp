@@ -8,6 +8,7 @@
 #include "cairn/error.hpp"
 
 namespace cairn::shard {
+
 std::optional<std::uint64_t> capture(const Captures& captures, std::string_view name) {
   for (const auto& [key, value] : captures) {
     if (key == name) return value;
