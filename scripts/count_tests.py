@@ -12,7 +12,8 @@ import sys
 import xml.etree.ElementTree
 
 CAIRN_SKIP = re.compile(r"^\[cairn\] skipped (\S+.*?): (.*)$", re.MULTILINE)
-UNITTEST_SKIP = re.compile(r"^(\S.*?) \.\.\. skipped (['\"])(.*)\2$", re.MULTILINE)
+# What a case prints before it skips itself comes between its name and this.
+UNITTEST_SKIP = re.compile(r"^(?:(\S.*?) \.\.\. )?skipped (['\"])(.*)\2$", re.MULTILINE)
 UNITTEST_TOTAL = re.compile(r"^Ran (\d+) tests? in .*\n\n(?:OK|FAILED|NO TESTS RAN)(?: \((.*)\))?$", re.MULTILINE)
 GTEST_SKIPPED = re.compile(r"^\[  SKIPPED \] (\d+) tests?, listed below", re.MULTILINE)
 FAILURE = re.compile(r"Failure$|^FAIL: |Error: |: error: |ERROR: |WARNING: ThreadSanitizer|runtime error")
@@ -28,7 +29,7 @@ def was_skipped(case):
 def skips_inside(name, output):
     """("case: reason" of each skipped case, whether anything but skipped cases was run)."""
     lines = [f"{case}: {reason}" for case, reason in CAIRN_SKIP.findall(output)]
-    verbose = [f"{name} {case}: {reason}" for case, _, reason in UNITTEST_SKIP.findall(output)]
+    verbose = [f"{name} {case}".rstrip() + f": {reason}" for case, _, reason in UNITTEST_SKIP.findall(output)]
     ran, python_skips = 0, 0
     for total, details in UNITTEST_TOTAL.findall(output):
         skipped = re.search(r"\bskipped=(\d+)", details)

@@ -9,7 +9,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build_packages=(g++ cmake ninja-build pkg-config ccache libopenmpi-dev openmpi-bin nlohmann-json3-dev libcli11-dev libfmt-dev
   libspdlog-dev libisal-dev libhdf5-openmpi-dev liburing-dev)
 test_packages=(git libgtest-dev libgmock-dev libbenchmark-dev python3 python3-venv clang clang-format clang-tidy mpich
-  libmpich-dev slurm-wlm hdf5-tools libfuse3-dev e2fsprogs)
+  libmpich-dev slurm-wlm hdf5-tools libfuse3-dev e2fsprogs mount)
 
 jobs=$(nproc)
 

@@ -23,8 +23,8 @@ SKIP = 'self.skipTest("needs \'h5dump\': not here")'
 
 def python_output(a, b, verbosity):
     done = subprocess.run([sys.executable, "-c", PYTHON_CASES.format(a=a, b=b, verbosity=verbosity)],
-                          capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return done.stdout
 
 
 def gtest_output(ran, skipped, lines=()):
@@ -94,6 +94,10 @@ class Skips(unittest.TestCase):
             counts, skips = self.count(case("a", python_output(a, b, 2)))
             self.assertEqual(counts, ["1", "0", "1"], (a, b))
             self.assertRegex(skips[0], r"^a .*: needs 'h5dump': not here$")
+
+    def test_a_case_of_unittest_that_prints_before_it_skips(self):
+        counts, skips = self.count(case("a", python_output(f"print('seed 1', flush=True); {SKIP}", "pass", 2)))
+        self.assertEqual((counts, skips), (["1", "0", "1"], ["a: needs 'h5dump': not here"]))
 
     def test_a_case_of_unittest_that_does_not_say_why(self):
         counts, skips = self.count(case("a", python_output(SKIP, "pass", 1)))
