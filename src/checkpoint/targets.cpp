@@ -15,7 +15,6 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "codes/cast.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "format/manifest.hpp"
@@ -23,6 +22,7 @@
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
+#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 #include "shard/name_pattern.hpp"
 
@@ -137,9 +137,9 @@ Error not_of_type(const OpenCheckpoint& opened, const ViewTensor& stored, const 
 /// counts as that one where it was widened: the values are the same.
 bool can_convert_to(const View& view, const ViewTensor& stored, const Target& target) {
   if (!std::ranges::equal(stored.shape, target.shape)) return false;
-  if (stored.origin != Origin::kCast) return can_convert(stored.dtype, target.dtype);
+  if (stored.origin != Origin::kCast) return quant::can_convert(stored.dtype, target.dtype);
   const DType source = view.stored->tensors[stored.source].dtype;
-  return bits_of(source) < bits_of(stored.dtype) && can_convert(source, target.dtype);
+  return bits_of(source) < bits_of(stored.dtype) && quant::can_convert(source, target.dtype);
 }
 
 void add_missing(const OpenCheckpoint& opened, const Target& target, FoundTargets& found) {

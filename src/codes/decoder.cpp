@@ -10,9 +10,9 @@
 #include "base/checked.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "codes/cast.hpp"
 #include "codes/decode_pieces.hpp"
 #include "quant/boxes.hpp"
+#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -168,12 +168,13 @@ std::uint64_t Decoder::cast(const DecodePiece& piece, std::span<const std::byte>
     plan::for_each_run(runs, [&](const plan::Run& run) {
       const std::uint64_t first = run.file_offset * bits_of(from) / bits_of(to);
       const std::uint64_t bytes = run.length_bytes * bits_of(from) / bits_of(to);
-      cast_values(from, stored.subspan(first, bytes), to, place.bytes.subspan(run.memory_offset, run.length_bytes));
+      quant::cast_values(from, stored.subspan(first, bytes), to,
+                         place.bytes.subspan(run.memory_offset, run.length_bytes));
     });
     return runs.bytes;
   }
   const auto values = std::as_writable_bytes(scratch_for(first_, base::ceil_div(runs.bytes, sizeof(float))));
-  cast_values(from, stored, to, values.first(runs.bytes));
+  quant::cast_values(from, stored, to, values.first(runs.bytes));
   plan::for_each_run(runs, [&](const plan::Run& run) { copy_out(values, {&run, 1}, place); });
   return runs.bytes;
 }
@@ -200,11 +201,11 @@ void Decoder::convert_out(std::span<const float> made, std::span<const plan::Run
     const plan::Run there{0, in_dtype(run.memory_offset), in_dtype(run.length_bytes)};
     const auto from = values.subspan(run.file_offset, run.length_bytes);
     if (place.memory == Memory::kHost) {
-      cast_values(DType::kF32, from, dtype, place.bytes.subspan(there.memory_offset, there.length_bytes));
+      quant::cast_values(DType::kF32, from, dtype, place.bytes.subspan(there.memory_offset, there.length_bytes));
       continue;
     }
     converted_.resize(there.length_bytes);
-    cast_values(DType::kF32, from, dtype, converted_);
+    quant::cast_values(DType::kF32, from, dtype, converted_);
     copy_out(converted_, {&there, 1}, place);
   }
 }

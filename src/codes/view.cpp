@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "codes/cast.hpp"
 #include "directory/root.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
+#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
@@ -56,7 +56,7 @@ std::vector<ViewTensor> made_by(const View& view, const format::Rebuilt& rule) {
   std::vector<ViewTensor> made;
   for (const ViewTensor& tensor : view.tensors) {
     if (tensor.section != rule.from || tensor.origin != Origin::kStored || tensor.dtype == rule.dtype) continue;
-    if (!can_cast(tensor.dtype, rule.dtype) || present.contains(tensor.name)) continue;
+    if (!quant::can_cast(tensor.dtype, rule.dtype) || present.contains(tensor.name)) continue;
     made.push_back({rule.section, tensor.name, rule.dtype, tensor.shape, Origin::kCast, tensor.source});
   }
   return made;

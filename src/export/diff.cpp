@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -19,33 +18,11 @@
 #include "export/stage_reader.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
+#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {
 namespace {
-
-/// A small float of 1 sign bit, `exponent` and `mantissa` bits, IEEE-like with subnormals.
-struct SmallFloat {
-  int exponent = 0;
-  int mantissa = 0;
-  int bias = 0;
-  bool infinities = true;  ///< E4M3 (FN) has none: only all-ones is NaN
-};
-
-double decode_small(std::uint32_t bits, const SmallFloat& format) {
-  const int all = 1 << format.exponent;
-  const auto fraction = static_cast<int>(bits & ((1U << format.mantissa) - 1));
-  const auto exponent = static_cast<int>(bits >> format.mantissa) & (all - 1);
-  const double sign = (bits >> (format.exponent + format.mantissa) & 1) != 0 ? -1.0 : 1.0;
-  const bool top = exponent == all - 1;
-  if (top && format.infinities) {
-    return fraction == 0 ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
-  }
-  if (top && fraction == (1 << format.mantissa) - 1) return std::numeric_limits<double>::quiet_NaN();
-  const double scale = 1 << format.mantissa;
-  if (exponent == 0) return sign * std::ldexp(fraction / scale, 1 - format.bias);
-  return sign * std::ldexp(1.0 + fraction / scale, exponent - format.bias);
-}
 
 template <class T>
 void decode_plain(std::span<const std::byte> data, std::vector<double>& out) {
@@ -53,23 +30,6 @@ void decode_plain(std::span<const std::byte> data, std::vector<double>& out) {
     T value{};
     std::memcpy(&value, data.data() + at, sizeof(T));
     out.push_back(static_cast<double>(value));
-  }
-}
-
-void decode_floats(std::span<const std::byte> data, const SmallFloat& format, std::vector<double>& out) {
-  const std::size_t width = static_cast<std::size_t>(1 + format.exponent + format.mantissa) / 8;
-  for (std::size_t at = 0; at + width <= data.size(); at += width) {
-    std::uint32_t bits = std::to_integer<std::uint32_t>(data[at]);
-    if (width == 2) bits |= std::to_integer<std::uint32_t>(data[at + 1]) << 8;
-    out.push_back(decode_small(bits, format));
-  }
-}
-
-void decode_bf16(std::span<const std::byte> data, std::vector<double>& out) {
-  for (std::size_t at = 0; at + 2 <= data.size(); at += 2) {
-    const std::uint32_t bits = std::to_integer<std::uint32_t>(data[at]) | std::to_integer<std::uint32_t>(data[at + 1])
-                                                                              << 8;
-    out.push_back(static_cast<double>(std::bit_cast<float>(bits << 16)));
   }
 }
 
@@ -101,12 +61,15 @@ std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) 
     case DType::kU32: decode_plain<std::uint32_t>(data, out); break;
     case DType::kI64: decode_plain<std::int64_t>(data, out); break;
     case DType::kU64: decode_plain<std::uint64_t>(data, out); break;
-    case DType::kF32: decode_plain<float>(data, out); break;
-    case DType::kF64: decode_plain<double>(data, out); break;
-    case DType::kBF16: decode_bf16(data, out); break;
-    case DType::kF16: decode_floats(data, {5, 10, 15, true}, out); break;
-    case DType::kF8E5M2: decode_floats(data, {5, 2, 15, true}, out); break;
-    case DType::kF8E4M3: decode_floats(data, {4, 3, 7, false}, out); break;
+    case DType::kF64:
+    case DType::kF32:
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kF8E5M2:
+    case DType::kF8E4M3:
+      out.resize(data.size() * 8 / bits_of(dtype));
+      quant::cast_values(dtype, data, DType::kF64, std::as_writable_bytes(std::span(out)));
+      break;
     default: throw Error(ErrorKind::kInternal, "decode_values: a dtype without values");
   }
   return out;

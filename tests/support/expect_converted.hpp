@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "codes/cast.hpp"
+#include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::test {
@@ -27,7 +27,7 @@ inline std::uint64_t expect_converted(const std::vector<Target>& plain, const st
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const auto bytes = bytes_of(found[i], found[i].data);
     std::vector<std::byte> expected(bytes.size());
-    checkpoint::cast_values(plain[i].dtype, bytes_of(plain[i], plain[i].data), found[i].dtype, expected);
+    quant::cast_values(plain[i].dtype, bytes_of(plain[i], plain[i].data), found[i].dtype, expected);
     EXPECT_TRUE(std::ranges::equal(bytes, expected)) << plain[i].name << " as " << name_of(found[i].dtype);
     compared += bytes.size();
   }

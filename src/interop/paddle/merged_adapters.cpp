@@ -1,44 +1,47 @@
 #include "interop/paddle/merged_adapters.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdint>
-#include <cstring>
+#include <span>
+#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/checked.hpp"
+#include "quant/cast.hpp"
 
 namespace cairn::interop {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 256 << 20;  // of a weight: adapters are small, and are compared in memory
 
-std::uint16_t rounded_to_bf16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-  return static_cast<std::uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-template <class Element>
-std::vector<Element> elements_of(const base::ByteSource& source, const PickledTensor& tensor) {
-  std::vector<Element> out(tensor.size_bytes / sizeof(Element));
+std::vector<std::uint16_t> elements_of(const base::ByteSource& source, const PickledTensor& tensor) {
+  std::vector<std::uint16_t> out(tensor.size_bytes / sizeof out[0]);
   source.read(std::as_writable_bytes(std::span(out)), tensor.offset_bytes);
   return out;
 }
 
+/// Of a tensor in F32.
+std::vector<std::uint16_t> rounded_to_bf16(const base::ByteSource& source, const PickledTensor& tensor) {
+  std::vector<float> values(tensor.size_bytes / sizeof(float));
+  source.read(std::as_writable_bytes(std::span(values)), tensor.offset_bytes);
+  std::vector<std::uint16_t> out(values.size());
+  quant::cast_values(DType::kF32, std::as_bytes(std::span(values)), DType::kBF16,
+                     std::as_writable_bytes(std::span(out)));
+  return out;
+}
+
 /// Whether the slices of all ranks are the weight, in which they alternate `blocks` times.
-bool are_weight(const std::vector<std::uint16_t>& weight, const std::vector<std::vector<float>>& slices,
+bool are_weight(const std::vector<std::uint16_t>& weight, const std::vector<std::vector<std::uint16_t>>& slices,
                 std::uint64_t blocks) {
   if (weight.empty()) return true;
   const std::uint64_t length = weight.size() / blocks / slices.size();
   for (std::size_t rank = 0; rank < slices.size(); ++rank) {
     if (slices[rank].size() != length * blocks) return false;
     for (std::uint64_t block = 0; block < blocks; ++block) {
-      const float* const slice = slices[rank].data() + block * length;
-      const std::uint16_t* const whole = weight.data() + (block * slices.size() + rank) * length;
-      const auto is_rounded = [](float value, std::uint16_t bits) { return rounded_to_bf16(value) == bits; };
-      if (!std::equal(slice, slice + length, whole, is_rounded)) return false;
+      const auto slice = std::span(slices[rank]).subspan(block * length, length);
+      if (!std::ranges::equal(slice, std::span(weight).subspan((block * slices.size() + rank) * length, length))) {
+        return false;
+      }
     }
   }
   return true;
@@ -70,12 +73,12 @@ std::optional<StaticNames> names_of_merged(const PickledFile& weights, std::span
     if (cut.is_cut) whole[cut.dimension] = base::mul(whole[cut.dimension], ranks, "rows of slices");
     if (whole != weight.shape) return std::nullopt;
     if (!out.try_emplace(first.key, std::vector{weight.key}).second) return std::nullopt;
-    const std::vector<std::uint16_t> elements = elements_of<std::uint16_t>(source, weight);
-    std::vector<std::vector<float>> slices;
+    const std::vector<std::uint16_t> elements = elements_of(source, weight);
+    std::vector<std::vector<std::uint16_t>> slices;  // rounded
     for (std::size_t rank = 0; rank < masters.size(); ++rank) {
       const PickledTensor& slice = masters[rank].tensors[i];
       if (slice.dtype != DType::kF32 || slice.key != first.key || slice.shape != first.shape) return std::nullopt;
-      slices.push_back(elements_of<float>(sources[rank], slice));
+      slices.push_back(rounded_to_bf16(sources[rank], slice));
       if (cut.is_cut) continue;
       if (!are_weight(elements, slices, 1)) return std::nullopt;
       slices.clear();

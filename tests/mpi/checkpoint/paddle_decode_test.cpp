@@ -12,12 +12,12 @@
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
 #include "coded_files.hpp"
-#include "codes/cast.hpp"
 #include "comm/mpi.hpp"
 #include "cut_out.hpp"
 #include "environment.hpp"
 #include "export/convert.hpp"
 #include "paddle_samples.hpp"
+#include "quant/cast.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"
@@ -215,7 +215,7 @@ TEST(RemovedMasterWeights, ComeFromTheModelWhereTheyAreAskedFor) {
   FileTensors expected = read_section(source, "model");
   for (auto& [name, tensor] : expected) {
     base::Bytes wide(2 * tensor.bytes.size());
-    checkpoint::cast_values(DType::kBF16, tensor.bytes, DType::kF32, wide);  // stored as U16
+    quant::cast_values(DType::kBF16, tensor.bytes, DType::kF32, wide);  // stored as U16
     tensor = {DType::kF32, tensor.shape, std::move(wide)};
   }
   EXPECT_EQ(expected.size(), 12U);

@@ -168,7 +168,7 @@ TEST(Rebuilt, ModelWeightsAreRounded) {
   write_file(manifest, json.dump());
   convert_on(3, root / "kept", root / "whole", converting("off"));
   base::Bytes expected(42'000);
-  checkpoint::cast_values(DType::kF32, master["w"].bytes, DType::kBF16, expected);
+  quant::cast_values(DType::kF32, master["w"].bytes, DType::kBF16, expected);
   const FileTensors model = read_section(root / "whole", "model");
   ASSERT_EQ(model.size(), 2U);
   EXPECT_EQ(model.at("w"), (FileTensor{DType::kBF16, {300, 70}, expected}));

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "coded_files.hpp"
-#include "codes/cast.hpp"
+#include "quant/cast.hpp"
 #include "random.hpp"
 
 namespace cairn::test {
@@ -23,7 +23,7 @@ inline base::Bytes random_floats(std::mt19937_64& random, std::size_t count, DTy
   std::normal_distribution<float> normal;
   for (float& value : values) value = normal(random);
   base::Bytes out(count * bits_of(dtype) / 8);
-  checkpoint::cast_values(DType::kF32, std::as_bytes(std::span(values)), dtype, out);
+  quant::cast_values(DType::kF32, std::as_bytes(std::span(values)), dtype, out);
   return out;
 }
 
@@ -61,7 +61,7 @@ inline Truth write_state(const std::filesystem::path& directory, quant::PaddleDi
   for (const auto& [name, tensor] : model) {
     truth[{"model", name}] = tensor.bytes;
     base::Bytes wide(tensor.bytes.size() * 32 / bits_of(tensor.dtype));
-    checkpoint::cast_values(tensor.dtype, tensor.bytes, DType::kF32, wide);
+    quant::cast_values(tensor.dtype, tensor.bytes, DType::kF32, wide);
     truth[{"master_weights", name}] = std::move(wide);
   }
   write_safetensors(directory / "model.safetensors", model, {});

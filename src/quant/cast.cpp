@@ -1,4 +1,4 @@
-#include "codes/cast.hpp"
+#include "quant/cast.hpp"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 
 #include "cairn/error.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::quant {
 namespace {
 
 constexpr std::uint32_t kSign = 0x8000'0000;
@@ -167,4 +167,4 @@ void cast_values(DType from, std::span<const std::byte> values, DType to, std::s
   }
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::quant

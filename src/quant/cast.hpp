@@ -6,7 +6,7 @@
 
 #include "cairn/dtype.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::quant {
 
 /// Of weights that are made from others: F32 from BF16, F16 and F32; BF16 and F16 from F32.
 bool can_cast(DType from, DType to);
@@ -19,4 +19,4 @@ bool can_convert(DType from, DType to);
 /// Throws Error(kInternal) for a pair that can_convert() denies or spans of other sizes.
 void cast_values(DType from, std::span<const std::byte> values, DType to, std::span<std::byte> out);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::quant
