@@ -33,6 +33,7 @@
 #include "interop/dialect.hpp"
 #include "interop/directory.hpp"
 #include "interop/file_names.hpp"
+#include "interop/paddle/state_files.hpp"
 #include "interop/paddle/written.hpp"
 #include "interop/reading.hpp"
 #include "os/access.hpp"

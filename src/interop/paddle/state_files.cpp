@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -24,16 +25,33 @@ namespace {
 constexpr std::uint64_t kMostBytes = 256 << 10;       // of a value's JSON: eight ranks' random states
 constexpr std::uint64_t kMostFileBytes = 1024 << 10;  // of the files that make one
 constexpr std::uint64_t kMostMemoryBytes = 64 << 20;  // of the values of a pickle
+constexpr const char* kScheduler = "scheduler.pdparams";
+constexpr const char* kScaler = "scaler.pdparams";
+constexpr const char* kTrainerJson = "trainer_state.json";
+constexpr const char* kTrainerPickle = "trainer_state.bin";
+constexpr const char* kRandomOfOne = "rng_state.pth";
 constexpr std::string_view kRandom = "rng_state";
 constexpr std::string_view kRandomSuffix = ".pth";
+
+/// Of "rng_state_3.pth": 3.
+std::optional<std::uint64_t> number_in(std::string_view file) {
+  if (!file.starts_with(kRandom) || !file.ends_with(kRandomSuffix)) return std::nullopt;
+  file.remove_prefix(kRandom.size());
+  if (file.size() < kRandomSuffix.size() + 2 || file.front() != '_') return std::nullopt;
+  const std::string_view digits = file.substr(1, file.size() - 1 - kRandomSuffix.size());
+  if (digits.size() >= 10 || !base::is_all_digits(digits)) return std::nullopt;
+  std::uint64_t number = 0;
+  for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
+  return number;
+}
 
 class Teller {
  public:
   Teller(Reading& reading, About& about) : reading_(reading), about_(about) {}
 
   void tell() {
-    tell_of("scheduler", "scheduler.pdparams");
-    tell_of("scaler", "scaler.pdparams");
+    tell_of("scheduler", kScheduler);
+    tell_of("scaler", kScaler);
     tell_of_trainer();
     tell_of_random();
   }
@@ -101,12 +119,11 @@ class Teller {
   }
 
   void tell_of_trainer() {
-    constexpr const char* kFile = "trainer_state.json";
-    const auto text = reading_.directory().json.find(kFile);
-    if (text == reading_.directory().json.end()) return tell_of("trainer_state", "trainer_state.bin");
-    if (text->second.size() > kMostFileBytes) return leave_large(kFile);
+    const auto text = reading_.directory().json.find(kTrainerJson);
+    if (text == reading_.directory().json.end()) return tell_of("trainer_state", kTrainerPickle);
+    if (text->second.size() > kMostFileBytes) return leave_large(kTrainerJson);
     try {
-      put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kFile)).dump(), {kFile});
+      put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson)).dump(), {kTrainerJson});
     } catch (const Error&) {  // tell_of_trainer() has said so
     }
   }
@@ -122,7 +139,7 @@ class Teller {
       of_numbers.emplace(*number, file);
       bytes += std::min(size, kMostFileBytes + 1);
     }
-    if (of_numbers.empty()) return tell_of(std::string(kRandom), std::string(kRandom) + std::string(kRandomSuffix));
+    if (of_numbers.empty()) return tell_of(std::string(kRandom), kRandomOfOne);
     const std::string& first = of_numbers.begin()->second;
     if (bytes > kMostFileBytes) return leave_large(first);
     if (of_numbers.size() > 1 && of_numbers.rbegin()->first + 1 != of_numbers.size()) {
@@ -140,17 +157,6 @@ class Teller {
     put(std::string(kRandom), "[" + list + "]", files);
   }
 
-  static std::optional<std::uint64_t> number_in(std::string_view file) {
-    if (!file.starts_with(kRandom) || !file.ends_with(kRandomSuffix)) return std::nullopt;
-    file.remove_prefix(kRandom.size());
-    if (file.size() < kRandomSuffix.size() + 2 || file.front() != '_') return std::nullopt;
-    const std::string_view digits = file.substr(1, file.size() - 1 - kRandomSuffix.size());
-    if (digits.size() >= 10 || !base::is_all_digits(digits)) return std::nullopt;
-    std::uint64_t number = 0;
-    for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
-    return number;
-  }
-
   Reading& reading_;
   About& about_;
 };
@@ -158,5 +164,10 @@ class Teller {
 }  // namespace
 
 void tell_of_state(Reading& reading, About& about) { Teller(reading, about).tell(); }
+
+bool is_paddle_state_file(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kNames = {kScheduler, kScaler, kTrainerJson, kTrainerPickle, kRandomOfOne};
+  return std::ranges::find(kNames, name) != kNames.end() || number_in(name);
+}
 
 }  // namespace cairn::interop

@@ -4,7 +4,6 @@
 #include <array>
 #include <bit>
 
-#include "base/digits.hpp"
 #include "base/json.hpp"
 #include "cairn/error.hpp"
 
@@ -81,18 +80,6 @@ bool is_paddle_linear(std::string_view name) {
 }
 
 bool has_misread_scales(std::string_view name) { return name.find("gate_up_fused_proj") != std::string_view::npos; }
-
-bool is_paddle_state_file(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kNames = {"scheduler.pdparams", "scaler.pdparams", "trainer_state.json",
-                                                      "trainer_state.bin", "rng_state.pth"};
-  if (std::ranges::find(kNames, name) != kNames.end()) return true;
-  constexpr std::string_view kRandom = "rng_state_";
-  constexpr std::string_view kSuffix = ".pth";
-  if (!name.starts_with(kRandom) || !name.ends_with(kSuffix)) return false;
-  name.remove_prefix(kRandom.size());
-  name.remove_suffix(std::min(kSuffix.size(), name.size()));
-  return base::is_all_digits(name);
-}
 
 std::string begin_paddle_index(const PaddleIndex& index) {
   const base::JsonFormat ascii{.ascii = true};

@@ -51,9 +51,6 @@ bool is_paddle_linear(std::string_view name);
 /// a rank's scales as one piece, although its columns are two, and resumes with wrong moments without a word.
 bool has_misread_scales(std::string_view name);
 
-/// Small files of a checkpoint that its trainer reads when it resumes: schedule, step, random states.
-bool is_paddle_state_file(std::string_view name);
-
 /// What an index says of its tensors.
 struct PaddleIndex {
   std::vector<format::IndexEntry> tensors;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "environment.hpp"
+#include "interop/paddle/state_files.hpp"
 #include "nlohmann/json.hpp"
 #include "pickles.hpp"
 #include "test_directory.hpp"
@@ -91,6 +92,17 @@ TEST(PaddleStateFiles, LargeValuesAreLeft) {
   EXPECT_THAT(about.left, ElementsAre(AllOf(HasSubstr("scaler.pdparams"), HasSubstr("256 KiB")),
                                       HasSubstr("trainer_state.json"), HasSubstr("rng_state.pth")));
   EXPECT_EQ(about.step, 5U);
+}
+
+TEST(PaddleStateFiles, FilesAreKnownByTheirNames) {
+  for (const char* name :
+       {"scheduler.pdparams", "scaler.pdparams", "trainer_state.bin", "rng_state.pth", "rng_state_16.pth"}) {
+    EXPECT_TRUE(is_paddle_state_file(name)) << name;
+  }
+  for (const char* name : {"training_args.bin", "rng_state_.pth", "rng_state_1a.pth", "rng_state_1", "rng_state_",
+                           "optimizer.pdopt", "model_state.pdparams"}) {
+    EXPECT_FALSE(is_paddle_state_file(name)) << name;
+  }
 }
 
 }  // namespace

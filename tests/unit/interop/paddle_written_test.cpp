@@ -77,16 +77,5 @@ TEST(PaddleWritten, LinearWeightsAreKnownByTheirNames) {
   }
 }
 
-TEST(PaddleWritten, FilesOfATrainerAreKnownByTheirNames) {
-  for (const char* name :
-       {"scheduler.pdparams", "scaler.pdparams", "trainer_state.bin", "rng_state.pth", "rng_state_16.pth"}) {
-    EXPECT_TRUE(is_paddle_state_file(name)) << name;
-  }
-  for (const char* name : {"training_args.bin", "rng_state_.pth", "rng_state_1a.pth", "rng_state_1", "rng_state_",
-                           "optimizer.pdopt", "model_state.pdparams"}) {
-    EXPECT_FALSE(is_paddle_state_file(name)) << name;
-  }
-}
-
 }  // namespace
 }  // namespace cairn::interop
