@@ -49,8 +49,9 @@ bool has_values(DType dtype) {
 }
 
 std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) {
+  const std::uint64_t count = data.size() * 8 / bits_of(dtype);
   std::vector<double> out;
-  out.reserve(data.size() * 8 / bits_of(dtype));
+  out.reserve(count);
   switch (dtype) {
     case DType::kBool:
     case DType::kU8: decode_plain<std::uint8_t>(data, out); break;
@@ -67,7 +68,7 @@ std::vector<double> decode_values(DType dtype, std::span<const std::byte> data) 
     case DType::kBF16:
     case DType::kF8E5M2:
     case DType::kF8E4M3:
-      out.resize(data.size() * 8 / bits_of(dtype));
+      out.resize(count);
       quant::cast_values(dtype, data, DType::kF64, std::as_writable_bytes(std::span(out)));
       break;
     default: throw Error(ErrorKind::kInternal, "decode_values: a dtype without values");

@@ -40,9 +40,7 @@ std::optional<std::uint64_t> number_in(std::string_view file) {
   if (file.size() < kRandomSuffix.size() + 2 || file.front() != '_') return std::nullopt;
   const std::string_view digits = file.substr(1, file.size() - 1 - kRandomSuffix.size());
   if (digits.size() >= 10 || !base::is_all_digits(digits)) return std::nullopt;
-  std::uint64_t number = 0;
-  for (const char c : digits) number = number * 10 + static_cast<std::uint64_t>(c - '0');
-  return number;
+  return std::stoull(std::string(digits));
 }
 
 class Teller {
