@@ -188,16 +188,36 @@ void remove_tree(const std::filesystem::path& path) {
   remove_entry({AT_FDCWD, clean.native(), clean});
 }
 
+namespace {
+
+/// errno of stat(2).
+int stat_of(const std::filesystem::path& path, struct stat& status) {
+  const int error = internal::fault_error("stat", path);
+  if (error != 0) return error;
+  return ::stat(path.c_str(), &status) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
 bool exists(const std::filesystem::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) == 0) return true;
-  if (errno != ENOENT && errno != ENOTDIR) throw_system_error("stat of", path, errno);
-  return false;
+  const int error = stat_of(path, status);
+  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
+  return error == 0;
+}
+
+bool is_name_taken(const std::filesystem::path& path) {
+  struct stat status {};
+  int error = internal::fault_error("stat", path);
+  if (error == 0 && ::lstat(path.c_str(), &status) != 0) error = errno;
+  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
+  return error == 0;
 }
 
 std::uint64_t file_size(const std::filesystem::path& path) {
   struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) throw_system_error("stat of", path, errno, Missing::kIsNotFound);
+  const int error = stat_of(path, status);
+  if (error != 0) throw_system_error("stat of", path, error, Missing::kIsNotFound);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -212,10 +232,17 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
   for (const std::string& name : names_in(directory.get(), path)) {
     struct stat status {};
     const int parent = ::dirfd(directory.get());
-    if (::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) continue;  // it was removed since
+    int failed = internal::fault_error("stat", path / name);
+    if (failed == 0 && ::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) failed = errno;
+    if (failed == ENOENT) continue;  // it was removed since
+    if (failed != 0) {
+      entries.push_back({name, false, false, 0, false, failed});
+      continue;
+    }
     const bool is_link = S_ISLNK(status.st_mode);
     if (is_link && ::fstatat(parent, name.c_str(), &status, 0) != 0) {
-      entries.push_back({name, false, false, 0, true});
+      entries.push_back(
+          {name, false, false, 0, true, errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : errno});
       continue;
     }
     const bool is_regular = S_ISREG(status.st_mode);

@@ -58,11 +58,11 @@ std::vector<FaultRule> parse_fault_rules(std::string_view text);
 
 namespace {
 
-constexpr std::array<std::string_view, 14> kFileOperations = {"open",   "write",    "read",  "fsync",  "close",
+constexpr std::array<std::string_view, 15> kFileOperations = {"open",   "write",    "read",  "fsync",  "close",
                                                               "rename", "exchange", "mkdir", "unlink", "truncate",
-                                                              "flock",  "link",     "chown", "chmod"};
+                                                              "flock",  "link",     "chown", "chmod",  "stat"};
 
-constexpr std::array<std::pair<std::string_view, int>, 10> kErrors = {{{"EIO", EIO},
+constexpr std::array<std::pair<std::string_view, int>, 11> kErrors = {{{"EIO", EIO},
                                                                        {"ENOSPC", ENOSPC},
                                                                        {"EDQUOT", EDQUOT},
                                                                        {"ENOENT", ENOENT},
@@ -71,7 +71,8 @@ constexpr std::array<std::pair<std::string_view, int>, 10> kErrors = {{{"EIO", E
                                                                        {"EINVAL", EINVAL},
                                                                        {"ENOLCK", ENOLCK},
                                                                        {"ENOTSUP", ENOTSUP},
-                                                                       {"EMFILE", EMFILE}}};
+                                                                       {"EMFILE", EMFILE},
+                                                                       {"ESTALE", ESTALE}}};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -160,7 +161,8 @@ class RuleParser {
         std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
     if (found == kErrors.end())
       fail(
-          "has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP and EMFILE are "
+          "has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE and "
+          "ESTALE are "
           "known");
     rule_.error = found->second;
   }

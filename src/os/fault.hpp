@@ -1,16 +1,16 @@
 // Fault hooks: make the n-th operation of a kind fail, on a chosen rank, for tests of everything that can go wrong.
 //
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
-//   op      open write read fsync close rename exchange mkdir unlink truncate flock link chown chmod (file operations; exchange
-// swaps two
-//           names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
+//   op      open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod (file
+//           operations; exchange swaps two names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
 //           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "windows.share"
 //           (comm/shared_memory.hpp), "os.io_uring" (io_queue.hpp), "memory.*" (an allocation that fails: grep for
 //           fault_memory), "thread.watchdog" (a thread that cannot be started), or one of the benchmark ("bench.saved",
 //           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT,
-//                                                                     EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE
+//                                                                     EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE,
+//                                                                     ESTALE
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
 //   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP, then go on without failing
 //   lie     write half of the bytes and report all, as some storage does; until times=N, or for good

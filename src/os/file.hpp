@@ -132,6 +132,7 @@ void refresh_directory(const std::filesystem::path& path, const std::string& nam
 void remove_file(const std::filesystem::path& path);         ///< a link itself, not its target; missing is an error
 void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
 bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
+bool is_name_taken(const std::filesystem::path& path);       ///< also by a link that leads nowhere
 std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing
 
 struct DirectoryEntry {
@@ -140,6 +141,7 @@ struct DirectoryEntry {
   bool is_regular = false;
   std::uint64_t size_bytes = 0;
   bool is_link = false;  ///< whatever it leads to
+  int error = 0;         ///< errno of the stat that failed: it is not known what it is
 };
 /// Entries sorted by name, without "." and "..". Error(kNotFound) when the directory is missing.
 std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path);
