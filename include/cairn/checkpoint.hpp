@@ -81,7 +81,7 @@ struct StepInfo {
   std::uint64_t step = 0;
   std::filesystem::path directory;
   bool complete = false;    ///< its manifest can be read, and every file that it names is there and has its size
-  bool is_void = false;     ///< complete, and left behind by a run that went on from an earlier step: never the newest
+  bool is_void = false;     ///< left behind by a run that went on from an earlier step: the last to resume from
   std::string problem;      ///< why it is not complete, or why it is void
   std::uint64_t bytes = 0;  ///< of its data files; of a complete one
   std::uint64_t files = 0;  ///< data files; of a complete one
@@ -113,10 +113,10 @@ class Checkpointer {
 
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
   /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage
-  /// for a wrong argument (also when the step exists and Options::overwrite is off), kIo when writing fails, kIntegrity
-  /// when what was written reads back otherwise (Options::read_back); nothing becomes visible then. The first save may
-  /// wait up to a lease time to see whether another saver is alive. Overwriting keeps the old checkpoint loadable until
-  /// the new one has its name.
+  /// for a wrong argument (also when something has the step's name and may not be replaced: Options::overwrite), kIo when
+  /// writing fails, kIntegrity when what was written reads back otherwise (Options::read_back); nothing becomes visible
+  /// then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the old
+  /// checkpoint loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. As save(), but for what happens behind the program: it returns when the state has been copied (or, of what
@@ -141,7 +141,8 @@ class Checkpointer {
 
   /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people
   /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an
-  /// earlier one are void and never the newest (src/format/FORMAT.md).
+  /// earlier one are void (src/format/FORMAT.md), and named only when there is no other. "Nothing" means that there is
+  /// nothing: a checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or kIntegrity).
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
   /// Collective. Every checkpoint of the root in order of step, the same on all ranks: also those that are not complete,
@@ -175,11 +176,12 @@ class Checkpointer {
   /// differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about its own files. That is found in what is
   /// read: sizes of files, manifest, block table, headers, and the blocks of the targets; `cairn verify --all` reads
   /// everything. What is newer than latest() says and not complete is passed over as damaged, too; where people named a
-  /// damaged step in the latest file, it begins there. Void steps are not tried.
+  /// damaged step in the latest file, it begins there. Void steps are tried when no other is left.
   ///
   /// All other errors are thrown at once, as by load(): a wrong call, a tensor that the checkpoint does not have or has
-  /// in another dtype or shape, no memory or file descriptors, lost ranks. Throws kNotFound, path() being the root, when
-  /// there is no step in the root; when every one is damaged, the last error, naming all.
+  /// in another dtype or shape, no memory or file descriptors, lost ranks, a checkpoint of a newer Cairn, and errors of
+  /// the system that may pass (no permission, a server that does not answer: src/os/errno_class.cpp). Throws kNotFound,
+  /// path() being the root, when there is no step in the root; when every one is damaged, the last error, naming all.
   ///
   /// What this object saves later descends from the loaded step, as after load(): with the next save those passed over
   /// become void, are never the newest again, and their steps may be saved again.

@@ -117,9 +117,14 @@ struct Options {
   Quantisation quantisation;
   LeaseOptions lease;
   AsyncOptions async;
-  Waiting waiting;         ///< how long calls wait for ranks that make no progress, and what happens then
-  std::string run_id;      ///< recorded in every manifest
-  bool overwrite = false;  ///< replace an existing checkpoint of the same step
+  Waiting waiting;     ///< how long calls wait for ranks that make no progress, and what happens then
+  std::string run_id;  ///< recorded in every manifest
+  /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from
+  /// (void steps), or that lack a file. Neither is done to what has no manifest that this Cairn reads: kUsage, or kIo where
+  /// it cannot be read just now.
+  bool overwrite = false;
+  /// As `overwrite`, and also replace what is not Cairn's, or a newer Cairn's: all that is in that directory is deleted.
+  bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
   /// Load through symbolic links that lead out of a checkpoint's directory, which are refused otherwise. Links from a
   /// snapshot of a Hugging Face cache to its blobs never need it.

@@ -19,7 +19,7 @@ namespace cairn {
 
 /// Collective. Writes `file`, whose name ends in .h5 or .hdf5, durable when it returns; it appears whole or not at all.
 /// Of the options it takes engine, align_bytes, block_bytes (of the cut between ranks), mode, group, limits,
-/// run_id, overwrite and progress. Throws as Checkpointer::save, and kUsage in a build without HDF5.
+/// run_id, overwrite, overwrite_foreign and progress. Throws as Checkpointer::save, and kUsage in a build without HDF5.
 Report stage(MPI_Comm communicator, const std::filesystem::path& file, std::span<const Source> state,
              const Options& options = {}, const std::map<std::string, std::string>& metadata = {});
 

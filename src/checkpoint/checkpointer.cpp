@@ -57,9 +57,7 @@ struct Checkpointer::State {
   /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new
   /// lease. A save under way ends as what it began.
   void resume_from(const format::Manifest& opened) {
-    std::vector<format::Life> lineage = opened.lineage;
-    lineage.push_back({opened.epoch, opened.step});
-    resumed = std::move(lineage);
+    resumed = checkpoint::lineage_after(opened);
     if (!async || !async->is_busy()) begin_life();
   }
   /// Rank-local, while no save is under way.

@@ -17,7 +17,7 @@ base::Bytes encode(const std::vector<RootEntry>& entries) {
   for (const RootEntry& entry : entries) {
     out.u64(entry.step);
     out.text(entry.directory.native());
-    out.u64(entry.complete ? 1 : 0);
+    out.u64(entry.is_complete() ? 1 : 0);
     out.u64(entry.is_void ? 1 : 0);
     out.text(entry.problem);
     out.u64(entry.bytes);

@@ -14,6 +14,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
+#include "os/errno_class.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -36,7 +37,20 @@ bool is_inside(std::string_view path, const fs::path& directory) {
 struct Attempt {
   SkippedStep step;     ///< `problem`: known before it is tried; else empty
   fs::path checkpoint;  ///< its own name, also where it is read under another one
+  bool is_void = false;
+  std::optional<comm::AgreedError> error =
+      {};  ///< with a problem that is no damage: it may be whole, and nothing is passed over
 };
+
+/// What is known of a step that cannot be loaded now, and yet is not damaged.
+std::optional<Error> not_damage(const RootEntry& entry) {
+  if (entry.is_complete() || !entry.error) return std::nullopt;
+  const bool is_newer = entry.condition == Condition::kNewer && entry.error->kind() == ErrorKind::kFormat;
+  if (!is_newer && os::class_of(*entry.error) == os::ErrnoClass::kOfFile) return std::nullopt;
+  return entry.error->with_message(
+      fmt::format("'{}' stands before all others to resume from, and cannot be read: {}; name a step to load another",
+                  shown(entry.directory), entry.error->what()));
+}
 
 /// Collective: resume_order() of rank 0.
 std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::path& root) {
@@ -51,7 +65,15 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
     for (const RootEntry& entry : order) {
       out.u64(entry.step);
       out.text(entry.directory.native());
-      out.text(entry.complete ? "" : entry.problem);
+      out.text(entry.is_complete() ? "" : entry.problem);
+      out.u64(entry.is_void ? 1 : 0);
+      const auto error = not_damage(entry);
+      out.u64(error ? 1 : 0);
+      if (!error) continue;
+      out.u64(static_cast<std::uint64_t>(error->kind()));
+      out.text(error->what());
+      out.u64(static_cast<std::uint64_t>(error->system_error()));
+      out.text(error->path());
     }
     bytes = out.take();
   });
@@ -64,6 +86,12 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
       attempt.step.directory = in.text();
       attempt.step.problem = in.text();
       attempt.checkpoint = checkpoint_directory(root, attempt.step.step);
+      attempt.is_void = in.u64() != 0;
+      if (in.u64() == 0) continue;
+      const auto kind = static_cast<ErrorKind>(in.u64());
+      std::string text = in.text();
+      const int system_error = static_cast<int>(in.u64());
+      attempt.error = comm::AgreedError(kind, text, {system_error, in.text(), 0});
     }
   });
   return attempts;
@@ -71,6 +99,13 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
 
 std::string warning_of(const SkippedStep& step) {
   return fmt::format("'{}' is passed over for the checkpoint before it: {}", shown(step.directory), step.problem);
+}
+
+std::string void_warning(const SkippedStep& step) {
+  return fmt::format(
+      "'{}' was left behind by a run that went on from an earlier step; it was loaded because everything "
+      "that is not void is damaged",
+      shown(step.directory));
 }
 
 /// That every step is damaged: the last error, in words about all.
@@ -92,7 +127,7 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
     case ErrorKind::kIntegrity:
     case ErrorKind::kFormat: return true;
     case ErrorKind::kNotFound:  // of a tensor names no file
-    case ErrorKind::kIo: return is_inside(error.path(), directory) && !is_shortage(error);
+    case ErrorKind::kIo: return is_inside(error.path(), directory) && os::class_of(error) == os::ErrnoClass::kOfFile;
     default: return false;
   }
 }
@@ -104,10 +139,12 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
   std::optional<Error> last;
   for (Attempt& attempt : attempts_of(communicator, root)) {
     SkippedStep& step = attempt.step;
+    if (attempt.error) throw *attempt.error;
     if (step.problem.empty()) {
       try {
         Report report = load(step.step);
         comm::agree(communicator, "report", [&] {
+          if (attempt.is_void) warnings.push_back(void_warning(step));
           report.warnings.insert(report.warnings.begin(), warnings.begin(), warnings.end());
           report.skipped = std::move(skipped);
         });

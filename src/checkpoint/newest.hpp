@@ -11,12 +11,13 @@
 namespace cairn::checkpoint {
 
 /// Rank-local and pure: whether an error of a load says that the checkpoint in `directory` is damaged or gone. Everything
-/// else is the caller's, or the machine's, and another checkpoint would meet it again.
+/// else is the caller's, or the machine's, or may pass (os/errno_class.hpp).
 bool is_of_checkpoint(const Error& error, const std::filesystem::path& directory);
 
 /// Collective: what `load`, which is collective, reports of the first step of resume_order() that it loads. Those passed
-/// over stand in the report and in the log. Throws what `load` throws that is not of a checkpoint; kNotFound about the
-/// root where it has no step; when every step is damaged the last error, naming all.
+/// over stand in the report and in the log. Throws what `load` throws that is not of a checkpoint; what is wrong with a
+/// step whose turn it is and that cannot be read, but is not damaged; kNotFound about the root where it has no step; when
+/// every step is damaged the last error, naming all.
 Report load_newest(comm::Communicator& communicator, const std::filesystem::path& root,
                    const std::function<Report(std::uint64_t step)>& load);
 

@@ -16,7 +16,6 @@
 #include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
-#include "directory/commit.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "format/manifest.hpp"
@@ -175,20 +174,23 @@ void add_blocks(CommitContent& content, format::BlockTable more) {
   });
 }
 
-/// A step that is damaged, or void to this life, is no longer worth keeping.
+}  // namespace
+
+std::vector<format::Life> lineage_after(const format::Manifest& opened) {
+  std::vector<format::Life> lineage = opened.lineage;
+  lineage.push_back({opened.epoch, opened.step});
+  return lineage;
+}
+
+/// A step that is incomplete, or void to this life, is no longer worth keeping.
 void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) {
   manifest.epoch = life.lease->epoch();
   manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
   manifest.lineage = life.lineage;
   if (!life.lineage.empty()) manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
-  target.may_replace = [descent = Descent{manifest.epoch, manifest.lineage},
-                        step = manifest.step](const fs::path& existing) {
-    const auto generation = generation_of(existing);
-    return !generation || why_void(descent, step, generation->epoch).has_value();
-  };
+  target.may_replace.descent = Descent{manifest.epoch, manifest.lineage};
+  target.may_replace.step = manifest.step;
 }
-
-}  // namespace
 
 /// What is made of a planned state.
 struct Saver::Made {
@@ -445,7 +447,11 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
   Made made;
   comm::agree(communicator_, "describe the checkpoint", [&] {
     Lease* const lease = place.root == nullptr ? nullptr : place.root->lease;
-    made.target = {place.directory, options_.overwrite, place.root != nullptr, options_.read_back, lease, {}};
+    made.target = {place.directory,
+                   {options_.overwrite, options_.overwrite_foreign},
+                   place.root != nullptr,
+                   options_.read_back,
+                   lease};
     made.content = content_of(place.step, place.extras, made.warnings);
     if (lease != nullptr) set_life(*place.root, made.target, made.content.manifest);
   });

@@ -14,6 +14,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
+#include "directory/commit.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
@@ -80,6 +81,10 @@ struct RootLife {
   std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was
   std::uint64_t saves = 0;            ///< so far, on rank 0
 };
+/// The lives that whatever resumed from this checkpoint descends from.
+std::vector<format::Life> lineage_after(const format::Manifest& opened);
+/// Rank-local, on rank 0 with the lease held: the next save of this life, and what it may replace. `manifest` has its step.
+void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest);
 
 /// Where the bytes of a save are when they are gathered.
 enum class Gathered {

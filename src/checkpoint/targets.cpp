@@ -78,6 +78,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"quantisation.master_weight_compatible", text_of(quantisation.master_weight_compatible)},
       {"quantisation.paddle_reciprocals", text_of(quantisation.paddle_reciprocals)},
       {"overwrite", text_of(options.overwrite)},
+      {"overwrite_foreign", text_of(options.overwrite_foreign)},
       {"read_back", text_of(static_cast<int>(options.read_back))},
       {"follow_links", text_of(options.follow_links)},
       {"async.when_busy", text_of(static_cast<int>(options.async.when_busy))},

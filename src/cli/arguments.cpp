@@ -87,7 +87,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   const std::size_t partial = std::erase_if(entries, [](const checkpoint::RootEntry& entry) { return entry.partial; });
   std::sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) { return a.step > b.step; });
   const auto newest = std::find_if(entries.begin(), entries.end(),
-                                   [&](const auto& entry) { return entry.complete && entry.step == step; });
+                                   [&](const auto& entry) { return entry.is_complete() && entry.step == step; });
   if (newest == entries.end()) {
     const std::string why = !entries.empty()
                                 ? fmt::format("the newest, {}: {}", name_of(entries.front()), entries.front().problem)
@@ -98,9 +98,10 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
   }
   ResolvedPath out{newest->directory, {}};
   for (auto entry = entries.begin(); entry != newest; ++entry) {
-    if (entry->complete && !entry->is_void) continue;  // people edited the file that names the latest
+    if (entry->is_complete() && !entry->is_void) continue;  // people edited the file that names the latest
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
-                                    entry->complete ? "of a higher step" : "newer but not complete", entry->problem));
+                                    entry->is_complete() ? "of a higher step" : "newer but not complete",
+                                    entry->problem));
   }
   out.notes.push_back(fmt::format("'{}' is a root of {}; this is {}, the newest complete one",
                                   base::printable(root.string()), base::counted(entries.size(), "checkpoint"),

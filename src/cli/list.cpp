@@ -14,6 +14,7 @@
 #include "comm/agree.hpp"
 #include "directory/open.hpp"
 #include "directory/root.hpp"
+#include "os/errno_class.hpp"
 #include "os/file.hpp"
 
 namespace cairn::cli {
@@ -22,7 +23,7 @@ using checkpoint::RootEntry;
 
 const char* state_of(const RootEntry& entry) {
   if (entry.partial) return "partial";
-  if (!entry.complete) return "incomplete";
+  if (!entry.is_complete()) return "incomplete";
   return entry.is_void ? "void" : "complete";
 }
 
@@ -50,7 +51,7 @@ bool has_file(const RootEntry& entry, const char* name) { return os::exists(entr
 void look_at_foreign(const ListOptions& options, Listing& listing) {
   std::map<std::uint64_t, std::vector<std::filesystem::path>> parts;  // by step
   const auto add = [&](const RootEntry& entry) {
-    const bool is_bare = !entry.complete && !entry.partial && !entry.has_manifest;
+    const bool is_bare = !entry.partial && entry.condition == checkpoint::Condition::kForeign;
     if (is_bare && !has_file(entry, checkpoint::kManifestFile) && !has_file(entry, checkpoint::kBlocksFile)) {
       parts[entry.step].push_back(entry.directory);
     }
@@ -76,7 +77,7 @@ void look_at_foreign(const ListOptions& options, Listing& listing) {
       foreign.files = opened.stored.files.size();
       for (const format::StoredFile& file : opened.stored.files) foreign.bytes += file.size_bytes;
     } catch (const Error& error) {
-      if (checkpoint::is_shortage(error)) throw;
+      if (os::is_shortage(error)) throw;
       entry.problem += fmt::format("; {}", error.what());
     }
   }
@@ -99,7 +100,7 @@ void print_text(Output& output, const ListOptions& options, const Listing& listi
                  fmt::format("of {}, no checksums", dialect)});
       continue;
     }
-    complete += entry.complete && !entry.is_void ? 1 : 0;
+    complete += entry.is_complete() && !entry.is_void ? 1 : 0;
     table.add({std::to_string(entry.step), state_of(entry), group_digits(entry.bytes), base::format_size(entry.bytes),
                std::to_string(entry.files), base::printable(entry.directory.filename().string()),
                one_line(entry.problem)});
@@ -120,7 +121,11 @@ void print_document(Output& output, const ListOptions& options, const Listing& l
   document["root"] = options.root.string();
   document["newest_complete_step"] = nullptr;
   base::Json rows = base::Json::array();
-  if (const auto newest = checkpoint::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
+  try {
+    if (const auto newest = checkpoint::newest_step(options.root, entries)) document["newest_complete_step"] = *newest;
+  } catch (const Error& error) {
+    document["newest_problem"] = error.what();
+  }
   for (const RootEntry& entry : entries) {
     const auto foreign = listing.foreign.find(entry.directory);
     const bool is_foreign = foreign != listing.foreign.end();

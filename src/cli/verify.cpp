@@ -125,7 +125,7 @@ Rows rows_of(comm::Communicator& communicator, const std::filesystem::path& root
       out.u64(entry.step);
       out.text(state_of(entry));
       out.text(entry.directory.native());
-      out.text(entry.complete ? "" : entry.problem);
+      out.text(entry.is_complete() ? "" : entry.problem);
     }
     for (const checkpoint::RootEntry& entry : order) out.u64(entry.step);
     bytes = out.take();

@@ -61,10 +61,6 @@ class Clearing {
 
   void settle(const RootName& name) {
     const fs::path directory = checkpoint_directory(root_, name.step);
-    if (name.nonce.empty()) {  // Cairn 0.1 renamed the directory itself
-      if (os::try_rename(root_ / name.text, directory) == os::Renamed::kDone) say_restored(directory);
-      return;
-    }
     // Under a name that its saver does not know, and that readers understand: nothing is moved in or out from now on.
     const fs::path container = replaced_directory(directory, os::random_nonce());
     if (os::try_rename(root_ / name.text, container) != os::Renamed::kDone) return;
@@ -126,15 +122,6 @@ namespace fs = std::filesystem;
 
 fs::path parent_of(const fs::path& directory) {
   return directory.has_parent_path() ? directory.parent_path() : fs::path(".");
-}
-
-/// Throws for a directory of the name that must stay.
-void check_replaceable(const CommitTarget& target) {
-  if (target.overwrite || (target.may_replace && target.may_replace(target.directory))) return;
-  throw Error(ErrorKind::kUsage,
-              fmt::format("'{}' exists already; choose another name, or remove it, or allow overwriting",
-                          shown(target.directory)),
-              {0, target.directory.native()});
 }
 
 /// Another run of ours is writing there, or was cut off: only people know which.
@@ -211,7 +198,7 @@ Commit::Commit(comm::Communicator& communicator, CommitTarget target)
     if (lease != nullptr) clear_own(*lease);
     nonce_ = lease != nullptr ? lease->nonce() : os::random_nonce();
     if (lease == nullptr) warn_of_others(target_);
-    if (os::exists(directory)) check_replaceable(target_);
+    if (os::is_name_taken(directory)) check_replaceable(directory, target_.may_replace);
     partial_ = partial_directory(directory, nonce_);
     os::remove_at_end(partial_);
     os::make_new_directory(partial_);
@@ -374,8 +361,8 @@ void Commit::replace_in_steps() const {
 
 void Commit::make_visible() const {
   const fs::path& directory = target_.directory;
-  const bool is_new = !os::exists(directory);
-  if (!is_new) check_replaceable(target_);
+  const bool is_new = !os::is_name_taken(directory);
+  if (!is_new) check_replaceable(directory, target_.may_replace);
   look();
   os::fault_point("commit.rename.looked", directory);
   if (is_new) return give_name();

@@ -1,14 +1,13 @@
 // The commit protocol: a checkpoint becomes visible whole or not at all, and only by the one saver of its root.
 //
 //   1 commit.begin     make <dir>.<nonce>.partial, after what this saver's own failed saves left is removed
-//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or
-// a
+//   2 (data)           every rank writes its extents, headers last; fsync of every data file (io::Engine); then all or a
 //                      sample is read back where Options::read_back asks for it (read_back.hpp)
 //   3 commit.carry     carried files, each fsynced
 //   4 commit.blocks    cairn.blocks, fsynced
 //   5 commit.manifest  cairn.json, fsynced
 //   6 commit.sync      fsync of the partial directory; the pointer's next content, latest….<nonce>.tmp, fsynced (roots
-// only)
+//                      only)
 //   7 commit.rename    look; <dir>.<nonce>.partial becomes <dir>: from here on it is visible
 //   8 commit.publish   fsync of the parent
 //   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically; fsync of the parent (roots only)
@@ -22,7 +21,7 @@
 // over makes the higher epoch first, then renames away all that has another nonce (takeover). So the one before is
 // stopped by its look, or its rename finds nothing.
 //
-// Replacing (overwrite, or a directory that may go): the two names are exchanged in one step. Where the file system
+// Replacing (what may go: check_replaceable(), standing.hpp): the two names are exchanged in one step. Where the file system
 // cannot (NFS), step 7 is
 //   a  make <dir>.<nonce>.replaced, look
 //   b  rename <dir> into it: readers find it there
@@ -42,6 +41,7 @@
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "directory/lease.hpp"
+#include "directory/standing.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "plan/file_layout.hpp"
@@ -55,11 +55,9 @@ namespace cairn::checkpoint {
 /// deletes it:
 ///   checkpoint-<step>.<nonce>.partial, the pointer's temporary   away
 ///   checkpoint-<step>.<nonce>.replaced                           its old checkpoint gets its name back where nothing
-/// has
-///                                                                it, else it is deleted once a newer one has it whole
-///   checkpoint-<step>.partial of Cairn 0.1                       away: its saver had no lease, and so is not alive
-///   checkpoint-<step>.replaced of Cairn 0.1                      gets its name back where nothing has it, else it
-/// stays Nothing of another name is touched. What cannot be deleted is left, with a warning. Throws kState when another
+///                                                                has it, else it is deleted once a newer one has it
+///                                                                whole
+/// Nothing of another name is touched. What cannot be deleted is left, with a warning. Throws kState when another
 /// saver has taken the lease, kIo when something cannot be renamed away: then the root is not safe, and no save may go
 /// on.
 void clear_root(Lease& lease);
@@ -69,12 +67,10 @@ void clear_own(Lease& lease);
 
 struct CommitTarget {
   std::filesystem::path directory;
-  bool overwrite = false;               ///< an existing directory of this name is replaced
+  Replacing may_replace = {};           ///< what has this name already; asked on rank 0
   bool in_root = false;                 ///< a step of a root: write the latest file
   ReadBack read_back = ReadBack::kOff;  ///< anything else: files of steps 3 to 5 are read back when they are written
   Lease* lease = nullptr;               ///< on rank 0, for steps of a root: held (hold_root). Must outlive the commit
-  /// On rank 0: whether an existing directory of this name may be replaced without `overwrite`. Empty: none may.
-  std::function<bool(const std::filesystem::path& existing)> may_replace;
 };
 
 /// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it

@@ -3,18 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
-#include "format/manifest.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -68,7 +69,6 @@ std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root)
 namespace {
 
 constexpr std::string_view kPrefix = "checkpoint-";
-constexpr std::uint64_t kMaxManifestBytes = 256ULL << 20;
 
 constexpr const char* kReplacedSuffix = ".replaced";
 constexpr std::string_view kTemporarySuffix = ".tmp";
@@ -101,59 +101,15 @@ std::optional<std::uint64_t> step_of(std::string_view name) {
   return step;
 }
 
-void check_complete(RootEntry& entry) {
-  const auto manifest_path = entry.directory / kManifestFile;
-  try {
-    if (!os::exists(manifest_path)) {
-      entry.problem = fmt::format("no {}", kManifestFile);
-      return;
-    }
-    const auto manifest =
-        format::parse_manifest(os::read_text(manifest_path, kMaxManifestBytes), manifest_path.string());
-    entry.has_manifest = true;
-    entry.generation = {manifest.epoch, manifest.counter};
-    entry.lineage = manifest.lineage;
-    for (const auto* files : {&manifest.data_files, &manifest.carried_files}) {
-      for (const auto& file : *files) {
-        const auto path = entry.directory / file.name;
-        if (!os::exists(path)) {
-          entry.problem = fmt::format("{} is missing", file.name);
-          return;
-        }
-        const std::uint64_t size = os::file_size(path);
-        if (size != file.size_bytes) {
-          entry.problem = fmt::format("{} has {} bytes, {} names {}", file.name, size, kManifestFile, file.size_bytes);
-          return;
-        }
-      }
-    }
-    for (const auto& file : manifest.data_files) entry.bytes += file.size_bytes;
-    entry.files = manifest.data_files.size();
-    entry.complete = true;
-  } catch (const Error& error) {
-    if (is_shortage(error)) throw;
-    entry.problem = error.what();
-  }
-}
-
-/// Of the old checkpoint in a "*.replaced".
-RootEntry replaced_entry(const std::filesystem::path& container, const std::filesystem::path& name) {
-  RootEntry entry;
-  entry.directory = container / name;
-  check_complete(entry);
-  return entry;
-}
-
 /// Every step once, and the partial ones; nothing is checked yet.
 std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   std::vector<RootEntry> entries;
   std::set<std::filesystem::path> replaced;
   for (const auto& found : os::list_directory(root)) {
-    if (!found.is_directory) continue;
+    if (!found.is_directory && found.error == 0) continue;
     const auto name = parse_root_name(found.name);
     if (!name || name->kind == RootName::Kind::kTemporary) continue;
     if (name->kind == RootName::Kind::kReplaced) {
-      if (name->nonce.empty()) continue;  // Cairn 0.1 never read these
       replaced.insert(checkpoint_directory(root, name->step));
     }
     RootEntry entry;
@@ -171,29 +127,30 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   return entries;
 }
 
+void stand(RootEntry& entry) {
+  static_cast<Standing&>(entry) = look_at(entry.directory);
+  entry.problem = entry.error ? entry.error->what() : "";
+}
+
 /// The checkpoint of the name, or one that waits beside it when that is the newer complete one. What is replaced
 /// meanwhile is looked at again: it is complete under one of the two names at every moment.
 void check_step(RootEntry& entry) {
-  const RootEntry unchecked = entry;
+  const auto directory = entry.directory;
   for (int look = 0; look < kLooks; ++look) {
-    entry = unchecked;
-    check_complete(entry);
-    if (entry.complete && !entry.is_replaced) return;
-    if (const auto replaced = replaced_checkpoint(entry.directory)) {
-      RootEntry old = replaced_entry(replaced->parent_path(), replaced->filename());
-      old.step = entry.step;
-      if (old.complete && (!entry.complete || entry.generation < old.generation)) entry = std::move(old);
+    entry.directory = directory;
+    stand(entry);
+    if (entry.is_complete() && !entry.is_replaced) return;
+    if (const auto replaced = replaced_checkpoint(directory)) {
+      RootEntry old = entry;
+      old.directory = *replaced;
+      stand(old);
+      if (old.is_complete() && (!entry.is_complete() || entry.generation < old.generation)) entry = std::move(old);
     }
-    if (entry.complete) return;
+    if (entry.is_complete()) return;
   }
 }
 
 }  // namespace
-
-bool is_shortage(const Error& error) {
-  const int cause = error.system_error();
-  return cause == ENOMEM || cause == EMFILE || cause == ENFILE;
-}
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step) {
   return root / fmt::format("{}{}", kPrefix, step);
@@ -222,10 +179,12 @@ std::optional<RootName> parse_root_name(std::string_view text) {
   }
   if (take_suffix(text, kPartialSuffix)) {
     name.kind = RootName::Kind::kPartial;
-    name.nonce = take_nonce(text);
   } else if (take_suffix(text, kReplacedSuffix)) {
     name.kind = RootName::Kind::kReplaced;
+  }
+  if (name.kind != RootName::Kind::kCheckpoint) {
     name.nonce = take_nonce(text);
+    if (name.nonce.empty()) return std::nullopt;  // somebody else's
   }
   const auto step = step_of(text);
   if (!step) return std::nullopt;
@@ -254,27 +213,22 @@ std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory) 
   return all;
 }
 
-std::optional<Generation> generation_of(const std::filesystem::path& directory) {
-  RootEntry entry;
-  entry.directory = directory;
-  check_complete(entry);
-  if (!entry.complete) return std::nullopt;
-  return entry.generation;
-}
-
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory) {
   const std::filesystem::path parent = directory.has_parent_path() ? directory.parent_path() : ".";
   if (!os::exists(parent)) return std::nullopt;
-  std::optional<RootEntry> newest;
+  std::optional<Generation> newest;
+  std::optional<std::filesystem::path> place;
   for (const auto& found : os::list_directory(parent)) {
     std::string_view name = found.name;
     if (!found.is_directory || !take_suffix(name, kReplacedSuffix) || take_nonce(name).empty()) continue;
     if (name != directory.filename().native()) continue;
-    RootEntry entry = replaced_entry(parent / found.name, directory.filename());
-    if (entry.complete && (!newest || newest->generation < entry.generation)) newest = std::move(entry);
+    const auto old = parent / found.name / directory.filename();
+    const auto generation = generation_of(old);
+    if (!generation || (newest && !(*newest < *generation))) continue;
+    newest = generation;
+    place = old;
   }
-  if (!newest) return std::nullopt;
-  return newest->directory;
+  return place;
 }
 
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
@@ -297,24 +251,13 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   if (head == nullptr) return entries;
   const Descent descent{head->generation.epoch, head->lineage};
   for (RootEntry& entry : entries) {
-    if (!entry.complete) continue;
+    if (!entry.has_manifest) continue;
     const auto reason = why_void(descent, entry.step, entry.generation.epoch);
     if (!reason) continue;
     entry.is_void = true;
-    entry.problem = *reason;
+    if (entry.is_complete()) entry.problem = *reason;
   }
   return entries;
-}
-
-std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch) {
-  if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
-  const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
-  if (life == descent.lineage.end()) {
-    if (epoch == 0) return std::nullopt;
-    return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
-  }
-  if (step <= life->step) return std::nullopt;
-  return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
 }
 
 namespace {
@@ -327,43 +270,25 @@ std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {ent
 const RootEntry* head_of(const std::vector<RootEntry>& entries) {
   const RootEntry* head = nullptr;
   for (const RootEntry& entry : entries) {
-    if (entry.complete && (head == nullptr || place(*head) < place(entry))) head = &entry;
+    if (entry.has_manifest && (head == nullptr || place(*head) < place(entry))) head = &entry;
   }
   return head;
 }
 
-std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
-  if (!os::exists(root)) return std::nullopt;
-  return newest_step(root, list_root(root));
-}
-
-std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
-  const RootEntry* head = head_of(entries);
-  if (head == nullptr) return std::nullopt;
-  const auto named = read_latest_file(root);
-  if (!named || named == read_root_state(root).latest_written) return head->step;
-  const auto is_named = [&](const RootEntry& entry) {
-    return !entry.partial && entry.complete && !entry.is_void && entry.step == *named;
-  };
-  return std::ranges::any_of(entries, is_named) ? *named : head->step;
-}
-
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
   std::vector<RootEntry> order;
-  std::vector<RootEntry> unreadable;  // by step
+  std::vector<RootEntry> left;         // void
+  std::vector<RootEntry> without_one;  // no manifest; by step
   for (const RootEntry& entry : entries) {
-    if (!entry.partial) (entry.has_manifest ? order : unreadable).push_back(entry);
+    if (entry.partial || (entry.is_void && !entry.is_complete())) continue;
+    (entry.is_void ? left : entry.has_manifest ? order : without_one).push_back(entry);
   }
-  std::ranges::sort(order, [](const RootEntry& a, const RootEntry& b) { return place(b) < place(a); });
+  const auto is_later = [](const RootEntry& a, const RootEntry& b) { return place(b) < place(a); };
+  std::ranges::sort(order, is_later);
+  std::ranges::sort(left, is_later);
   std::optional<std::uint64_t> last_saved;
-  if (!order.empty()) {
-    last_saved = order.front().step;
-    const Descent newest{order.front().generation.epoch, order.front().lineage};
-    std::erase_if(order, [&](const RootEntry& entry) {
-      return entry.is_void || why_void(newest, entry.step, entry.generation.epoch);
-    });
-  }
-  for (RootEntry& entry : unreadable) {
+  if (!order.empty()) last_saved = order.front().step;
+  for (RootEntry& entry : without_one) {
     const auto lower = std::ranges::find_if(order, [&](const RootEntry& other) { return other.step < entry.step; });
     order.insert(lower, std::move(entry));
   }
@@ -373,16 +298,48 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto named = read_latest_file(root);
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
-  if (chosen != order.end()) {  // people went back to it, and want none of those before
+  if (chosen != order.end()) {  // people went back to it, and want nothing that was saved later
+    std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
-    return order;
+  } else {
+    // What was saved last, whether it can be read or not: what stands before it was not, and comes after the rest.
+    const auto start = position_of(written);
+    if (start != order.end() && (written == last_saved || !start->has_manifest)) {
+      std::rotate(order.begin(), start, order.end());
+    }
   }
-  // What was saved last, whether it can be read or not: what stands before it was not, and is the last resort.
-  const auto start = position_of(written);
-  if (start != order.end() && (written == last_saved || !start->has_manifest)) {
-    std::rotate(order.begin(), start, order.end());
-  }
+  std::ranges::move(left, std::back_inserter(order));
   return order;
+}
+
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
+  if (!os::exists(root)) return std::nullopt;
+  return newest_step(root, list_root(root));
+}
+
+std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
+  for (const RootEntry& entry : resume_order(root, entries)) {
+    switch (entry.condition) {
+      case Condition::kWhole: return entry.step;
+      case Condition::kIncomplete:
+      case Condition::kForeign: break;  // proven to be no step to resume from
+      case Condition::kDamaged:
+      case Condition::kNewer:
+      case Condition::kUnreadable:
+        throw entry.error->with_message(
+            fmt::format("'{}' may be the newest checkpoint, and cannot be read: {}; name another step, or use "
+                        "load_latest(), which goes past what is damaged",
+                        base::printable(entry.directory.string(), 1000), entry.error->what()));
+    }
+  }
+  const auto later = std::ranges::find_if(entries, &RootEntry::is_complete);
+  if (later == entries.end()) return std::nullopt;
+  throw Error(ErrorKind::kState,
+              fmt::format("'{}' was edited to name step {}, and neither that step nor one that was saved before it is "
+                          "complete; name another one in it (step {} is complete), or remove the file",
+                          base::printable((root / kLatestFile).string(), 1000), read_latest_file(root).value_or(0),
+                          later->step),
+              {0, (root / kLatestFile).native()});
 }
 
 }  // namespace cairn::checkpoint

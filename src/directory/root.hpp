@@ -8,8 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cairn/error.hpp"
-#include "format/manifest.hpp"
+#include "directory/standing.hpp"
 
 namespace cairn::checkpoint {
 
@@ -36,8 +35,6 @@ void note_latest(const std::filesystem::path& root, std::uint64_t step);
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) noexcept;
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
-inline constexpr const char* kManifestFile = "cairn.json";
-inline constexpr const char* kBlocksFile = "cairn.blocks";
 inline constexpr const char* kPartialSuffix = ".partial";
 
 std::filesystem::path checkpoint_directory(const std::filesystem::path& root, std::uint64_t step);
@@ -59,48 +56,25 @@ struct RootName {
 };
 std::optional<RootName> parse_root_name(std::string_view name);
 
-/// Rank-local. (epoch, save counter) of a complete checkpoint, by which two of one step are compared; nothing when it
-/// is not complete. Both are 0 in manifests that do not have them.
-struct Generation {
-  std::uint64_t epoch = 0;
-  std::uint64_t counter = 0;
-  auto operator<=>(const Generation&) const = default;
-};
-std::optional<Generation> generation_of(const std::filesystem::path& directory);
-
 /// Rank-local. The newest complete checkpoint that waits beside `directory` while another one gets its name, or did
 /// when its saver ended; nothing where there is none.
 std::optional<std::filesystem::path> replaced_checkpoint(const std::filesystem::path& directory);
 
-/// Rank-local. Highest epoch in the manifests that can be read, also where files are missing; 0 without any, and when the root does not exist.
+/// Rank-local. Highest epoch in the manifests that can be read, also where files are missing; 0 without any, and when
+/// the root does not exist.
 std::uint64_t highest_saved_epoch(const std::filesystem::path& root);
 
-/// Whether this process, or the machine, has no memory or file descriptor left: that says nothing of a file.
-bool is_shortage(const Error& error);
-
-struct RootEntry {
+/// A name in a root of which Cairn makes something of its own: a step, or what is unfinished.
+struct RootEntry : Standing {
   std::uint64_t step = 0;
   std::filesystem::path directory;  ///< where it is read: for a step that is being replaced, that of the old one
-  bool partial = false;             ///< being written, or left by a crash
-  bool complete = false;            ///< manifest readable, and every file it names is there with its size
-  std::string problem;              ///< why not complete
-  std::uint64_t bytes = 0;          ///< of data files
-  std::uint64_t files = 0;
-  bool has_manifest = false;          ///< one that can be read, also when files are missing
-  Generation generation;              ///< with has_manifest
-  std::vector<format::Life> lineage;  ///< with has_manifest
-  bool is_void = false;               ///< complete, but of a life that was left before this step: `problem` says which
-  bool is_replaced = false;           ///< there is a checkpoint of this step under another name, too
-};
+  bool partial = false;             ///< being written, or left by a crash: not looked at
+  bool is_void = false;             ///< of a life that was left before this step: of a whole one `problem` says which
+  bool is_replaced = false;         ///< there is a checkpoint of this step under another name, too
+  std::string problem;              ///< why it is not complete, or void; empty otherwise
 
-/// The lives that a checkpoint or a saver is of: its own, and those that it descends from. FORMAT.md has the rules.
-struct Descent {
-  std::uint64_t epoch = 0;
-  std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
+  [[nodiscard]] bool is_complete() const { return !partial && condition == Condition::kWhole; }
 };
-/// Why a complete checkpoint of that step and epoch is void to what descends so; nothing when it is not. What was saved
-/// before there were epochs (0) is void only beyond a step at which epoch 0 was left.
-std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
 
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
@@ -115,21 +89,22 @@ struct Unfinished {
 /// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// The complete checkpoint that was saved last: of the highest generation, and of the highest step where manifests have
-/// none. nullptr without any.
+/// The checkpoint that was saved last, as far as manifests can be read, whether its files are there or not: of the highest
+/// generation, and of the highest step where manifests have none. nullptr without any.
 const RootEntry* head_of(const std::vector<RootEntry>& entries);
 
-/// Rank-local. The step to resume from: the head's, unless the file that names the latest was edited to name another
-/// complete step that is not void. Writes nothing.
+/// Rank-local. The steps from which a run may resume, in the order in which to try them: those that are not void, last
+/// saved first, then those that are, which are better than nothing. What is damaged is among them, so that it can be
+/// named; where its manifest cannot be read, it stands before the lower steps. It begins with what was saved last, as
+/// far as manifests and `latest_written` tell; where people named a step in the latest file, with that one, damaged or
+/// not, and has none that was saved later.
+std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
+
+/// Rank-local. The step to resume from, the first complete one of resume_order(); nothing where there is none. Throws
+/// what is wrong with a step that stands before it and cannot be read: that one may be the newest; kState where people
+/// named a step so that no complete one is left. Writes nothing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand: list_root(root).
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
-
-/// Rank-local. The steps from which a run may resume, in the order in which to try them: those that are not void, also to
-/// the newest of which the manifest can be read, last saved first. What is damaged (not complete) is among them, so that
-/// it can be named; where its manifest cannot be read, it stands before the lower steps. It begins with newest_step(), or
-/// with what is damaged and newer; where people named a step in the latest file, with that one, damaged or not, and has
-/// none that was saved later.
-std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::checkpoint

@@ -302,7 +302,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   comm::agree(communicator, "describe the checkpoint", [&] {
     result.report = report_of(layout.stored, choice);
     result.report.directory = destination;
-    target = {destination, options.write.overwrite, false, options.write.read_back, nullptr, {}};
+    target = {destination, {options.write.overwrite, options.write.overwrite_foreign}, false, options.write.read_back};
   });
   call.begin("commit");
   Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes

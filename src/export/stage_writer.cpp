@@ -13,9 +13,11 @@
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
+#include "directory/carried.hpp"
 #include "directory/open.hpp"
 #include "directory/root.hpp"
 #include "format/safetensors.hpp"
+#include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 
@@ -34,6 +36,27 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
+/// Rank-local: throws for a file of that name that must stay (standing.hpp has the rule for directories).
+void check_replaceable_file(const fs::path& file, const Options& options) {
+  if (!os::is_name_taken(file) || options.overwrite_foreign) return;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", base::printable(file.string(), 1000), what),
+                {0, file.native()});
+  };
+  if (!options.overwrite) {
+    refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
+  }
+  try {
+    (void)open_stage(file);
+  } catch (const Error& error) {
+    if (os::class_of(error) != os::ErrnoClass::kOfFile) throw;
+    refuse(
+        fmt::format("exists, and is not a staging file that this Cairn can read ({}); move it away, or allow it to "
+                    "be replaced (Options::overwrite_foreign)",
+                    error.what()));
+  }
+}
+
 }  // namespace
 
 StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file, const plan::Catalog& catalog,
@@ -46,7 +69,10 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.limits.memory_budget_bytes, options_.files.block_bytes); });
   call_.begin("commit");
-  commit_.emplace(communicator_, CommitTarget{file, options.overwrite, false, ReadBack::kOff, nullptr, {}});
+  comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_replaceable_file(file, options_); });
+  CommitTarget target{file};
+  target.may_replace.overwrite_foreign = true;  // it was looked at
+  commit_.emplace(communicator_, std::move(target));
   make_skeleton(catalog, std::move(content));
   call_.begin("plan");
   std::vector<std::uint32_t> groups;
@@ -180,7 +206,7 @@ void StageWriter::publish() {
   commit_step(communicator_, "stage.rename", file_, [&] {
     const auto no_end = os::hold_end();
     const fs::path written = commit_->partial() / file_.filename();
-    if (options_.overwrite) return os::rename(written, file_);
+    if (options_.overwrite || options_.overwrite_foreign) return os::rename(written, file_);
     if (os::rename_to_new(written, file_)) return;
     throw Error(
         ErrorKind::kUsage,

@@ -110,15 +110,44 @@ std::uint32_t crc_of(const JsonReader& value) {
   return static_cast<std::uint32_t>(std::stoul(digits, nullptr, 16));
 }
 
+/// Damage that leaves the text readable is found here, and only here.
+void check_own_checksum(std::string_view text, std::uint32_t expected, std::string_view path) {
+  std::string zeroed(text);
+  const std::size_t digits = own_checksum_place(text);
+  if (digits == std::string_view::npos) {
+    base::fail_format(path, fmt::format("'{}' is not in a line of its own: the file was rewritten by another program",
+                                        keys::kManifestCrc));
+  }
+  zeroed.replace(digits, kChecksumDigits, kChecksumDigits, '0');
+  const std::uint32_t found = crc32c(base::as_bytes(zeroed));
+  if (found == expected) return;
+  throw Error(ErrorKind::kIntegrity, fmt::format("{}: {}: the file was damaged or changed since", base::one_line(path),
+                                                 mismatch_words(found, expected)));
+}
+
+/// A newer one may have any other shape, but its checksum stands where it always did: damage is not taken for progress.
+[[noreturn]] void fail_newer(const JsonReader& manifest, std::string_view text, std::string_view path,
+                             const std::string& what) {
+  try {
+    if (manifest.has(keys::kManifestCrc) && own_checksum_place(text) != std::string_view::npos) {
+      check_own_checksum(text, crc_of(manifest.at(keys::kManifestCrc)), path);
+    }
+    manifest.fail(what);
+  } catch (const Error& error) {
+    throw NewerManifest(error);
+  }
+}
+
 /// The version comes before everything else: a newer manifest may have any other shape.
-int read_version(const JsonReader& manifest) {
+int read_version(const JsonReader& manifest, std::string_view text, std::string_view path) {
   if (manifest.at(keys::kFormat).text() != keys::kFormatName) {
     manifest.fail(fmt::format("'{}' is not '{}'; this is not a manifest of a Cairn checkpoint", keys::kFormat,
                               keys::kFormatName));
   }
   const std::uint64_t version = manifest.at(keys::kFormatVersion).number();
   if (version > static_cast<std::uint64_t>(kManifestVersion)) {
-    manifest.fail(
+    fail_newer(
+        manifest, text, path,
         fmt::format("the checkpoint has format version {}, this build of Cairn reads up to {}; use a newer Cairn",
                     version, kManifestVersion));
   }
@@ -148,21 +177,6 @@ std::string read_directory_name(const JsonReader& manifest, const char* key) {
   return name->text();
 }
 
-/// Damage that leaves the text readable is found here, and only here.
-void check_own_checksum(std::string_view text, std::uint32_t expected, std::string_view path) {
-  std::string zeroed(text);
-  const std::size_t digits = own_checksum_place(text);
-  if (digits == std::string_view::npos) {
-    base::fail_format(path, fmt::format("'{}' is not in a line of its own: the file was rewritten by another program",
-                                        keys::kManifestCrc));
-  }
-  zeroed.replace(digits, kChecksumDigits, kChecksumDigits, '0');
-  const std::uint32_t found = crc32c(base::as_bytes(zeroed));
-  if (found == expected) return;
-  throw Error(ErrorKind::kIntegrity, fmt::format("{}: {}: the file was damaged or changed since", base::one_line(path),
-                                                 mismatch_words(found, expected)));
-}
-
 void check_unique(const Manifest& manifest, std::string_view path) {
   std::vector<std::string_view> names;
   for (const ManifestFile& file : manifest.data_files) names.push_back(file.name);
@@ -179,7 +193,7 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   Json document = base::Json::parse(text, path);
   const JsonReader reader(document, path);
   Manifest manifest;
-  manifest.version = read_version(reader);
+  manifest.version = read_version(reader, text, path);
   manifest.tool = reader.at(keys::kTool).text();
   manifest.has_step = reader.has(keys::kStep);
   manifest.step = reader.number_or(keys::kStep, 0);
@@ -194,8 +208,9 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   }
   manifest.kind = reader.text_or(keys::kKind, kWholeKind);
   if (manifest.kind != kWholeKind && manifest.kind != kAdapterKind && manifest.kind != kPartKind) {
-    reader.fail(fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn", keys::kKind,
-                            base::printable(manifest.kind, 40)));
+    fail_newer(reader, text, path,
+               fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn", keys::kKind,
+                           base::printable(manifest.kind, 40)));
   }
   manifest.base = read_directory_name(reader, keys::kBase);
   manifest.layout = reader.text_or(keys::kLayout, "");

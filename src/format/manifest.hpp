@@ -9,6 +9,7 @@
 
 #include "base/json.hpp"
 #include "cairn/dtype.hpp"
+#include "cairn/error.hpp"
 
 namespace cairn::format {
 
@@ -61,8 +62,16 @@ struct Manifest {
 /// read, with its own checksum. No time stamps and no rank-dependent order.
 std::string encode_manifest(const Manifest& manifest);
 
-/// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, a newer version than this
-/// build reads (says so), an unsafe file name; Error(kIntegrity) when the text does not have its own checksum.
+/// What parse_manifest() throws for a manifest of a version or kind that only a newer Cairn can read: kFormat, or
+/// kIntegrity where the text does not have its own checksum, and so may say anything.
+class NewerManifest : public Error {
+ public:
+  explicit NewerManifest(const Error& error) : Error(error) {}
+};
+
+/// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, an unsafe file name;
+/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) when the text does not have its
+/// own checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
 // The manifest's key "rebuilt": sections of which tensors were left out because another section has them in another

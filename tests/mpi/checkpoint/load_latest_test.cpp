@@ -219,6 +219,56 @@ TEST_F(LoadLatest, OtherErrorsAreThrownAtOnce) {
   EXPECT_EQ(load(checkpointer, 1), "1 without 2");
 }
 
+/// What cannot be read just now, or only by a newer Cairn, may be the run's newest state: nothing goes past it.
+TEST_F(LoadLatest, GoesPastDamageOnly) {
+  save_steps({1, 2});
+  Checkpointer checkpointer = make();
+  const auto refused = [&](ErrorKind kind, const std::string& part) {
+    for (const bool loads : {true, false}) {
+      const std::string text = message_of_error(
+          kind, [&] { loads ? (void)checkpointer.load_latest(loaded_.targets()) : (void)checkpointer.latest(); });
+      EXPECT_THAT(text, AllOf(HasSubstr("checkpoint-2'"), HasSubstr(part)));
+      expect_same_everywhere(text);
+    }
+  };
+  {
+    const Faults faults("stat:path=checkpoint-2/cairn.json:errno=ESTALE:times=6:rank=0");
+    refused(ErrorKind::kIo, "Stale file handle");
+  }
+  {
+    const Faults faults("open:path=checkpoint-2/cairn.json:errno=EACCES:times=6:rank=0");
+    refused(ErrorKind::kIo, "Permission denied");
+  }
+  {
+    const Faults faults("open:path=checkpoint-2/cairn.json:errno=EIO:times=9:rank=0");
+    EXPECT_EQ(load(checkpointer, 1), "1 without 2");
+  }
+  on_rank_0([&] { write_all(directory(2) / "cairn.json", R"({"format": "cairn-checkpoint", "format_version": 3})"); });
+  refused(ErrorKind::kFormat, "format version 3");
+}
+
+TEST_F(LoadLatest, TakesAVoidStepRatherThanNone) {
+  save_steps({10, 20});
+  {
+    Checkpointer checkpointer = make();
+    state_.fill(10);
+    checkpointer.load(10, loaded_.targets());
+    save(checkpointer, 15, 15);
+  }
+  on_rank_0([&] {
+    for (const std::uint64_t step : {10, 15}) fs::remove(data_file(directory(step)));
+  });
+  Checkpointer checkpointer = make();
+  EXPECT_EQ(checkpointer.latest(), 20U);
+  loaded_.clear();
+  const Report report = checkpointer.load_latest(loaded_.targets());
+  EXPECT_EQ(report.step, 20U);
+  EXPECT_EQ(loaded_.matching_bytes(20), loaded_.bytes());
+  EXPECT_THAT(report.warnings, testing::Contains(HasSubstr("left behind by a run that went on from an earlier step")));
+  save(checkpointer, 30, 30);  // and goes on from there
+  EXPECT_EQ(load(checkpointer, 30), "30");
+}
+
 TEST_F(LoadLatest, AnOptionalTargetIsOfTheLoadedStepOrMissing) {
   Checkpointer checkpointer = make();
   save(checkpointer, 1, 1);
@@ -255,7 +305,7 @@ TEST(IsOfCheckpoint, TellsADamagedCheckpointFromOtherErrors) {
     EXPECT_FALSE(is_damage(kind, "runs/a/checkpoint-20/cairn.json", ENOENT));
     EXPECT_FALSE(is_damage(kind, "runs/a/.cairn/epoch-1", EIO));
     EXPECT_FALSE(is_damage(kind, ""));
-    for (const int machine : {ENOMEM, EMFILE, ENFILE}) {
+    for (const int machine : {ENOMEM, EMFILE, ENFILE, EACCES, ESTALE, ETIMEDOUT}) {
       EXPECT_FALSE(is_damage(kind, "runs/a/checkpoint-2/model.safetensors", machine));
     }
   }

@@ -113,7 +113,7 @@ void expect_fault(const std::string& file, const std::string& what, Listed liste
   EXPECT_THAT(result.faults[0].message, testing::AllOf(testing::HasSubstr(file), testing::HasSubstr(what)));
   const auto entries = checkpoint::list_root(root.path());
   ASSERT_EQ(entries.size(), 1U);
-  EXPECT_EQ(entries[0].complete, listed == Listed::kComplete) << entries[0].problem;
+  EXPECT_EQ(entries[0].is_complete(), listed == Listed::kComplete) << entries[0].problem;
 }
 
 fs::path first_model_file(const fs::path& directory) {
@@ -130,7 +130,7 @@ TEST(Integrity, EveryOtherFaultIsNamed) {
                [](const fs::path& d) { fs::resize_file(first_model_file(d), 5000); });
   expect_fault("cairn.blocks", "has checksum", Listed::kComplete,
                [](const fs::path& d) { flip_bit(d / "cairn.blocks", 300); });
-  expect_fault("cairn.blocks", "No such file", Listed::kComplete,
+  expect_fault("cairn.blocks", "No such file", Listed::kDamaged,
                [](const fs::path& d) { fs::remove(d / "cairn.blocks"); });
   expect_fault("cairn.json", "", Listed::kDamaged, [](const fs::path& d) { write_file(d / "cairn.json", "{"); });
   expect_fault("cairn.json", "has checksum", Listed::kDamaged, [](const fs::path& d) {

@@ -7,6 +7,7 @@
 #include "directory/carried.hpp"
 #include "directory/lease_folder.hpp"
 #include "directory/root.hpp"
+#include "faults.hpp"
 #include "format/blocks.hpp"
 #include "simulated_save.hpp"
 
@@ -37,6 +38,25 @@ std::map<std::uint64_t, std::string> problems(const fs::path& root) {
   return out;
 }
 
+/// "600! 500 300": the order in which steps are tried, ! for one that is not complete.
+std::string order_of(const fs::path& root) {
+  std::string text;
+  for (const auto& entry : checkpoint::resume_order(root, checkpoint::list_root(root))) {
+    EXPECT_EQ(entry.problem.empty(), entry.is_complete() && !entry.is_void);
+    text += (text.empty() ? "" : " ") + std::to_string(entry.step) + (entry.is_complete() ? "" : "!");
+  }
+  return text;
+}
+
+void lose_a_file(const fs::path& root, std::uint64_t step) {
+  const auto directory = checkpoint::checkpoint_directory(root, step);
+  fs::remove(directory / checkpoint::open_here(directory).stored.files.at(0).name);
+}
+
+void cut_manifest(const fs::path& root, std::uint64_t step) {
+  fs::resize_file(checkpoint::checkpoint_directory(root, step) / checkpoint::kManifestFile, 10);
+}
+
 TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
   const Descent descent{4, {{1, 500}, {3, 900}}};
   EXPECT_EQ(why_void(descent, 5000, 4), std::nullopt);
@@ -48,6 +68,10 @@ TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
   EXPECT_EQ(why_void(descent, 7000, 0), std::nullopt);  // saved outside of a root, or before there were epochs
   EXPECT_TRUE(why_void({4, {{0, 500}}}, 501, 0));
   EXPECT_EQ(why_void({4, {}}, 7000, 3), std::nullopt);  // nothing was resumed: nothing is known to be left
+  // What the oldest life of a lineage descends from is not known: it may have been resumed without a Checkpointer.
+  EXPECT_EQ(why_void({4, {{3, 900}}}, 7000, 2), std::nullopt);
+  EXPECT_EQ(why_void({4, {{3, 900}}}, 7000, 1), std::nullopt);
+  EXPECT_TRUE(why_void({4, {{2, 900}}}, 7, 3));
 }
 
 TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
@@ -68,18 +92,30 @@ TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
   EXPECT_EQ(checkpoint::newest_step(root.path()), 500U);
 }
 
-TEST(Newest, VoidAndDamagedStepsAreSavedAgainWithoutOverwrite) {
+TEST(Newest, VoidAndIncompleteStepsAreSavedAgainWithoutOverwrite) {
   const TempDir root;
   live(root.path(), {}, {500, 700, 1000});
   fs::resize_file(root / "checkpoint-1000" / "cairn.blocks", 10);
   live(root.path(), {{1, 500}}, {700});
   expect_loads(root / "checkpoint-700", 700, Cut::kRows, 3);
-  fs::resize_file(root / "checkpoint-700" / "cairn.json", 10);
+  lose_a_file(root.path(), 700);
   live(root.path(), {{1, 500}}, {700});
   EXPECT_THROW(live(root.path(), {{1, 500}}, {500}), Error);  // an ancestor
   EXPECT_THROW(live(root.path(), {}, {700}), Error);          // of a life that resumed nothing, all others are alive
   expect_loads(root / "checkpoint-500", 500, Cut::kRows, 3);
   EXPECT_EQ(checkpoint::newest_step(root.path()), 700U);
+}
+
+/// A life that was resumed by other means than a Checkpointer, or by another one, has no lineage.
+TEST(Newest, WhatCameBeforeALifeOfUnknownOriginIsNeverVoid) {
+  const TempDir root;
+  live(root.path(), {}, {100});
+  live(root.path(), {}, {200});
+  live(root.path(), {{2, 200}}, {300});
+  EXPECT_EQ(problems(root.path()).size(), 0U);
+  EXPECT_EQ(order_of(root.path()), "300 200 100");
+  EXPECT_THROW(live(root.path(), {{2, 200}}, {100}), Error);
+  expect_loads(root / "checkpoint-100", 100, Cut::kRows, 3);
 }
 
 TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
@@ -106,25 +142,6 @@ TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   EXPECT_THAT(read_file(root / checkpoint::kLeaseDirectory / checkpoint::kRootStateFile), HasSubstr("\"later\": ["));
 }
 
-/// "600! 500 300": the order in which steps are tried, ! for one that is not complete.
-std::string order_of(const fs::path& root) {
-  std::string text;
-  for (const auto& entry : checkpoint::resume_order(root, checkpoint::list_root(root))) {
-    EXPECT_EQ(entry.problem.empty(), entry.complete);
-    text += (text.empty() ? "" : " ") + std::to_string(entry.step) + (entry.complete ? "" : "!");
-  }
-  return text;
-}
-
-void lose_a_file(const fs::path& root, std::uint64_t step) {
-  const auto directory = checkpoint::checkpoint_directory(root, step);
-  fs::remove(directory / checkpoint::open_here(directory).stored.files.at(0).name);
-}
-
-void cut_manifest(const fs::path& root, std::uint64_t step) {
-  fs::resize_file(checkpoint::checkpoint_directory(root, step) / checkpoint::kManifestFile, 10);
-}
-
 TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
   const TempDir root;
   EXPECT_EQ(order_of(root.path()), "");
@@ -143,18 +160,20 @@ TEST(ResumeOrder, GoesBackInTheOrderOfSaving) {
   EXPECT_EQ(order_of(root.path()), "900! 500! 400! 300!");
 }
 
-/// A step that was left behind is no way back from one that is damaged.
-TEST(ResumeOrder, LeavesOutWhatIsVoidToADamagedOne) {
+/// A step that was left behind is tried when nothing else is left.
+TEST(ResumeOrder, TriesWhatIsVoidToADamagedOneLast) {
   const TempDir root;
   live(root.path(), {}, {300, 500, 700, 1000});
   live(root.path(), {{1, 500}}, {600});
-  EXPECT_EQ(order_of(root.path()), "600 500 300");
+  EXPECT_EQ(order_of(root.path()), "600 500 300 1000 700");
   lose_a_file(root.path(), 600);
-  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);  // of the complete ones
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 500U);
   EXPECT_EQ(checkpoint::highest_saved_epoch(root.path()), 2U);
-  EXPECT_EQ(order_of(root.path()), "600! 500 300");
-  cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
   EXPECT_EQ(order_of(root.path()), "600! 500 300 1000 700");
+  for (const std::uint64_t step : {500, 300}) lose_a_file(root.path(), step);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1000U);  // void, and all there is
+  cut_manifest(root.path(), 600);  // what it descends from is not known any more, but that it was saved last
+  EXPECT_EQ(order_of(root.path()), "600! 500! 300! 1000 700");
 }
 
 TEST(ResumeOrder, ForgetsADamagedStepThatARunWentBackFrom) {
@@ -165,6 +184,10 @@ TEST(ResumeOrder, ForgetsADamagedStepThatARunWentBackFrom) {
     EXPECT_EQ(order_of(root.path()), "30! 20 10");
     live(root.path(), {{1, 20}}, {25});
     EXPECT_EQ(order_of(root.path()), has_manifest ? "25 20 10" : "25 20 10 30!");
+    if (!has_manifest) {  // nothing proves that it may go
+      EXPECT_THROW(live(root.path(), {{1, 20}, {2, 25}}, {30}), Error);
+      continue;
+    }
     live(root.path(), {{1, 20}, {2, 25}}, {30});
     EXPECT_EQ(order_of(root.path()), "30 25 20 10");
   }
@@ -184,8 +207,50 @@ TEST(ResumeOrder, BeginsWherePeopleWentBackTo) {
   cut_manifest(root.path(), 30);
   EXPECT_EQ(order_from("30"), "30! 20 10");
   EXPECT_EQ(order_from("40"), "40 30! 20 10");
+  lose_a_file(root.path(), 10);
+  write_file(root / checkpoint::kLatestFile, "10");
+  try {
+    (void)checkpoint::newest_step(root.path());
+    ADD_FAILURE() << "a run that has whole checkpoints was told that there are none";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kState);
+    EXPECT_THAT(error.what(), HasSubstr("was edited to name step 10"));
+  }
   live(root.path(), {{1, 20}}, {25});
-  EXPECT_EQ(order_from("40"), "25 20 10 30!");  // void
+  EXPECT_EQ(order_from("40"), "25 20 10! 30! 40");  // void
+}
+
+TEST(Newest, ThrowsWhereTheNewestCannotBeRead) {
+  const TempDir root;
+  live(root.path(), {}, {10, 20});
+  const std::string whole = read_file(root / "checkpoint-20" / checkpoint::kManifestFile);
+  const auto expect_thrown = [&](ErrorKind kind, const char* part) {
+    try {
+      (void)checkpoint::newest_step(root.path());
+      ADD_FAILURE() << "nothing was thrown; expected: " << part;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), kind) << error.what();
+      EXPECT_THAT(error.what(), testing::AllOf(HasSubstr("checkpoint-20'"), HasSubstr(part)));
+    }
+  };
+  const std::pair<const char*, const char*> rules[] = {
+      {"open:path=checkpoint-20/cairn.json", "Input/output error"},
+      {"read:path=checkpoint-20/cairn.json", "Input/output error"},
+      {"stat:path=checkpoint-20/cairn.json:errno=ESTALE", "Stale file handle"},
+      {"stat:path=checkpoint-20/optimizer", "Input/output error"}};
+  for (const auto& [rule, part] : rules) {
+    const Faults faults(std::string(rule) + ":times=9");
+    expect_thrown(ErrorKind::kIo, part);
+  }
+  for (const char* text : {"{}", "", "{\"format\": \"cairn-checkpoint\", \"format_version\": 99}"}) {
+    write_file(root / "checkpoint-20" / checkpoint::kManifestFile, text);
+    expect_thrown(ErrorKind::kFormat, *text == '\0' || text[1] == '}' ? "cairn.json" : "format version 99");
+  }
+  write_file(root / "checkpoint-20" / checkpoint::kManifestFile, whole);
+  cut_manifest(root.path(), 10);  // cannot be the newest
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
+  fs::create_directory(root / "checkpoint-30");  // somebody else's
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
 }
 
 TEST(Newest, ManifestsNameEpochCounterAndLineage) {
@@ -260,7 +325,7 @@ TEST_F(Damage, AFifoIsRefusedAtOnce) {
   fs::remove(directory() / "cairn.json");
   ASSERT_EQ(mkfifo((directory() / "cairn.json").c_str(), 0600), 0);
   expect_refused(ErrorKind::kIo, "is not a regular file");
-  EXPECT_FALSE(checkpoint::list_root(directory().parent_path()).at(0).complete);
+  EXPECT_FALSE(checkpoint::list_root(directory().parent_path()).at(0).is_complete());
 }
 
 TEST_F(Damage, ChecksumsOfAnotherCheckpointAreFoundAtOnce) {

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 TEST(Root, ListsCompletePartialAndBrokenOnes) {
   const TempDir root;
   for (const std::uint64_t step : {9, 10, 100}) save_simulated(root.path(), step, Cut::kRows, 2);
-  fs::create_directory(root / "checkpoint-200.partial");
+  fs::create_directory(root / "checkpoint-200.0123456789abcdef.partial");
+  fs::create_directory(root / "checkpoint-201.partial");  // without a nonce: the user's
   fs::create_directory(root / "checkpoint-0300");
   fs::create_directory(root / "checkpoint-x");
   write_file(root / "checkpoint-400", "a file");
@@ -21,11 +22,11 @@ TEST(Root, ListsCompletePartialAndBrokenOnes) {
   const auto entries = checkpoint::list_root(root.path());
   ASSERT_EQ(entries.size(), 4U);
   EXPECT_EQ(entries[0].step, 9U);
-  EXPECT_TRUE(entries[0].complete);
+  EXPECT_TRUE(entries[0].is_complete());
   EXPECT_GT(entries[0].bytes, 500'000U);
   EXPECT_EQ(entries[1].step, 10U);
   EXPECT_EQ(entries[2].step, 100U);
-  EXPECT_FALSE(entries[2].complete);
+  EXPECT_FALSE(entries[2].is_complete());
   EXPECT_NE(entries[2].problem.find("cairn.json"), std::string::npos);
   EXPECT_TRUE(entries[3].partial);
   EXPECT_EQ(checkpoint::newest_step(root.path()), 10U);

@@ -1,0 +1,135 @@
+#include "directory/standing.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.hpp"
+#include "os/errno_class.hpp"
+#include "os/file.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kMaxManifestBytes = 256ULL << 20;
+
+std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+
+Standing of(Condition condition, const Error& error) { return {condition, error}; }
+
+/// Of the files that a manifest names; the rest of `standing` is known.
+void look_at_files(const fs::path& directory, const format::Manifest& manifest, Standing& standing) {
+  const auto incomplete = [&](const fs::path& path, const std::string& what) {
+    standing.condition = Condition::kIncomplete;
+    standing.error = Error(ErrorKind::kIntegrity, what, {0, path.native()});
+  };
+  for (const auto* files : {&manifest.data_files, &manifest.carried_files}) {
+    for (const auto& file : *files) {
+      const auto path = directory / file.name;
+      if (!os::exists(path)) return incomplete(path, fmt::format("{} is missing", base::printable(file.name)));
+      const std::uint64_t size = os::file_size(path);
+      if (size == file.size_bytes) continue;
+      return incomplete(path, fmt::format("{} has {} bytes, {} names {}", base::printable(file.name), size,
+                                          kManifestFile, file.size_bytes));
+    }
+  }
+  if (!os::exists(directory / kBlocksFile)) {  // which the manifest names by its checksum alone
+    return incomplete(directory / kBlocksFile, fmt::format("{} is missing", kBlocksFile));
+  }
+  standing.condition = Condition::kWhole;
+  for (const auto& file : manifest.data_files) standing.bytes += file.size_bytes;
+  standing.files = manifest.data_files.size();
+}
+
+Standing look(const fs::path& directory) {
+  const auto path = directory / kManifestFile;
+  if (!os::exists(path)) {
+    return of(Condition::kForeign,
+              Error(ErrorKind::kNotFound, fmt::format("no {}", kManifestFile), {0, path.native()}));
+  }
+  Standing standing{Condition::kUnreadable};
+  try {
+    const auto manifest = format::parse_manifest(os::read_text(path, kMaxManifestBytes), path.string());
+    standing.has_manifest = true;
+    standing.generation = {manifest.epoch, manifest.counter};
+    standing.lineage = manifest.lineage;
+    look_at_files(directory, manifest, standing);
+  } catch (const format::NewerManifest& error) {
+    return of(Condition::kNewer, error);
+  } catch (const Error& error) {
+    standing.error = error;
+    if (error.system_error() == 0) standing.condition = Condition::kDamaged;
+  }
+  return standing;
+}
+
+}  // namespace
+
+Standing look_at(const fs::path& directory) {
+  Standing standing;
+  try {
+    standing = look(directory);
+  } catch (const Error& error) {
+    standing = of(Condition::kUnreadable, error);
+  }
+  if (standing.error && os::is_shortage(*standing.error)) throw Error(*standing.error);
+  return standing;
+}
+
+std::optional<Generation> generation_of(const fs::path& directory) {
+  const Standing standing = look_at(directory);
+  if (standing.condition != Condition::kWhole) return std::nullopt;
+  return standing.generation;
+}
+
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch) {
+  if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
+  const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
+  if (life == descent.lineage.end()) {
+    if (epoch < std::ranges::min(descent.lineage, {}, &format::Life::epoch).epoch) return std::nullopt;
+    return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
+  }
+  if (step <= life->step) return std::nullopt;
+  return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
+}
+
+void check_replaceable(const fs::path& directory, const Replacing& may) {
+  const Standing standing = look_at(directory);
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", shown(directory), what), {0, directory.native()});
+  };
+  const char* const foreign_may_go = "; move it away, or allow it to be replaced (Options::overwrite_foreign)";
+  switch (standing.condition) {
+    case Condition::kUnreadable:
+      throw Error(ErrorKind::kIo,
+                  fmt::format("'{}' exists, and cannot be read now: {}; nothing was replaced", shown(directory),
+                              standing.error->what()),
+                  {standing.error->system_error(), directory.native()});
+    case Condition::kForeign:
+      if (may.overwrite_foreign) return;
+      return refuse(
+          fmt::format("exists, and is not a checkpoint of Cairn's ({}){}", standing.error->what(), foreign_may_go));
+    case Condition::kNewer:
+      if (may.overwrite_foreign) return;
+      return refuse(fmt::format("exists, and is a newer Cairn's: {}{}", standing.error->what(), foreign_may_go));
+    case Condition::kDamaged:
+      if (may.overwrite || may.overwrite_foreign) return;
+      return refuse(
+          fmt::format("exists, and is damaged: {}; move it away, or allow it to be replaced "
+                      "(Options::overwrite)",
+                      standing.error->what()));
+    case Condition::kIncomplete:
+    case Condition::kWhole: break;
+  }
+  if (may.overwrite || may.overwrite_foreign) return;
+  if (may.descent &&
+      (standing.condition == Condition::kIncomplete || why_void(*may.descent, may.step, standing.generation.epoch))) {
+    return;
+  }
+  refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
+}
+
+}  // namespace cairn::checkpoint

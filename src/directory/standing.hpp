@@ -1,0 +1,76 @@
+// What stands under the name of a checkpoint, and whether a save may replace it: one rule for every save, conversion and
+// clean-up (FORMAT.md, "What may be replaced").
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/error.hpp"
+#include "format/manifest.hpp"
+
+namespace cairn::checkpoint {
+
+inline constexpr const char* kManifestFile = "cairn.json";
+inline constexpr const char* kBlocksFile = "cairn.blocks";
+
+/// Only the first two are proven to be Cairn's.
+enum class Condition {
+  kWhole,       ///< its manifest can be read, and every file that it names is there with its size, and cairn.blocks
+  kIncomplete,  ///< its manifest can be read, and a file is missing or has another size
+  kDamaged,     ///< there is a cairn.json, and what it holds is not a manifest
+  kNewer,       ///< its manifest claims a version or kind that only a newer Cairn reads
+  kForeign,     ///< there is no cairn.json, or it is not a directory
+  kUnreadable,  ///< the system reported an error, and so it may be any of the others
+};
+
+/// (epoch, save counter), by which two checkpoints of a root are compared; 0 in manifests that do not have them.
+struct Generation {
+  std::uint64_t epoch = 0;
+  std::uint64_t counter = 0;
+  auto operator<=>(const Generation&) const = default;
+};
+
+/// What is found under a name.
+struct Standing {
+  Condition condition = Condition::kForeign;
+  std::optional<Error> error = {};  ///< why it is not whole; none of a whole one
+  bool has_manifest = false;        ///< one that can be read: whole, incomplete, and some that are unreadable
+  Generation generation = {};       ///< with has_manifest, like all below
+  std::vector<format::Life> lineage = {};
+  std::uint64_t bytes = 0;  ///< of data files; of a whole one
+  std::uint64_t files = 0;
+};
+
+/// Rank-local: reads the manifest and looks at the size of every file that it names. Throws only where memory or
+/// descriptors run out, which says nothing of the checkpoint.
+Standing look_at(const std::filesystem::path& directory);
+
+/// Rank-local. The generation of a whole checkpoint; nothing for anything else.
+std::optional<Generation> generation_of(const std::filesystem::path& directory);
+
+/// The lives that a checkpoint or a saver is of: its own, and those that it descends from. FORMAT.md has the rules.
+struct Descent {
+  std::uint64_t epoch = 0;
+  std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
+};
+/// Why a checkpoint of that step and epoch is void to what descends so; nothing when it is not. What the oldest life of
+/// the lineage descends from is not known, so that nothing older is void to it unless the lineage names its epoch.
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
+
+/// What a save may take the name from.
+struct Replacing {
+  bool overwrite = false;          ///< all that is proven to be Cairn's, or has a damaged cairn.json
+  bool overwrite_foreign = false;  ///< also what is not Cairn's, or is a newer Cairn's
+  /// Of the life that saves `step` into its root: what is void to it, or incomplete, may go without `overwrite`.
+  std::optional<Descent> descent = {};
+  std::uint64_t step = 0;
+};
+
+/// Rank-local: throws for something of that name that must stay; kUsage, and kIo for what cannot be read just now,
+/// which no option lets go.
+void check_replaceable(const std::filesystem::path& directory, const Replacing& may);
+
+}  // namespace cairn::checkpoint
