@@ -72,6 +72,9 @@ endfunction()
 
 set(CAIRN_TEST_RUN_DIR "${PROJECT_BINARY_DIR}/test-run")
 
+# Of a test entry, COST is about the seconds that it takes, where these are many: CTest begins with those, so that no
+# long one is left alone at the end.
+
 # The target tests-<label> builds the programs of the tests with that label. Labels that decide which row of scripts/test
 # runs a test: ranks, mpi-small and races (below), any-mpi (of what another MPI may do otherwise), errors (walks many
 # error paths quickly: runs under the address sanitizer too), without-cuda (of a layer that has another source without
