@@ -72,9 +72,13 @@ endfunction()
 
 set(CAIRN_TEST_RUN_DIR "${PROJECT_BINARY_DIR}/test-run")
 
+# Of a test entry, COST is about the seconds that it takes, where these are many: CTest begins with those, so that no
+# long one is left alone at the end.
+
 # The target tests-<label> builds the programs of the tests with that label. Labels that decide which row of scripts/test
-# runs a test: ranks and mpi-small (below), errors (walks many error paths quickly: runs under the address sanitizer too),
-# without-cuda (of a layer that has another source without CUDA), long (scripts/test --long only).
+# runs a test: ranks, mpi-small and races (below), any-mpi (of what another MPI may do otherwise), errors (walks many
+# error paths quickly: runs under the address sanitizer too), without-cuda (of a layer that has another source without
+# CUDA), long (scripts/test --long only).
 add_custom_target(tests-long)
 function(cairn_build_with_label target)
   foreach(label IN LISTS ARGN)
@@ -140,12 +144,14 @@ function(cairn_add_test)
   cairn_test_leaks(${ARG_NAME})
 endfunction()
 
-# cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [IN_MEMORY 2] [LABELS mpi] [TIMEOUT 240])
-# One GoogleTest program on MPI; one ctest entry per rank count, and one per count of IN_MEMORY with its files in /dev/shm. The main of tests/support/mpi_main.cpp fails when
-# the launcher started another number of ranks than the entry says. Entries labelled mpi on up to 3 ranks are also
-# labelled mpi-small, those labelled fault on up to 2 ranks errors: what the sanitizer presets run.
+# cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [IN_MEMORY 2] [LONG 4] [LABELS mpi] [TIMEOUT 240])
+# One GoogleTest program on MPI; one ctest entry per rank count, one per count of IN_MEMORY with its files in /dev/shm,
+# and one labelled long per count of LONG: counts that take the same paths as others. The main of
+# tests/support/mpi_main.cpp fails when the launcher started another number of ranks than the entry says. Entries
+# labelled mpi on 2 and 3 ranks are also labelled mpi-small, and races when they are labelled any-mpi; those labelled
+# fault on up to 2 ranks are labelled errors: what the sanitizer presets run.
 function(cairn_add_mpi_test)
-  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;RANKS;IN_MEMORY" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LIBS;LABELS;RANKS;IN_MEMORY;LONG" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "cairn_add_mpi_test: unknown arguments: ${ARG_UNPARSED_ARGUMENTS}")
   endif()
@@ -171,13 +177,19 @@ function(cairn_add_mpi_test)
     cairn_mpi_test_entry(${test} ${target} ${ranks} ${ARG_TIMEOUT} "${ARG_LABELS}")
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "CAIRN_TEST_TMP=/dev/shm")
   endforeach()
+  foreach(ranks IN LISTS ARG_LONG)
+    cairn_mpi_test_entry(${ARG_NAME}_long.np${ranks} ${target} ${ranks} ${ARG_TIMEOUT} long)
+  endforeach()
 endfunction()
 
 # Labels of an entry that has these and runs on so many ranks: what the sanitizer presets run, on few ranks.
 function(cairn_labels_of_ranks result ranks)
   set(more)
-  if("mpi" IN_LIST ARGN AND ranks LESS_EQUAL 3)
+  if("mpi" IN_LIST ARGN AND ranks GREATER_EQUAL 2 AND ranks LESS_EQUAL 3)
     list(APPEND more mpi-small)
+    if("any-mpi" IN_LIST ARGN)
+      list(APPEND more races)
+    endif()
   endif()
   if("fault" IN_LIST ARGN AND ranks LESS_EQUAL 2)
     list(APPEND more errors)
@@ -187,7 +199,11 @@ endfunction()
 
 function(cairn_mpi_test_entry test target ranks timeout labels)
   add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
-  math(EXPR processors "(${ranks} + 1) / 2")
+  # scripts/test starts two tests on each processor: ranks wait for each other and for storage more than they work.
+  set(processors 1)
+  if(ranks GREATER 3)
+    set(processors 2)
+  endif()
   cairn_labels_of_ranks(more ${ranks} ${labels})
   list(APPEND labels ${more})
   cairn_build_with_label(${target} ${labels})

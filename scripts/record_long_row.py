@@ -1,6 +1,6 @@
 """Writes what a row of scripts/test --long came to into the table of tests/long-results.md: one line per row, the last run.
 What was done is told by lines "[cairn] did NUMBER WHAT" of its tests (ctest.xml has the output of those that pass, too), or
-of the row's log; the numbers of the same WHAT are added."""
+of the row's file "did", or of its log; the numbers of the same WHAT are added."""
 
 import argparse
 import collections
@@ -36,11 +36,10 @@ def main():
     counts = [[int(word) for word in line.split()] for line in (options.row_results / "counts").read_text().splitlines()]
     passed, failed, skipped = (sum(column) for column in zip(*counts))
     done = collections.Counter()
-    told = options.row_results / "ctest.xml"
-    if not told.exists():
-        told = options.row_results / "log"
-    for number, what in DID.findall(told.read_text(errors="replace")):
-        done[what] += int(number)
+    told = [path for name in ("did", "ctest.xml") if (path := options.row_results / name).exists()]
+    for path in told or [options.row_results / "log"]:
+        for number, what in DID.findall(path.read_text(errors="replace")):
+            done[what] += int(number)
     did = ", ".join(f"{number:,} {what}" for what, number in done.items()) or "nothing that was counted"
     row = options.row_results.name
     seconds = (options.row_results / "seconds").read_text().strip()

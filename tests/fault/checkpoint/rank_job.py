@@ -10,7 +10,7 @@ import threading
 import time
 
 LIMIT_S = 2         # of rank_saver
-END_S = LIMIT_S + 8  # for the ranks that are left: the limit, and what a busy machine adds
+END_S = LIMIT_S + 28  # for the ranks that are left: the limit, and what a busy machine adds
 START_S = 60
 
 

@@ -12,7 +12,7 @@ import unittest
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
 MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
 WATCHDOG_EXIT_CODE = 5
-LIMIT_S = 50
+LIMIT_S = 150
 
 
 class StoppedRank(unittest.TestCase):
@@ -31,7 +31,8 @@ class StoppedRank(unittest.TestCase):
                           r"last heard of in phase '([a-z]+)'", output)
         self.assertTrue(said, output)
         self.assertEqual({host for host, _ in said}, {os.uname().nodename}, output)
-        self.assertLessEqual({phase for _, phase in said}, {"plan", "exchange", "write"}, output)
+        # Each round of the save beats in these, and the first write may be begun in any of them.
+        self.assertLessEqual({phase for _, phase in said}, {"plan", "exchange", "checksum", "write"}, output)
         self.assertNotIn("saved", done.stdout)
         self.assertEqual([path.name for path in self.root.glob("checkpoint-*") if path.suffix != ".partial"], [])
 

@@ -186,9 +186,9 @@ class TwoSavers(unittest.TestCase):
         for faults in KINDS.values():
             taker = self.saver(faults)
             for _ in range(ROUNDS):
-                self.assertEqual(taker.ask("new 30 0"), "ok")  # the lease of the round before is released
+                self.assertEqual(taker.ask("new 300 0"), "ok")  # the lease of the round before is released
                 victim = self.saver(faults)
-                self.assertEqual(victim.ask("new 30 0"), "ok")
+                self.assertEqual(victim.ask("new 300 0"), "ok")
                 began = time.monotonic()
                 self.save(victim, 1)
                 duration = time.monotonic() - began
@@ -197,12 +197,12 @@ class TwoSavers(unittest.TestCase):
                 time.sleep(self.random.random() * 0.8 * duration)
                 victim.end()
                 began = time.monotonic()
-                self.assertEqual(taker.ask("new 30 0"), "ok")
+                self.assertEqual(taker.ask("new 300 0"), "ok")
                 found = taker.ask("load 1")
                 self.assertIn(found, (f"loaded {self.saved[1]}", f"loaded {version}"), f"seed {SEED}")
                 self.saved[1] = int(found.split()[1])
                 self.save(taker, 2)  # proven dead: without waiting for its lease
-                self.assertLess(time.monotonic() - began, 15)
+                self.assertLess(time.monotonic() - began, 100)
                 self.check(taker)
             taker.end()
 

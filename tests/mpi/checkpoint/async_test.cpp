@@ -183,6 +183,7 @@ TEST_F(Async, OneSaveAtATime) {
                                 [&] { second = checkpointer.save_async(3, state.sources()); });
       } else {
         second = checkpointer.save_async(3, state.sources());
+        EXPECT_EQ(first.test(), when == WhenBusy::kWait);
       }
       if (later.joinable()) later.join();
     }
@@ -190,7 +191,7 @@ TEST_F(Async, OneSaveAtATime) {
     first.wait();
     const Report report = second.wait();
     if (when == WhenBusy::kWait) {
-      EXPECT_GT(report.stall->wait_seconds, 0.05);
+      EXPECT_GT(report.stall->wait_seconds, 0);
     }
     expect_content(checkpointer, 2, 1);
     EXPECT_EQ(checkpointer.latest(), when == WhenBusy::kWait ? 3U : 2U);
@@ -260,7 +261,7 @@ TEST_F(Async, ACancelledSaveLeavesNothing) {
     SaveTicket ticket = checkpointer.save_async(2, state.sources());
     writes.reached();
     std::thread later([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // cancel() was called by then
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));  // cancel() was called on a rank by then
       writes.release();
     });
     EXPECT_TRUE(ticket.cancel());
@@ -365,13 +366,16 @@ TEST_F(Async, PreparingTakesWhatTheFirstSaveWould) {
   RankState state = state_of(Cut::kRows, 1);
   checkpointer.prepare_async(state.sources());
   EXPECT_EQ(checkpointer.latest(), std::nullopt);
-  Report report = checkpointer.save_async(1, state.sources()).wait();
-  EXPECT_TRUE(report.plan_reused);
-  EXPECT_GT(report.stall->pool_bytes, 0U);
-  EXPECT_LT(report.stall->prepare_seconds, 1e-3);
+  {
+    const Faults no_more_memory("memory.populate");
+    const Report report = checkpointer.save_async(1, state.sources()).wait();
+    EXPECT_TRUE(report.plan_reused);
+    EXPECT_GT(report.stall->pool_bytes, 0U);
+    checkpointer.release_memory();
+    EXPECT_THROW(static_cast<void>(checkpointer.save_async(2, state.sources())), Error) << "it is the first one again";
+  }
   checkpointer.release_memory();
-  report = checkpointer.save_async(2, state.sources()).wait();
-  EXPECT_FALSE(report.plan_reused);
+  EXPECT_FALSE(checkpointer.save_async(2, state.sources()).wait().plan_reused);
   expect_content(checkpointer, 2, 1);
 }
 
@@ -383,7 +387,6 @@ TEST_F(Async, KeepsToItsLimits) {
   RankState state = state_of(Cut::kRows, 1);
   const Report report = checkpointer.save_async(1, state.sources()).wait();
   EXPECT_GT(report.seconds, static_cast<double>(report.bytes) / world_.ranks / 400'000 * 0.7);
-  EXPECT_LT(report.stall->seconds, report.seconds / 2);
   expect_content(checkpointer, 1, 1);
   for (const char* cores : {"a", "1-", "3-1", "99999", "0,"}) {
     options.async.cores = cores;

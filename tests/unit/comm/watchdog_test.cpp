@@ -45,7 +45,7 @@ TEST(Watchdog, EndsAtOnceWhenDestroyed) {
     Watchdog watchdog(limit(3600), kRank);
     watchdog.begin_call();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
 }
 
 TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
@@ -69,6 +69,7 @@ TEST(Watchdog, AWaitSeesTheSilenceAndIsLeftToItself) {
 TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
   std::atomic<int> calls = 0;
   std::string said;
+  const auto start = std::chrono::steady_clock::now();
   {
     Watchdog watchdog({0.3, OnSilence::kCallback,
                        [&](const std::string& message) {
@@ -78,11 +79,11 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
     watchdog.begin_call();
     watchdog.progress("fsync");
     testing::internal::CaptureStderr();
-    std::this_thread::sleep_for(1s);
+    while (calls < 2 && std::chrono::steady_clock::now() - start < 60s) std::this_thread::sleep_for(10ms);
   }
   const std::string lines = testing::internal::GetCapturedStderr();
   EXPECT_GE(calls, 2);
-  EXPECT_LE(calls, 3);
+  EXPECT_LE(calls.load() * 300ms, std::chrono::steady_clock::now() - start);
   EXPECT_NE(said.find("no progress for 0.3 s in phase 'fsync' on rank 3 of 8"), std::string::npos) << said;
   EXPECT_NE(lines.find("cairn: error: " + said), std::string::npos) << lines;
 }
@@ -92,7 +93,7 @@ TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {
   {
     Watchdog watchdog(limit(0.3, OnSilence::kError), kRank);
     watchdog.begin_call();
-    std::this_thread::sleep_for(500ms);
+    std::this_thread::sleep_for(2s);
   }
   EXPECT_NE(testing::internal::GetCapturedStderr().find("no progress for 0.3 s in phase 'start' on rank 3 of 8"),
             std::string::npos);

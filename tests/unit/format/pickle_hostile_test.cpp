@@ -1,5 +1,5 @@
 // Pickles that no pickler writes: each is refused with its place, in bounded time and memory.
-#include <chrono>
+#include <ctime>
 
 #include "format/python_objects.hpp"
 #include "pickle_helpers.hpp"
@@ -214,9 +214,9 @@ TEST(HostilePickle, MemoryIsLimited) {
   expect_refused("(" + repeated(text + "0", 400) + "N.", {refusal}, small);
 }
 
-/// Much of everything in time that grows with the file alone.
+/// Much of everything in processor time that grows with the file alone.
 TEST(HostilePickle, TimeIsLinear) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();
   const std::size_t count = 200'000;
   (void)HeldPickle("]" + repeated("(NNe", count) + ".");
   (void)HeldPickle("](" + repeated("N", count) + "e.");
@@ -225,7 +225,7 @@ TEST(HostilePickle, TimeIsLinear) {
   (void)HeldPickle(entries + "u.");
   (void)HeldPickle("](" + repeated("Vabc\n", count) + "e.");
   (void)HeldPickle("(" + repeated("}", count) + "t.");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
+  EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC);
 }
 
 TEST(HostilePickle, MessagesStayOnOneLine) {

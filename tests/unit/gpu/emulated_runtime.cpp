@@ -22,9 +22,14 @@ struct EventHandle {
 };
 
 struct StreamHandle {
+  struct Touched {
+    const void* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
   struct Work {
     std::function<void()> run;
-    std::vector<const void*> touched;  ///< memory; empty: any
+    std::vector<Touched> touched;  ///< memory that it may touch
+    bool is_kernel = false;        ///< it may touch all device memory
   };
   std::deque<Work> work;
 };
@@ -37,7 +42,6 @@ constexpr std::byte kSlack{0xC7};  // what lies behind an allocation up to the e
 struct Allocation {
   std::uint64_t bytes = 0;
   MemoryKind kind = MemoryKind::kHost;
-  unsigned open = 0;  ///< work under way that may touch it
 };
 
 struct World {
@@ -46,6 +50,7 @@ struct World {
   emulated::Usage usage;
   std::uint64_t countdown = 0;
   std::map<const std::byte*, Allocation> memory;
+  bool is_open = false;  ///< work that may touch device memory is under way
 };
 
 World& world() {
@@ -55,8 +60,10 @@ World& world() {
 
 std::uint64_t whole_pages(std::uint64_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
+/// Of the pages that these bytes lie on.
 void protect(const std::byte* memory, std::uint64_t bytes, int protection) {
-  if (mprotect(const_cast<std::byte*>(memory), whole_pages(bytes), protection) != 0) std::abort();
+  const std::uint64_t before = reinterpret_cast<std::uintptr_t>(memory) % kPageBytes;
+  if (mprotect(const_cast<std::byte*>(memory) - before, whole_pages(before + bytes), protection) != 0) std::abort();
 }
 
 /// The allocation that a pointer is of; the end when it is of none.
@@ -69,35 +76,35 @@ auto allocation_of(const void* pointer) {
   return at < found->first + found->second.bytes ? found : memory.end();
 }
 
-/// Device memory is there only while the device works: a host that touches it ends with a segmentation fault.
+/// Device memory is there only while the device works, and for a copy only the pages that it is about: whoever touches other
+/// pages ends with a segmentation fault. Protecting whole allocations for each copy took nine tenths of the time of these tests.
 class DeviceMemoryOpen {
  public:
-  explicit DeviceMemoryOpen(std::span<const void* const> touched) {
-    if (touched.empty()) {
-      for (auto at = world().memory.begin(); at != world().memory.end(); ++at) open(at->first, at->second);
+  explicit DeviceMemoryOpen(const StreamHandle::Work& work) {
+    for (const auto& [memory, bytes] : work.touched) {
+      const auto found = allocation_of(memory);
+      if (found != world().memory.end()) open(found->second, static_cast<const std::byte*>(memory), bytes);
     }
-    for (const void* pointer : touched) {
-      const auto found = allocation_of(pointer);
-      if (found != world().memory.end()) open(found->first, found->second);
-    }
+    if (!work.is_kernel) return;
+    for (const auto& [memory, allocation] : world().memory) open(allocation, memory, allocation.bytes);
   }
   ~DeviceMemoryOpen() {
-    for (const std::byte* memory : opened_) {
-      Allocation& allocation = world().memory.at(memory);
-      if (--allocation.open == 0) protect(memory, allocation.bytes, PROT_NONE);
-    }
+    for (const auto& [memory, bytes] : opened_) protect(static_cast<const std::byte*>(memory), bytes, PROT_NONE);
+    if (!opened_.empty()) world().is_open = false;
   }
   DeviceMemoryOpen(const DeviceMemoryOpen&) = delete;
   DeviceMemoryOpen& operator=(const DeviceMemoryOpen&) = delete;
 
  private:
-  void open(const std::byte* memory, Allocation& allocation) {
-    if (allocation.kind != MemoryKind::kDevice) return;
-    if (allocation.open++ == 0) protect(memory, allocation.bytes, PROT_READ | PROT_WRITE);
-    opened_.push_back(memory);
+  void open(const Allocation& allocation, const std::byte* memory, std::uint64_t bytes) {
+    if (allocation.kind != MemoryKind::kDevice || bytes == 0) return;
+    if (opened_.empty() && std::exchange(world().is_open, true))
+      std::abort();  // closing would take the outer one's pages
+    protect(memory, bytes, PROT_READ | PROT_WRITE);
+    opened_.push_back({memory, bytes});
   }
 
-  std::vector<const std::byte*> opened_;
+  std::vector<StreamHandle::Touched> opened_;
 };
 
 std::lock_guard<std::recursive_mutex> locked() { return std::lock_guard(world().mutex); }
@@ -109,7 +116,7 @@ void run_one(StreamHandle& stream) {
     stream.work.clear();
     throw Error(ErrorKind::kIo, "GPU: work on a stream failed: an emulated fault");
   }
-  const DeviceMemoryOpen open(work.touched);
+  const DeviceMemoryOpen open(work);
   work.run();
 }
 
@@ -126,7 +133,7 @@ std::byte* allocate(std::uint64_t bytes, MemoryKind kind) {
   std::memset(memory, 0xA5, bytes);
   std::fill(memory + bytes, memory + room, kSlack);
   if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_NONE);
-  world().memory[memory] = {bytes, kind, 0};
+  world().memory[memory] = {bytes, kind};
   auto& usage = world().usage;
   auto& now = kind == MemoryKind::kDevice ? usage.device_bytes : usage.pinned_bytes;
   auto& most = kind == MemoryKind::kDevice ? usage.most_device_bytes : usage.most_pinned_bytes;
@@ -139,8 +146,8 @@ void release(std::byte* memory) {
   const auto lock = locked();
   const auto found = world().memory.find(memory);
   if (found == world().memory.end()) std::abort();
-  const auto [bytes, kind, open] = found->second;
-  if (open != 0) std::abort();
+  if (world().is_open) std::abort();
+  const auto [bytes, kind] = found->second;
   if (kind == MemoryKind::kDevice) protect(memory, bytes, PROT_READ | PROT_WRITE);
   const auto is_slack = [](std::byte byte) { return byte == kSlack; };
   if (!std::all_of(memory + bytes, memory + whole_pages(bytes), is_slack)) std::abort();  // written behind its end
@@ -164,7 +171,7 @@ void reset(Mode mode) {
   world().countdown = 0;
 }
 
-void enqueue(StreamHandle* stream, std::function<void()> work) { put_work(stream, {std::move(work), {}}); }
+void enqueue(StreamHandle* stream, std::function<void()> work) { put_work(stream, {std::move(work), {}, true}); }
 
 Usage usage() {
   const auto lock = locked();
@@ -219,12 +226,13 @@ void record(EventHandle* event, StreamHandle* stream) {
   const auto lock = locked();
   event->happened = false;
   event->stream = stream;
-  emulated::enqueue(stream, [event] { event->happened = true; });
+  put_work(stream, {[event] { event->happened = true; }, {}});
 }
 void wait(StreamHandle* stream, EventHandle* event) {
-  emulated::enqueue(stream, [event] {
+  const auto happen = [event] {
     while (event->stream != nullptr && !event->happened) run_one(*event->stream);
-  });
+  };
+  put_work(stream, {happen, {}});
 }
 float elapsed_ms(EventHandle*, EventHandle*) { return 1; }
 
@@ -240,17 +248,22 @@ void copy_rows(const RowCopy& rows, StreamHandle* stream) {
   };
   const auto* from = static_cast<const std::byte*>(rows.from);
   auto* to = static_cast<std::byte*>(rows.to);
+  const auto touched = [rows](const void* memory, std::uint64_t stride) {
+    return StreamHandle::Touched{memory, rows.rows == 0 ? 0 : (rows.rows - 1) * stride + rows.row_bytes};
+  };
   if (place_of(rows.from).kind != MemoryKind::kHost) {
-    return put_work(stream, {[=] { each(from, rows.from_stride, to, rows.to_stride); }, {to, from}});
+    return put_work(stream, {[=] { each(from, rows.from_stride, to, rows.to_stride); },
+                             {touched(to, rows.to_stride), touched(from, rows.from_stride)}});
   }
   // Memory that is not pinned is read before the call returns.
   std::vector<std::byte> held(rows.rows * rows.row_bytes);
   each(from, rows.from_stride, held.data(), rows.row_bytes);
-  put_work(stream, {[=, held = std::move(held)] { each(held.data(), rows.row_bytes, to, rows.to_stride); }, {to}});
+  put_work(stream, {[=, held = std::move(held)] { each(held.data(), rows.row_bytes, to, rows.to_stride); },
+                    {touched(to, rows.to_stride)}});
 }
 
 void fill(void* to, unsigned char value, std::uint64_t bytes, StreamHandle* stream) {
-  put_work(stream, {[=] { std::memset(to, value, bytes); }, {to}});
+  put_work(stream, {[=] { std::memset(to, value, bytes); }, {{to, bytes}}});
 }
 
 }  // namespace runtime

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <ctime>
 #include <numeric>
 
 #include "random.hpp"
@@ -118,20 +118,20 @@ TEST(Cover, AgreesWithCountingElements) {
   EXPECT_GT(whole, 20);
 }
 
-TEST(Cover, SomeThousandBoxesTakeMilliseconds) {
+TEST(Cover, SomeThousandBoxes) {
   std::vector<format::StoredBox> grid;
   for (std::uint64_t row = 0; row < 64; ++row) {
     for (std::uint64_t column = 0; column < 128; ++column) grid.push_back(box({row * 3, column * 5}, {3, 5}));
   }
   const Shape shape = {64 * 3, 128 * 5};
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();  // processor time, however busy the machine is
   EXPECT_FALSE(find_cover_fault(grid, shape));
   std::swap(grid[4000], grid.back());
   grid.pop_back();
   const auto fault = find_cover_fault(grid, shape);
   ASSERT_TRUE(fault && !fault->overlap);
   EXPECT_EQ(fault->element, (Shape{4000 / 128 * 3, 4000 % 128 * 5}));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));  // about 10 ms without sanitizers
+  EXPECT_LT(std::clock() - start, 2 * CLOCKS_PER_SEC);  // about 10 ms without sanitizers
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
+#include <ctime>
 #include <numeric>
 
 #include "layout_data.hpp"
@@ -341,14 +341,13 @@ TEST(ShardMap, OneCallForLlama405bIsCheap) {
   ASSERT_EQ(state.tensors.size(), 4548U);
   const ShardMap map = state.bind(Layout::parse("tp=8,pp=14,dp=146,zero=1"), model);
   std::size_t pieces = 0;
-  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t start = std::clock();
   constexpr int kCalls = 40;
   for (int i = 0; i < kCalls; ++i) pieces += map.held_by(i * 400).size();
-  const double ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count() / kCalls;
+  const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC / kCalls;
   EXPECT_GT(pieces, 40U * 80);
   RecordProperty("ms_per_call", fmt::format("{:.3f}", ms));
-  EXPECT_LT(ms, 50.0);  // about 1 ms; room for sanitizers and busy machines
+  EXPECT_LT(ms, 50.0);  // of processor time; about 1 ms, room for sanitizers
 }
 
 }  // namespace
