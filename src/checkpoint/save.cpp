@@ -12,6 +12,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
+#include "checkpoint/replicas.hpp"
 #include "checkpoint/save_content.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
@@ -33,6 +34,7 @@ struct PlannedFiles {
   std::vector<std::uint64_t> header_bytes;     ///< by file
   std::map<std::string, std::string> indexes;  ///< on rank 0
   std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
+  std::vector<plan::Replica> replicas;         ///< of its boxes
   std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
 };
 
@@ -52,6 +54,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made->layout = files.without_content(known.header_bytes);
     made->layout.index_files = std::move(known.indexes);
     made->facts = std::move(known.facts);
+    made->replicas = std::move(known.replicas);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
@@ -120,7 +123,9 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   });
   known.header_bytes = exchange_header_sizes(communicator, *known.files);
   known.indexes = exchange_indexes(communicator, *known.files);
-  known.pieces = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  SettledClaims settled = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  known.pieces = std::move(settled.pieces);
+  known.replicas = std::move(settled.replicas);
   return plan_transfers(communicator, std::move(known), boxes, how);
 }
 
@@ -220,6 +225,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   if (root != nullptr) hold_root(communicator_, root->lease);
   Call call(communicator_);
   Planned planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
+  check_replicas(planned, given, step, call);
   return write(planned, {directory, step, extras, root}, {planned.state.memory}, call);
 }
 
@@ -244,6 +250,36 @@ Saver::Planned Saver::plan(const fs::path& beside, std::span<const Source> given
   planned.state = plan_state(given, gathered, call, planned.report);
   plan_blob(given, blob, planned.state);
   return planned;
+}
+
+void Saver::check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call) {
+  if (options_.checks.replicas == ReplicaCheck::kOff || !plan_->has_replicas) return;
+  call.begin("replicas");
+  std::vector<HeldReplica> held;
+  std::vector<MomentReplica> moments;
+  comm::agree(communicator_, "find the replicas", [&] {
+    const std::span<const Source> saved = coder_ ? planned.state.coded.sources : given;
+    held.reserve(plan_->replicas.size());
+    for (const plan::Replica& replica : plan_->replicas) {
+      const plan::MemoryBox& box = planned.state.memory[replica.local];
+      held.push_back({&box, &saved[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
+    }
+    if (coder_) moments = coder_->replicas(given);
+    for (const MomentReplica& moment : moments) {  // numbered after what is saved
+      held.push_back({&moment.box, &given[moment.source], plan_->tensors + moment.moment, moment.replica.holders,
+                      moment.replica.is_mixed});
+    }
+    if (plan_->device || replica_copies_) return;
+    const auto is_on_device = [](const HeldReplica& one) { return plan::is_on_device(*one.box); };
+    if (std::ranges::none_of(held, is_on_device)) return;
+    replica_copies_ = std::make_unique<io::DeviceCopies>(device_share(options_.limits.memory_budget_bytes));
+  });
+  io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
+  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, device});
+  comm::agree(communicator_, "note a warning", [&] {
+    if (!warning.empty()) planned.report.warnings.push_back(std::move(warning));
+  });
+  call.begin("plan");
 }
 
 Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveEscort* escort) {
@@ -367,6 +403,8 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     plan_ = make_save_plan(communicator_, saved, gathered == Gathered::kFromSources ? state.memory : planned,
                            {options_, *choice_, store_, bypass_way(gathered), nullptr, manners_.largest_message_bytes});
     plan_->description = std::move(description);
+    const bool has_replicas = !plan_->replicas.empty() || (coder_ && coder_->has_replicas());
+    plan_->has_replicas = communicator_.max(has_replicas ? 1 : 0) != 0;
   }
   return state;
 }
@@ -400,6 +438,7 @@ void Saver::use_rounds_only() {
 void Saver::forget_plan() {
   plan_.reset();
   blob_plan_.reset();
+  replica_copies_.reset();
   if (coder_) coder_ = std::make_unique<StateCoder>();
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
@@ -20,6 +21,7 @@
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
+#include "plan/coverage.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 #include "plan/pieces.hpp"
@@ -42,8 +44,10 @@ struct SavePlan {
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;    ///< of all tensors
-  std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
+  std::uint64_t tensor_bytes = 0;       ///< of all tensors
+  std::vector<plan::Replica> replicas;  ///< of this rank's boxes
+  bool has_replicas = false;            ///< some rank has, moments that are coded included
+  std::optional<PaddleFacts> facts;     ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 
 struct SavePlanOptions {
@@ -156,6 +160,9 @@ class Saver {
   /// were in host memory.
   Planned plan(const std::filesystem::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
                Gathered gathered, Call& call);
+  /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
+  /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
+  void check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call);
   /// Collective, with the root held (hold_root) where there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
                SaveEscort* escort = nullptr);
@@ -206,7 +213,8 @@ class Saver {
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<StateCoder> coder_;
-  std::optional<EngineChoice> choice_;  ///< of the first save
+  std::optional<EngineChoice> choice_;                ///< of the first save
+  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none
 };
 
 }  // namespace cairn::checkpoint
