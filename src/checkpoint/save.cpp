@@ -23,6 +23,7 @@
 #include "format/manifest.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
+#include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
 
@@ -37,6 +38,33 @@ struct PlannedFiles {
   std::vector<plan::Replica> replicas;         ///< of its boxes
   std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
 };
+
+/// Patterns name tensors as the program gives them: "w.exp_avg", also where "w.exp_avg@q8" is stored.
+bool is_frozen(std::span<const shard::Selector> frozen, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
+  const std::string_view stored = tensor.name();
+  const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
+  return std::ranges::any_of(frozen, [&](const shard::Selector& one) {
+    return one.selects(tensor.section(), stored) || one.selects(tensor.section(), given);
+  });
+}
+
+/// Sections with bytes that training changes.
+std::vector<std::string> changing_sections(const plan::HfLayout& files, const Options& options) {
+  std::vector<shard::Selector> frozen;
+  for (const Selection& selection : options.frozen) frozen.emplace_back(selection);
+  std::vector<std::string> changing;
+  for (std::size_t s = 0; s < files.sections(); ++s) {
+    const plan::HfLayout::Section& section = files.section(s);
+    const bool is_coded = options.quantisation.codecs.contains(section.name);
+    plan::PackedCatalog::Cursor at(files.catalog(), section.first_tensor);
+    for (std::uint32_t t = section.first_tensor; t < section.end_tensor && at.next(); ++t) {
+      if (at.size_bytes() == 0 || is_frozen(frozen, at, is_coded)) continue;
+      changing.push_back(section.name);
+      break;
+    }
+  }
+  return changing;
+}
 
 /// Collective. Extents and transfers. Requires: boxes and pieces go together.
 std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
@@ -58,6 +86,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
+    made->changing_sections = changing_sections(files, options);
     places = place_pieces(made->layout, files, known.pieces);
     groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
@@ -285,10 +314,15 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
 Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveEscort* escort) {
   Report report = std::move(planned.report);
   Made made = describe_checkpoint(place);
+  StepBefore saved;
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
     made.content.blocks = write_files(*plan_, memory, commit.partial(), call, escort);
+    check_stale(made.content.blocks, place.step, report);
+    comm::agree(communicator_, "remember the checksums", [&] {
+      saved = {place.step, made.content.blocks, {communicator_.rank(), communicator_.size()}};
+    });
     if (blob_plan_) {
       const QuietProgress quiet;  // the state's files were what takes long
       format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, commit.partial(), call, nullptr);
@@ -307,6 +341,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
     commit.name_new_holder(error);
     throw;
   }
+  before_ = std::move(saved);
   call.stop();
   comm::agree(communicator_, "report", [&] {
     std::ranges::move(made.warnings, std::back_inserter(report.warnings));
@@ -314,6 +349,21 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   });
   call.report(report);
   return report;
+}
+
+void Saver::check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const {
+  if (!before_.has_blocks_of(blocks.block_bytes)) return;
+  std::vector<SectionChange> changes = changes_since(communicator_, before_, plan_->layout, blocks);
+  std::string text;
+  comm::agree(communicator_, "compare with the step before", [&] {
+    const bool is_said = options_.checks.stale != StaleSections::kIgnore && step != before_.step();
+    if (is_said) text = stale_words(changes, plan_->changing_sections, before_.step());
+    report.unchanged_since = before_.step();
+    report.unchanged = std::move(changes);
+    if (!text.empty() && options_.checks.stale == StaleSections::kWarn) report.warnings.push_back(text);
+  });
+  if (text.empty() || options_.checks.stale != StaleSections::kRefuse) return;
+  throw comm::AgreedError(ErrorKind::kState, text);
 }
 
 format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const fs::path& partial, Call& call,

@@ -1,4 +1,4 @@
-// What a save looks for in the state, through the public interface: replicas that differ, also in save_async.
+// What a save looks for in the state, through the public interface, in saves of both kinds and after a resume.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
@@ -98,6 +98,35 @@ TEST_F(Checked, ReplicasOfMomentsThatAreCodedInTheBackground) {
   EXPECT_THAT(message, HasSubstr("tensor 'aligned/moment2_0' (section optimizer): its replicas differ"));
   expect_same_everywhere(message);
   EXPECT_FALSE(has(2));
+}
+
+/// What the next save is compared with: the last one, of either kind, or what was loaded since.
+TEST_F(Checked, StaleSectionsAfterSavesAndLoads) {
+  Replicated state(world_.ranks);
+  const auto is_stale = [](const Report& report, std::uint64_t since) {
+    EXPECT_EQ(report.unchanged_since, since);
+    return report.warnings.size() == 1 && report.warnings[0].find("section 'model'") != std::string::npos;
+  };
+  {
+    Checkpointer checkpointer = make();
+    state.fill(1);
+    EXPECT_THAT(checkpointer.save(1, state.sources()).warnings, IsEmpty());
+    EXPECT_TRUE(is_stale(checkpointer.save_async(2, state.sources()).wait(), 1)) << "kept from synchronous saves";
+    EXPECT_TRUE(is_stale(checkpointer.save_async(3, state.sources()).wait(), 2));
+    state.fill(2);
+    EXPECT_FALSE(is_stale(checkpointer.save(4, state.sources()), 3));
+  }
+  Checkpointer resumed = make();
+  std::vector<float> memory(state.sources()[0].shape[0]);
+  Target target;
+  static_cast<Shard&>(target) = state.sources()[0];
+  target.data = memory.data();
+  EXPECT_EQ(resumed.load_latest(std::vector<Target>{target}).step, 4U);
+  EXPECT_TRUE(is_stale(resumed.save_async(5, state.sources()).wait(), 4)) << "nothing was trained since the load";
+  state.fill(3);
+  EXPECT_FALSE(is_stale(resumed.save_async(6, state.sources()).wait(), 5));
+  resumed.load(5, std::vector<Target>{target});
+  EXPECT_FALSE(is_stale(resumed.save(7, state.sources()), 5)) << "compared with what was loaded, not with step 6";
 }
 
 }  // namespace
