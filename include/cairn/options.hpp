@@ -6,7 +6,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cairn/checks.hpp"
 #include "cairn/report.hpp"
 #include "cairn/selection.hpp"
 #include "cairn/waiting.hpp"
@@ -117,6 +119,11 @@ struct Options {
   Quantisation quantisation;
   LeaseOptions lease;
   AsyncOptions async;
+  /// What a save looks for in the state: replicas that differ, stale sections, values that are not finite.
+  Checks checks;
+  /// Tensors that training does not change: those that any of these selects. Checks::stale passes over sections that have
+  /// no others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of all.
+  std::vector<Selection> frozen;
   Waiting waiting;     ///< how long calls wait for ranks that make no progress, and what happens then
   std::string run_id;  ///< recorded in every manifest
   /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "cairn/checks.hpp"
+
 namespace cairn {
 
 /// How far a call has come (Options::progress).
@@ -91,6 +93,11 @@ struct Report {
   /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of
   /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.
   std::vector<CodingError> beyond_figures;
+  /// Of a save: the step that it was compared with, where there was one, and of each section how much of it is as it was
+  /// there, in the order of the files; the same on all ranks.
+  std::optional<std::uint64_t> unchanged_since;
+  std::vector<SectionChange> unchanged;
+  std::optional<NonFiniteValues> non_finite;  ///< of a save with Checks::non_finite
   std::vector<TensorName> missing;  ///< of a load: optional targets of this rank that the checkpoint does not have
   /// Of load_latest(): the checkpoints before which it tried to load, newest first, the same on all ranks. Each is one of
   /// `warnings`, too.

@@ -96,6 +96,7 @@ class Measuring {
 
   AsyncRun run() {
     Options options = options_.checkpointer;
+    options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
     options.waiting.then = OnSilence::kEndProcess;
     Checkpointer checkpointer(comm::native_handle(communicator_), options_.directory, options);
     begin(checkpointer);

@@ -39,6 +39,7 @@ std::unique_ptr<Checkpointer> take_checkpointer(const Bench& bench, comm::Commun
                                                 std::unique_ptr<Checkpointer>& place) {
   if (place) return std::move(place);
   Options options = bench.options.checkpointer;
+  options.checks.stale = StaleSections::kIgnore;  // every repeat saves the same
   options.waiting.then = OnSilence::kEndProcess;  // a run is of no use without a rank
   return std::make_unique<Checkpointer>(comm::native_handle(group), bench.root(), std::move(options));
 }

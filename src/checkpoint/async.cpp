@@ -310,6 +310,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
     job.planned.reset();
     return refuse(kTooLarge);
   }
+  saver_.check_replicas(*job.planned, state, job.state->step(), call);  // what others hand over is not copied
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
   comm::agree(*communicator_, "find what the snapshot needs", [&] {
@@ -497,6 +498,7 @@ Report AsyncSaver::write(Job& job) {
       agree_on_copy(job);
       Saver::Planned planned =
           saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
+      saver_.check_replicas(planned, job.sources, job.state->step(), call);
       report = saver_.write(planned, place, {planned.state.memory}, call, &escort);
     }
     if (job.stall.seconds == 0) job.stall.seconds = seconds_since(job.began);  // no round was late enough

@@ -120,6 +120,9 @@ class AsyncSaver {
   /// Collective, likewise: gives back plan, windows and snapshot.
   void release_memory();
 
+  /// As of Saver.
+  void compare_with(StepBefore before) { saver_.compare_with(std::move(before)); }
+
   /// Rank-local.
   [[nodiscard]] bool is_busy() const { return current_ && !current_->is_done(); }
   void wait();

@@ -85,6 +85,13 @@ struct Checkpointer::State {
   void settle() {
     end_async();
     begin_life();
+    if (!loaded) return;
+    if (async) {
+      async->compare_with(std::move(*loaded));
+    } else {
+      saver.compare_with(std::move(*loaded));
+    }
+    loaded.reset();
   }
 
   /// Collective, the first time.
@@ -113,6 +120,7 @@ struct Checkpointer::State {
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
+  std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
 };
 
@@ -172,6 +180,7 @@ void Checkpointer::State::make_async() {
     windows.pool.reset();
     async = std::make_unique<checkpoint::AsyncSaver>(
         checkpoint::AsyncSaver::Setup{std::move(apart), options, access, std::move(why_not)});
+    async->compare_with(saver.take_before());
   });
 }
 
@@ -301,9 +310,11 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   checkpoint::Loader loader(*communicator, opened, &view, checkpoint::read_options(options), &windows);
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
-  if (opened.manifest) {
-    comm::agree(*communicator, "resume from the checkpoint", [&] { resume_from(*opened.manifest); });
-  }
+  comm::agree(*communicator, "resume from the checkpoint", [&] {
+    if (opened.manifest) resume_from(*opened.manifest);
+    const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
+    loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
+  });
   return report;
 }
 

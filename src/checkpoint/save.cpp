@@ -12,6 +12,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
+#include "checkpoint/replicas.hpp"
 #include "checkpoint/save_content.hpp"
 #include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
@@ -21,6 +22,7 @@
 #include "format/manifest.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
+#include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
 
@@ -32,8 +34,36 @@ struct PlannedFiles {
   std::vector<std::uint64_t> header_bytes;     ///< by file
   std::map<std::string, std::string> indexes;  ///< on rank 0
   std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
+  std::vector<plan::Replica> replicas;         ///< of its boxes
   std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
 };
+
+/// Patterns name tensors as the program gives them: "w.exp_avg", also where "w.exp_avg@q8" is stored.
+bool is_frozen(std::span<const shard::Selector> frozen, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
+  const std::string_view stored = tensor.name();
+  const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
+  return std::ranges::any_of(frozen, [&](const shard::Selector& one) {
+    return one.selects(tensor.section(), stored) || one.selects(tensor.section(), given);
+  });
+}
+
+/// Sections with bytes that training changes.
+std::vector<std::string> changing_sections(const plan::HfLayout& files, const Options& options) {
+  std::vector<shard::Selector> frozen;
+  for (const Selection& selection : options.frozen) frozen.emplace_back(selection);
+  std::vector<std::string> changing;
+  for (std::size_t s = 0; s < files.sections(); ++s) {
+    const plan::HfLayout::Section& section = files.section(s);
+    const bool is_coded = options.quantisation.codecs.contains(section.name);
+    plan::PackedCatalog::Cursor at(files.catalog(), section.first_tensor);
+    for (std::uint32_t t = section.first_tensor; t < section.end_tensor && at.next(); ++t) {
+      if (at.size_bytes() == 0 || is_frozen(frozen, at, is_coded)) continue;
+      changing.push_back(section.name);
+      break;
+    }
+  }
+  return changing;
+}
 
 /// Collective. Extents and transfers. Requires: boxes and pieces go together.
 std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
@@ -51,9 +81,11 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made->layout = files.without_content(known.header_bytes);
     made->layout.index_files = std::move(known.indexes);
     made->facts = std::move(known.facts);
+    made->replicas = std::move(known.replicas);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
+    made->changing_sections = changing_sections(files, options);
     places = place_pieces(made->layout, files, known.pieces);
     groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));
@@ -119,7 +151,9 @@ std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const
   });
   known.header_bytes = exchange_header_sizes(communicator, *known.files);
   known.indexes = exchange_indexes(communicator, *known.files);
-  known.pieces = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  SettledClaims settled = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
+  known.pieces = std::move(settled.pieces);
+  known.replicas = std::move(settled.replicas);
   return plan_transfers(communicator, std::move(known), boxes, how);
 }
 
@@ -222,6 +256,7 @@ Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<cons
   if (root != nullptr) hold_root(communicator_, root->lease);
   Call call(communicator_);
   Planned planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
+  check_replicas(planned, given, step, call);
   return write(planned, {directory, step, extras, root}, {planned.state.memory}, call);
 }
 
@@ -248,13 +283,48 @@ Saver::Planned Saver::plan(const fs::path& beside, std::span<const Source> given
   return planned;
 }
 
+void Saver::check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call) {
+  if (options_.checks.replicas == ReplicaCheck::kOff || !plan_->has_replicas) return;
+  call.begin("replicas");
+  std::vector<HeldReplica> held;
+  std::vector<MomentReplica> moments;
+  comm::agree(communicator_, "find the replicas", [&] {
+    const std::span<const Source> saved = coder_ ? planned.state.coded.sources : given;
+    held.reserve(plan_->replicas.size());
+    for (const plan::Replica& replica : plan_->replicas) {
+      const plan::MemoryBox& box = planned.state.memory[replica.local];
+      held.push_back({&box, &saved[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
+    }
+    if (coder_) moments = coder_->replicas(given);
+    for (const MomentReplica& moment : moments) {  // numbered after what is saved
+      held.push_back({&moment.box, &given[moment.source], plan_->tensors + moment.moment, moment.replica.holders,
+                      moment.replica.is_mixed});
+    }
+    if (plan_->device || replica_copies_) return;
+    const auto is_on_device = [](const HeldReplica& one) { return plan::is_on_device(*one.box); };
+    if (std::ranges::none_of(held, is_on_device)) return;
+    replica_copies_ = std::make_unique<io::DeviceCopies>(device_share(options_.limits.memory_budget_bytes));
+  });
+  io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
+  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, device});
+  comm::agree(communicator_, "note a warning", [&] {
+    if (!warning.empty()) planned.report.warnings.push_back(std::move(warning));
+  });
+  call.begin("plan");
+}
+
 Report Saver::write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call, SaveEscort* escort) {
   Report report = std::move(planned.report);
   Made made = describe_checkpoint(place);
+  StepBefore saved;
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
     made.content.blocks = write_files(*plan_, memory, commit.partial(), call, escort);
+    check_stale(made.content.blocks, place.step, report);
+    comm::agree(communicator_, "remember the checksums", [&] {
+      saved = {place.step, made.content.blocks, {communicator_.rank(), communicator_.size()}};
+    });
     if (blob_plan_) {
       const QuietProgress quiet;  // the state's files were what takes long
       format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, commit.partial(), call, nullptr);
@@ -273,6 +343,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
     commit.name_new_holder(error);
     throw;
   }
+  before_ = std::move(saved);
   call.stop();
   comm::agree(communicator_, "report", [&] {
     std::ranges::move(made.warnings, std::back_inserter(report.warnings));
@@ -280,6 +351,21 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   });
   call.report(report);
   return report;
+}
+
+void Saver::check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const {
+  if (!before_.has_blocks_of(blocks.block_bytes)) return;
+  std::vector<SectionChange> changes = changes_since(communicator_, before_, plan_->layout, blocks);
+  std::string text;
+  comm::agree(communicator_, "compare with the step before", [&] {
+    const bool is_said = options_.checks.stale != StaleSections::kIgnore && step != before_.step();
+    if (is_said) text = stale_words(changes, plan_->changing_sections, before_.step());
+    report.unchanged_since = before_.step();
+    report.unchanged = std::move(changes);
+    if (!text.empty() && options_.checks.stale == StaleSections::kWarn) report.warnings.push_back(text);
+  });
+  if (text.empty() || options_.checks.stale != StaleSections::kRefuse) return;
+  throw comm::AgreedError(ErrorKind::kState, text);
 }
 
 format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const fs::path& partial, Call& call,
@@ -369,6 +455,8 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     plan_ = make_save_plan(communicator_, saved, gathered == Gathered::kFromSources ? state.memory : planned,
                            {options_, *choice_, store_, bypass_way(gathered), nullptr, manners_.largest_message_bytes});
     plan_->description = std::move(description);
+    const bool has_replicas = !plan_->replicas.empty() || (coder_ && coder_->has_replicas());
+    plan_->has_replicas = communicator_.max(has_replicas ? 1 : 0) != 0;
   }
   return state;
 }
@@ -402,6 +490,7 @@ void Saver::use_rounds_only() {
 void Saver::forget_plan() {
   plan_.reset();
   blob_plan_.reset();
+  replica_copies_.reset();
   if (coder_) coder_ = std::make_unique<StateCoder>();
 }
 

@@ -8,10 +8,12 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/step_before.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
 #include "directory/commit.hpp"
@@ -21,6 +23,7 @@
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
+#include "plan/coverage.hpp"
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 #include "plan/pieces.hpp"
@@ -43,7 +46,10 @@ struct SavePlan {
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;    ///< of all tensors
+  std::uint64_t tensor_bytes = 0;              ///< of all tensors
+  std::vector<plan::Replica> replicas;         ///< of this rank's boxes
+  bool has_replicas = false;                   ///< some rank has, moments that are coded included
+  std::vector<std::string> changing_sections;  ///< that have tensors which Options::frozen does not select
   std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 
@@ -161,6 +167,9 @@ class Saver {
   /// were in host memory.
   Planned plan(const std::filesystem::path& beside, std::span<const Source> given, std::span<const std::byte> blob,
                Gathered gathered, Call& call);
+  /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
+  /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
+  void check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call);
   /// Collective, with the root held (hold_root) where there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
                SaveEscort* escort = nullptr);
@@ -180,6 +189,11 @@ class Saver {
   /// Moments are coded, or weights left out: what is saved is another state than the one given.
   [[nodiscard]] bool is_coding() const { return coder_ != nullptr; }
 
+  /// Rank-local, on all ranks alike, while no save is under way: what the next save is compared with (Checks::stale) instead of the
+  /// last one.
+  void compare_with(StepBefore before) { before_ = std::move(before); }
+  [[nodiscard]] StepBefore take_before() { return std::exchange(before_, {}); }
+
   /// Rank-local: gives the plan back, with all that it holds. The next save makes another one.
   void forget_plan();
 
@@ -197,6 +211,9 @@ class Saver {
   /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
   format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const std::filesystem::path& partial,
                                  Call& call, SaveEscort* escort);
+  /// Collective. Says in the report how much has changed since the step before; throws comm::AgreedError(kState) where Checks::stale
+  /// says so.
+  void check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const;
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
   /// of them.
   CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
@@ -211,7 +228,9 @@ class Saver {
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs
   std::unique_ptr<StateCoder> coder_;
-  std::optional<EngineChoice> choice_;  ///< of the first save
+  std::optional<EngineChoice> choice_;                ///< of the first save
+  StepBefore before_;                                 ///< that was saved last, or loaded since
+  std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none
 };
 
 }  // namespace cairn::checkpoint

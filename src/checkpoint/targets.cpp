@@ -39,6 +39,14 @@ std::string text_of(const std::vector<std::string>& texts) {
   return texts.empty() ? "all" : fmt::format("{} patterns: {}", texts.size(), base::joined(texts));
 }
 
+std::string text_of(const std::vector<Selection>& selections) {
+  std::string text = fmt::format("{} selections", selections.size());
+  for (const Selection& one : selections) {
+    text += fmt::format(": sections {}, names {}", text_of(one.sections), text_of(one.names));
+  }
+  return text;
+}
+
 std::string text_of(bool flag) { return flag ? "true" : "false"; }
 
 template <class Number>
@@ -88,6 +96,11 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"async.cores", options.async.cores},
       {"lease.seconds", text_of(options.lease.seconds)},
       {"lease.wait_seconds", options.lease.wait_seconds ? text_of(*options.lease.wait_seconds) : "unset"},
+      {"checks.replicas", text_of(static_cast<int>(options.checks.replicas))},
+      {"checks.replicas_differ", text_of(static_cast<int>(options.checks.replicas_differ))},
+      {"checks.stale", text_of(static_cast<int>(options.checks.stale))},
+      {"checks.non_finite", text_of(static_cast<int>(options.checks.non_finite))},
+      {"frozen", text_of(options.frozen)},
       {"waiting.limit_s", text_of(options.waiting.limit_s)},
       {"waiting.then", text_of(static_cast<int>(options.waiting.then))},
   };

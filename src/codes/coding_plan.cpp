@@ -149,9 +149,10 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
   plan.firsts = exchange_catalog(communicator, {firsts});
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "number the moments", [&] { tensor_of_shard = number_tensors(plan.firsts, firsts); });
-  const auto pieces = exchange_claims(communicator, plan.firsts, boxes, tensor_of_shard);
+  SettledClaims settled = exchange_claims(communicator, plan.firsts, boxes, tensor_of_shard);
   comm::agree(communicator, "cut the moments", [&] {
-    for (const plan::Piece& piece : pieces) {
+    plan.replicas = std::move(settled.replicas);
+    for (const plan::Piece& piece : settled.pieces) {
       const plan::CatalogTensor tensor = plan.firsts.at(piece.tensor);
       cut_box(*plan.codecs.at(tensor.section), tensor.shape, piece, plan.pieces);
     }

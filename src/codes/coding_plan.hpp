@@ -16,6 +16,7 @@
 #include "comm/communicator.hpp"
 #include "format/stored_checkpoint.hpp"
 #include "plan/catalog.hpp"
+#include "plan/coverage.hpp"
 #include "planning/describe.hpp"
 
 namespace cairn::checkpoint {
@@ -55,6 +56,7 @@ struct CodingPlan {
   std::map<std::string, const quant::Codec*> codecs;  ///< by section
   plan::PackedCatalog firsts;                         ///< the first moments of all ranks
   Pieces pieces;                                      ///< of this rank
+  std::vector<plan::Replica> replicas;                ///< of its first moments; the second ones are held alike
   /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded

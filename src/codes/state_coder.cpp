@@ -133,6 +133,22 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
   return coded;
 }
 
+std::vector<MomentReplica> StateCoder::replicas(std::span<const Source> state) const {
+  if (!has_replicas()) return {};
+  std::vector<Source> kept;
+  for (const std::uint32_t number : kept_.numbers) kept.push_back(state[number]);
+  MomentBoxes boxes = moment_boxes(plan_->sorted, kept);
+  std::vector<MomentReplica> replicas;
+  for (const plan::Replica& replica : plan_->replicas) {
+    plan::MemoryBox& first = boxes.first[replica.local];
+    const MomentPair& pair = plan_->sorted.pairs[first.tensor];
+    const std::uint64_t moment = std::uint64_t{replica.tensor} * 2;
+    replicas.push_back({std::move(first), kept_.numbers[pair.first], moment, replica});
+    replicas.push_back({std::move(boxes.second[replica.local]), kept_.numbers[pair.second], moment + 1, replica});
+  }
+  return replicas;
+}
+
 base::Json StateCoder::quantisation() const { return plan_ ? base::Json(plan_->codec_names) : base::Json::object(); }
 
 }  // namespace cairn::checkpoint

@@ -27,6 +27,14 @@ struct CodedState {
   CodingReport errors;
 };
 
+/// A box of a moment that other ranks hold as well.
+struct MomentReplica {
+  plan::MemoryBox box;
+  std::uint32_t source = 0;  ///< number of the moment in the state that was given
+  std::uint64_t moment = 0;  ///< the same number on all ranks: 2 for each first moment, the second one's is odd
+  plan::Replica replica;
+};
+
 /// Keeps what it found out about a state for the next save of the same.
 class StateCoder {
  public:
@@ -37,6 +45,10 @@ class StateCoder {
   /// kUsage or kState, naming the tensor, for what cannot be coded; nothing has been written then.
   CodedState code(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options,
                   bool is_known);
+
+  /// Rank-local, after code() of this state: what it coded, as it was before, in an order that is the same on all ranks.
+  [[nodiscard]] std::vector<MomentReplica> replicas(std::span<const Source> state) const;
+  [[nodiscard]] bool has_replicas() const { return plan_ && !plan_->replicas.empty(); }
 
   /// For the manifest: section -> codec, and `rebuilt`.
   [[nodiscard]] base::Json quantisation() const;

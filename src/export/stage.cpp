@@ -11,6 +11,7 @@
 #include "cairn/error.hpp"
 #include "cairn/staging.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/replicas.hpp"
 #include "checkpoint/targets.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
@@ -102,6 +103,38 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
   return result;
 }
 
+namespace {
+
+struct StagedState {
+  std::span<const plan::Replica> replicas;
+  std::span<const plan::MemoryBox> boxes;
+  std::span<const Source> sources;
+  const Options& options;
+};
+
+/// Collective: compare_replicas(). A staging file has no step.
+std::string compare_staged(comm::Communicator& communicator, const StagedState& state, Call& call) {
+  if (state.options.checks.replicas == ReplicaCheck::kOff) return {};
+  if (communicator.max(state.replicas.empty() ? 0 : 1) == 0) return {};
+  call.begin("replicas");
+  std::vector<HeldReplica> held;
+  std::unique_ptr<io::DeviceCopies> device;
+  comm::agree(communicator, "find the replicas", [&] {
+    if (std::ranges::any_of(state.boxes, plan::is_on_device)) {
+      device = std::make_unique<io::DeviceCopies>(device_share(state.options.limits.memory_budget_bytes));
+    }
+    for (const plan::Replica& replica : state.replicas) {
+      const plan::MemoryBox& box = state.boxes[replica.local];
+      held.push_back({&box, &state.sources[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
+    }
+  });
+  std::string warning = compare_replicas(communicator, {held, 0, state.options.checks, device.get()});
+  call.begin("plan");
+  return warning;
+}
+
+}  // namespace
+
 Report stage_state(comm::Communicator& communicator, const std::filesystem::path& file, std::span<const Source> state,
                    const Options& options, const std::map<std::string, std::string>& metadata) {
   Call call(communicator);
@@ -125,13 +158,14 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     catalog = packed.unpacked();
     tensor_of_shard = number_tensors(packed, state);
   });
-  const auto pieces = exchange_claims(communicator, packed, boxes, tensor_of_shard);
+  const SettledClaims settled = exchange_claims(communicator, packed, boxes, tensor_of_shard);
+  std::string warning = compare_staged(communicator, {settled.replicas, boxes, state, options}, call);
   StageWriter writer(communicator, file, catalog, std::move(content), options, call);
   std::vector<plan::Runs> transfers;
   MemorySplit budget = writer.budget();
   std::unique_ptr<io::DeviceCopies> device;
   comm::agree(communicator, "plan the exchange", [&] {
-    transfers = plan::transfers_of_memory(pieces, boxes, writer.layout().stored, writer.extents());
+    transfers = plan::transfers_of_memory(settled.pieces, boxes, writer.layout().stored, writer.extents());
     if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return;
     budget = budget.with_device_copies(device_share(options.limits.memory_budget_bytes));
     device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
@@ -139,7 +173,11 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), budget.window_bytes,
                         writer.pool(), std::move(transfers), {budget.exchange_bytes, device.get()});
   writer.write([&](std::uint64_t round, io::WindowBuffer) { return exchange.gather(round, boxes); });
-  return writer.report();
+  Report report = writer.report();
+  comm::agree(communicator, "note a warning", [&] {
+    if (!warning.empty()) report.warnings.push_back(std::move(warning));
+  });
+  return report;
 }
 
 }  // namespace cairn::checkpoint

@@ -269,7 +269,11 @@ std::vector<Box> shares_of(const CatalogTensor& tensor, const Box& box, std::uin
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt) {
   const std::uint32_t number = claims.empty() ? 0 : claims.front().tensor;
-  const std::vector<ReplicaGroup> groups = check_coverage(tensor, std::move(claims));
+  return provide(tensor, number, check_coverage(tensor, std::move(claims)), share_bytes, salt);
+}
+
+std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, std::span<const ReplicaGroup> groups,
+                           std::uint64_t share_bytes, std::uint64_t salt) {
   std::vector<Piece> out;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const ReplicaGroup& group = groups[g];
@@ -287,6 +291,14 @@ std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claim
     return std::tie(a.rank, a.local, a.box.offset, a.box.shape) < std::tie(b.rank, b.local, b.box.offset, b.box.shape);
   });
   return out;
+}
+
+std::uint64_t hash_of_holders(const ReplicaGroup& group) {
+  std::uint64_t hash = group.holders.size();
+  for (const ReplicaGroup::Holder& holder : group.holders) {
+    hash = base::split_mix64(hash ^ static_cast<std::uint64_t>(holder.rank));
+  }
+  return hash;
 }
 
 }  // namespace cairn::plan

@@ -55,5 +55,21 @@ std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vecto
 /// the same answer, ascending by (rank, local, box).
 std::vector<Piece> provide(const CatalogTensor& tensor, std::vector<Piece> claims, std::uint64_t share_bytes,
                            std::uint64_t salt);
+/// The same of checked claims, which are of tensor number `number`.
+std::vector<Piece> provide(const CatalogTensor& tensor, std::uint32_t number, std::span<const ReplicaGroup> groups,
+                           std::uint64_t share_bytes, std::uint64_t salt);
+
+/// A box of a rank that other ranks hold as well.
+struct Replica {
+  std::uint32_t tensor = 0;   ///< as Piece::tensor
+  std::uint32_t local = 0;    ///< number of its memory box
+  std::uint64_t holders = 0;  ///< a hash of their ranks: the same for all boxes that these ranks hold
+  bool is_mixed = false;      ///< more than one rank provides bytes of the tensor
+
+  friend bool operator==(const Replica&, const Replica&) = default;
+};
+
+/// Replica::holders of the group.
+std::uint64_t hash_of_holders(const ReplicaGroup& group);
 
 }  // namespace cairn::plan

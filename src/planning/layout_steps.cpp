@@ -84,6 +84,9 @@ namespace {
 /// A replica group shares the writing of a box when every holder gets at least this much.
 constexpr std::uint64_t kShareBytes = 256ULL << 10;
 
+/// PieceHead::dimensions of what is a replica: `rank` is then Replica::is_mixed, and its holders follow.
+constexpr std::uint32_t kIsReplica = 0xffffffff;
+
 /// A piece on the wire, before offset and shape of its box. Little-endian host, one architecture per job.
 struct PieceHead {
   std::uint32_t tensor = 0;
@@ -100,10 +103,24 @@ void put_piece(comm::MessageWriter& out, const plan::Piece& piece) {
   out.raw(piece.box.shape.data(), piece.box.shape.size() * sizeof(std::uint64_t));
 }
 
-/// Throws when `rank` is not the piece's.
-plan::Piece get_piece(comm::MessageReader& in, int rank) {
+void put_replica(comm::MessageWriter& out, const plan::Replica& replica) {
+  const PieceHead head{replica.tensor, replica.local, replica.is_mixed ? 1U : 0U, kIsReplica};
+  out.raw(&head, sizeof head);
+  out.u64(replica.holders);
+}
+
+PieceHead get_head(comm::MessageReader& in) {
   PieceHead head;
   std::memcpy(&head, in.raw(sizeof head).data(), sizeof head);
+  return head;
+}
+
+plan::Replica get_replica(comm::MessageReader& in, const PieceHead& head) {
+  return {head.tensor, head.local, in.u64(), head.rank != 0};
+}
+
+/// What follows the head. Throws when `rank` is not the piece's.
+plan::Piece get_piece(comm::MessageReader& in, const PieceHead& head, int rank) {
   if (head.dimensions > plan::kMaxDimensions || head.rank != static_cast<std::uint32_t>(rank)) {
     throw Error(ErrorKind::kInternal, "a piece of tensor number " + std::to_string(head.tensor) + " has " +
                                           std::to_string(head.dimensions) + " dimensions and is of rank " +
@@ -142,16 +159,27 @@ comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Mes
   std::unordered_map<std::uint32_t, std::vector<plan::Piece>> by_tensor;
   for (std::size_t from = 0; from < claims.size(); ++from) {
     for (comm::MessageReader in(claims[from]); !in.done();) {
-      plan::Piece claim = get_piece(in, static_cast<int>(from));
+      plan::Piece claim = get_piece(in, get_head(in), static_cast<int>(from));
       by_tensor[claim.tensor].push_back(std::move(claim));
     }
   }
   comm::MessageWriter provided(claims.size());
   for (auto tensor = static_cast<std::uint32_t>(rank); tensor < catalog.size(); tensor += ranks) {
-    const auto pieces = plan::provide(catalog.at(tensor), std::move(by_tensor[tensor]), kShareBytes, tensor);
+    const plan::CatalogTensor what = catalog.at(tensor);
+    const auto groups = plan::check_coverage(what, std::move(by_tensor[tensor]));
+    const auto pieces = plan::provide(what, tensor, groups, kShareBytes, tensor);
     for (const plan::Piece& piece : pieces) {
       put_piece(provided, piece);
       provided.close(static_cast<std::size_t>(piece.rank));
+    }
+    const bool is_mixed = !pieces.empty() && pieces.front().rank != pieces.back().rank;
+    for (const plan::ReplicaGroup& group : groups) {
+      if (group.holders.size() == 1) continue;
+      const std::uint64_t holders = plan::hash_of_holders(group);
+      for (const plan::ReplicaGroup::Holder& holder : group.holders) {
+        put_replica(provided, {tensor, holder.local, holders, is_mixed});
+        provided.close(static_cast<std::size_t>(holder.rank));
+      }
     }
   }
   return provided.take();
@@ -160,9 +188,31 @@ comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Mes
 std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank) {
   std::vector<plan::Piece> pieces;
   for (const base::Bytes& bytes : provided) {
-    for (comm::MessageReader in(bytes); !in.done();) pieces.push_back(get_piece(in, rank));
+    for (comm::MessageReader in(bytes); !in.done();) {
+      const PieceHead head = get_head(in);
+      if (head.dimensions == kIsReplica) {
+        static_cast<void>(get_replica(in, head));
+      } else {
+        pieces.push_back(get_piece(in, head, rank));
+      }
+    }
   }
   return pieces;
+}
+
+std::vector<plan::Replica> collect_replicas(const comm::Messages& provided, int rank) {
+  std::vector<plan::Replica> replicas;
+  for (const base::Bytes& bytes : provided) {
+    for (comm::MessageReader in(bytes); !in.done();) {
+      const PieceHead head = get_head(in);
+      if (head.dimensions == kIsReplica) {
+        replicas.push_back(get_replica(in, head));
+      } else {
+        static_cast<void>(get_piece(in, head, rank));
+      }
+    }
+  }
+  return replicas;
 }
 
 plan::PackedCatalog exchange_catalog(comm::Communicator& communicator, const DescribedState& state) {
@@ -207,9 +257,8 @@ std::map<std::string, std::string> exchange_indexes(comm::Communicator& communic
   return indexes;
 }
 
-std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
-                                         std::span<const plan::MemoryBox> mine,
-                                         std::span<const std::uint32_t> tensor_of_shard) {
+SettledClaims exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
+                              std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard) {
   comm::Messages messages;
   comm::agree(communicator, "claim the state",
               [&] { messages = claim_boxes(mine, tensor_of_shard, communicator.rank(), communicator.size()); });
@@ -217,10 +266,11 @@ std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const
   comm::agree(communicator, "check that the state is whole",
               [&] { messages = settle_claims(catalog, messages, communicator.rank()); });
   messages = communicator.all_to_all(std::move(messages));
-  std::vector<plan::Piece> pieces;
-  comm::agree(communicator, "collect the parts to provide",
-              [&] { pieces = collect_pieces(messages, communicator.rank()); });
-  return pieces;
+  SettledClaims settled;
+  comm::agree(communicator, "collect the parts to provide", [&] {
+    settled = {collect_pieces(messages, communicator.rank()), collect_replicas(messages, communicator.rank())};
+  });
+  return settled;
 }
 
 }  // namespace cairn::checkpoint

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.hpp"
+#include "plan/coverage.hpp"
 #include "plan/extents.hpp"
 #include "plan/hf_layout.hpp"
 #include "plan/pieces.hpp"
@@ -55,12 +56,14 @@ int home_of(std::uint32_t tensor, int ranks);
 comm::Messages claim_boxes(std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard,
                            int rank, int ranks);
 
-/// 2. At a home: what each rank has to provide of its tensors. Throws Error(kState) for holes and overlaps
+/// 2. At a home: what each rank has to provide of its tensors, and which of its boxes other ranks hold as well. Throws Error(kState) for holes and overlaps
 /// (plan/coverage.hpp).
 comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Messages& claims, int rank);
 
 /// 3. What homes told this rank: which pieces of its boxes it has to provide, by catalog number.
 std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank);
+/// And which of its boxes are replicas, in an order that is the same on all ranks that hold some.
+std::vector<plan::Replica> collect_replicas(const comm::Messages& provided, int rank);
 
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
 // between messages is in catalog_steps.hpp, layout_steps.hpp and layout_steps.hpp.
@@ -75,11 +78,15 @@ std::vector<std::uint64_t> exchange_header_sizes(comm::Communicator& communicato
 /// Collective. On rank 0 the Hugging Face indexes by file name, each made by one rank; elsewhere nothing.
 std::map<std::string, std::string> exchange_indexes(comm::Communicator& communicator, const plan::HfLayout& files);
 
-/// Collective. The pieces of this rank's boxes that it must provide, by catalog number; those of all ranks together are
-/// every element once. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and
-/// overlaps (plan/coverage.hpp).
-std::vector<plan::Piece> exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
-                                         std::span<const plan::MemoryBox> mine,
-                                         std::span<const std::uint32_t> tensor_of_shard);
+/// What becomes of the boxes of this rank, by catalog number.
+struct SettledClaims {
+  std::vector<plan::Piece> pieces;      ///< that it must provide; those of all ranks together are every element once
+  std::vector<plan::Replica> replicas;  ///< of collect_replicas()
+};
+
+/// Collective. `tensor_of_shard`: catalog numbers, by MemoryBox::tensor. Throws Error(kState) for holes and overlaps
+/// (plan/coverage.hpp).
+SettledClaims exchange_claims(comm::Communicator& communicator, const plan::PackedCatalog& catalog,
+                              std::span<const plan::MemoryBox> mine, std::span<const std::uint32_t> tensor_of_shard);
 
 }  // namespace cairn::checkpoint

@@ -84,6 +84,12 @@ TEST(Alike, OptionsThatDifferAreNamed) {
   if (world.rank == last) options.read_back = ReadBack::kAll;
   expect_alike(ErrorKind::kUsage, "option 'read_back' differs", [&] { make(options); });
   options = small_options();
+  if (world.rank == last) options.checks.replicas = ReplicaCheck::kAll;
+  expect_alike(ErrorKind::kUsage, "option 'checks.replicas' differs", [&] { make(options); });
+  options = small_options();
+  if (world.rank == last) options.frozen = {{{"model"}, {}}};
+  expect_alike(ErrorKind::kUsage, "option 'frozen' differs", [&] { make(options); });
+  options = small_options();
   if (world.rank == last) options.quantisation.codecs["optimizer"] = "q8";
   expect_alike(ErrorKind::kUsage, "option 'quantisation.codecs' differs", [&] { make(options); });
   make(small_options());

@@ -77,6 +77,15 @@ class BothMemories {
     return targets;
   }
 
+  /// The device's memory alone.
+  void fill(int version) {
+    const std::vector<StateTensor> tensors = moment_state();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      const auto bytes = cut_out(moment_bytes(tensors[i], version), tensors[i], on_device_[i].boxes);
+      gpu::copy_to_device(pipeline_, place(i), bytes);
+    }
+  }
+
   std::vector<std::byte> device_bytes(std::size_t i) {
     std::vector<std::byte> bytes(host_[i].size());
     gpu::copy_to_host(pipeline_, place(i), bytes);
@@ -152,6 +161,32 @@ TEST_P(Device, SavesFromMemoryThatIsNotAlignedForFloats) {
   save(root / "host", options(), state.on_host());
   save(root / "device", options(), state.on_device());
   EXPECT_EQ(data_files(root / "host"), data_files(root / "device"));
+}
+
+TEST_P(Device, ReplicasOnTheHostAndOnTheDeviceAreCompared) {
+  const BothMemories on_host(std::get<1>(GetParam()));
+  BothMemories on_device(std::get<1>(GetParam()), 1);
+  Options strict = options();
+  strict.checks.replicas = ReplicaCheck::kAll;
+  strict.checks.replicas_differ = ReplicasDiffer::kRefuse;
+  const auto save_both = [&](const char* name) {
+    std::string error;
+    comm::run_simulated(2, [&](comm::Communicator& communicator) {
+      io::WindowStore store;
+      checkpoint::Saver saver(communicator, strict, store);
+      try {
+        saver.save(root / name, 1, communicator.rank() == 0 ? on_host.on_host() : on_device.on_device(), {});
+      } catch (const Error& failure) {
+        if (communicator.rank() == 0) error = failure.what();
+      }
+    });
+    return error;
+  };
+  EXPECT_EQ(save_both("same"), "");
+  on_device.fill(2);
+  EXPECT_THAT(save_both("other"),
+              AllOf(HasSubstr("its replicas differ, on rank 1 from those on rank 0"), HasSubstr("so do those of")));
+  EXPECT_FALSE(std::filesystem::exists(root / "other"));
 }
 
 TEST_P(Device, LoadsWhatALoadIntoHostMemoryGives) {

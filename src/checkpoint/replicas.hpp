@@ -1,0 +1,41 @@
+// Are the replicas of a box the same? What a save compares before it writes a mixture of them.
+//
+// Nobody has two replicas in its memory, so hashes meet: each rank makes one of every box that others hold as well (of a
+// sample, or of all bytes: plan/samples.hpp), and one of all boxes that the same ranks hold. These alone travel with every save,
+// 16 bytes for each set of ranks that this rank is in, to the rank that the set's own hash chooses. Only where they differ do
+// those of the boxes travel, to the homes of their tensors, and then what names the first difference. No rank has more
+// to do than it holds boxes, or than the ranks are that hold one.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
+#include "io/device_copies.hpp"
+#include "plan/pieces.hpp"
+
+namespace cairn::checkpoint {
+
+/// A box of this rank that other ranks hold as well (plan::Replica), and of what.
+struct HeldReplica {
+  const plan::MemoryBox* box = nullptr;
+  const Source* source = nullptr;
+  std::uint64_t tensor = 0;  ///< its number, the same on all ranks
+  std::uint64_t holders = 0;
+  bool is_mixed = false;
+};
+
+struct ReplicaComparison {
+  std::span<const HeldReplica> replicas;  ///< in an order that is the same on all ranks that hold some
+  std::uint64_t step = 0;
+  const Checks& checks;
+  io::DeviceCopies* device = nullptr;  ///< where this rank has boxes in device memory
+};
+
+/// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) where Checks::replicas_differ
+/// says so. Requires: Checks::replicas is not kOff.
+std::string compare_replicas(comm::Communicator& communicator, const ReplicaComparison& what);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,84 @@
+// Which bytes of a box are compared with those of its replicas, and where they lie in a rank's memory. Pure.
+//
+// Bytes of a box are counted in its row-major order, without the gaps that a rank may have between its rows: so they are
+// the same on all ranks, however each holds the box.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "plan/pieces.hpp"
+
+namespace cairn::plan {
+
+/// Bytes [begin, end) of a box.
+struct ByteRange {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  [[nodiscard]] std::uint64_t bytes() const { return end - begin; }
+  friend bool operator==(const ByteRange&, const ByteRange&) = default;
+};
+
+/// Boxes of up to so many bytes are compared whole.
+inline constexpr std::uint64_t kSampledWholeBytes = 64ULL << 10;
+/// Of larger ones so many places of so many bytes.
+inline constexpr std::uint64_t kSamplePlaces = 64;
+inline constexpr std::uint64_t kPlaceBytes = 64;
+/// What is compared whole is so in pieces of this.
+inline constexpr std::uint64_t kCompareBytes = 64ULL << 10;
+
+/// Bytes of a box, without gaps.
+std::uint64_t own_bytes(const MemoryBox& box);
+
+/// What makes a box sampled elsewhere than another one, and than in another step: the same on all ranks that hold it.
+std::uint64_t sample_seed(std::uint64_t step, std::uint64_t tensor, const Box& box);
+
+/// The ranges of a box that are compared: ascending.
+class Sample {
+ public:
+  /// All bytes, in pieces of kCompareBytes.
+  static Sample all(std::uint64_t box_bytes) { return Sample(box_bytes, {}); }
+  /// The box in kSamplePlaces equal parts, of each one place, which the seed chooses: a place is kPlaceBytes at a multiple of
+  /// that, or what the box has left there. All of it where it has up to kSampledWholeBytes.
+  static Sample of(std::uint64_t box_bytes, std::uint64_t seed);
+
+  [[nodiscard]] std::uint64_t size() const;
+  [[nodiscard]] ByteRange operator[](std::uint64_t i) const;
+
+ private:
+  Sample(std::uint64_t box_bytes, std::vector<std::uint64_t> places)
+      : box_bytes_(box_bytes), places_(std::move(places)) {}
+  std::uint64_t box_bytes_;
+  std::vector<std::uint64_t> places_;  ///< where they begin; none: all bytes
+};
+
+/// A box with gaps as rows: what its stretches are counted by.
+struct RowsInMemory {
+  explicit RowsInMemory(const MemoryBox& box);
+  /// Where byte `at` of the box lies from box.bytes, and how many bytes follow from it on without a gap.
+  [[nodiscard]] std::pair<std::uint64_t, std::uint64_t> find(std::uint64_t at) const;
+
+  std::uint64_t row_bytes = 0;
+  std::vector<std::uint64_t> counts;   ///< of the dimensions outside of a row, from the outermost
+  std::vector<std::uint64_t> strides;  ///< in bytes
+};
+
+/// Calls visit(offset, bytes) for every stretch of memory of which bytes [range.begin, range.end) of the box consist, in order.
+/// `offset` counts from box.bytes. Requires: the range is in the box.
+template <class Visit>
+void for_each_stretch(const MemoryBox& box, const ByteRange& range, const Visit& visit) {
+  if (range.begin == range.end) return;
+  if (box.strides.empty()) return visit(range.begin, range.bytes());
+  const RowsInMemory rows(box);
+  for (std::uint64_t at = range.begin; at < range.end;) {
+    const auto [offset, follow] = rows.find(at);
+    const std::uint64_t bytes = std::min(follow, range.end - at);
+    visit(offset, bytes);
+    at += bytes;
+  }
+}
+
+}  // namespace cairn::plan

@@ -1,0 +1,80 @@
+// Which bytes of a box are compared with those of its replicas: other ones with every step, on all ranks the same, and in
+// the end all.
+#include "plan/samples.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+namespace cairn::plan {
+namespace {
+
+std::vector<ByteRange> ranges_of(const Sample& sample) {
+  std::vector<ByteRange> ranges;
+  for (std::uint64_t i = 0; i < sample.size(); ++i) ranges.push_back(sample[i]);
+  return ranges;
+}
+
+/// They lie one behind the other, in pieces of kCompareBytes.
+void expect_whole(const Sample& sample, std::uint64_t bytes) {
+  std::uint64_t at = 0;
+  for (const ByteRange& range : ranges_of(sample)) {
+    EXPECT_EQ(range.begin, at);
+    EXPECT_LE(range.bytes(), kCompareBytes);
+    at = range.end;
+  }
+  EXPECT_EQ(at, bytes);
+}
+
+TEST(Samples, SmallBoxesAreWhole) {
+  for (const std::uint64_t bytes : {0ULL, 1ULL, 63ULL, 65'535ULL, 65'536ULL}) expect_whole(Sample::of(bytes, 7), bytes);
+  for (const std::uint64_t bytes : {0ULL, 65'537ULL, 1'000'000ULL}) expect_whole(Sample::all(bytes), bytes);
+}
+
+TEST(Samples, OfLargeBoxesEveryPartHasOnePlace) {
+  for (const std::uint64_t bytes : {65'537ULL, 100'003ULL, 1ULL << 32, (1ULL << 62) + 5}) {
+    for (std::uint64_t seed = 0; seed < 50; ++seed) {
+      const auto places = ranges_of(Sample::of(bytes, seed));
+      ASSERT_EQ(places.size(), kSamplePlaces);
+      for (std::uint64_t p = 0; p < kSamplePlaces; ++p) {
+        EXPECT_EQ(places[p].begin % kPlaceBytes, 0U);
+        EXPECT_EQ(places[p].end, std::min(places[p].begin + kPlaceBytes, bytes));
+        const double part = static_cast<double>(bytes) / kSamplePlaces;
+        EXPECT_GE(static_cast<double>(places[p].begin), part * static_cast<double>(p) - kPlaceBytes);
+        EXPECT_LE(static_cast<double>(places[p].begin), part * static_cast<double>(p + 1));
+      }
+    }
+  }
+}
+
+TEST(Samples, StepsTogetherSeeEveryByte) {
+  const std::uint64_t bytes = 100'003;
+  std::vector<bool> is_seen(bytes);
+  for (std::uint64_t step = 0; step < 1000; ++step) {
+    for (const ByteRange& range : ranges_of(Sample::of(bytes, sample_seed(step, 3, {{0}, {bytes}})))) {
+      for (std::uint64_t at = range.begin; at < range.end; ++at) is_seen[at] = true;
+    }
+  }
+  EXPECT_EQ(std::ranges::count(is_seen, true), static_cast<std::ptrdiff_t>(bytes));
+}
+
+TEST(Samples, ChangeWithStepTensorAndBox) {
+  const std::uint64_t bytes = 1 << 20;
+  std::set<std::uint64_t> firsts;
+  const auto add = [&](std::uint64_t step, std::uint64_t tensor, const Box& box) {
+    const Sample sample = Sample::of(bytes, sample_seed(step, tensor, box));
+    EXPECT_EQ(ranges_of(sample), ranges_of(Sample::of(bytes, sample_seed(step, tensor, box)))) << "on another rank";
+    std::uint64_t sum = 0;
+    for (const ByteRange& range : ranges_of(sample)) sum = sum * 31 + range.begin;
+    firsts.insert(sum);
+  };
+  for (std::uint64_t step = 0; step < 100; ++step) add(step, 1, {{0, 0}, {512, 512}});
+  for (std::uint64_t tensor = 2; tensor < 102; ++tensor) add(0, tensor, {{0, 0}, {512, 512}});
+  for (std::uint64_t row = 1; row < 101; ++row) add(0, 1, {{row, 0}, {512, 512}});
+  EXPECT_EQ(firsts.size(), 300U);
+}
+
+}  // namespace
+}  // namespace cairn::plan
