@@ -10,6 +10,9 @@
 namespace cairn {
 enum class ReadBack;  // cairn/checkpoint.hpp
 struct FileOptions;
+namespace os {
+struct OpenFileLimit;
+}
 }  // namespace cairn
 
 namespace cairn::app {
@@ -23,8 +26,8 @@ void add_demo(Subcommand program);
 /// `command_line`: what was typed, for the record of the run.
 void add_bench(Subcommand program, const std::string& command_line);
 void add_plan(Subcommand program);
-/// `user_mpi_io`: OMPI_MCA_io as the user set it.
-void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io);
+/// `user_mpi_io`: OMPI_MCA_io as the user set it; `open_files`: the limit that the user started this program with.
+void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io, const os::OpenFileLimit& open_files);
 
 /// Adds an option that takes a size ("4096", "5GB", "4MiB") and stores bytes.
 CommandOption add_size(Subcommand command, const std::string& name, std::uint64_t& bytes, const std::string& help);

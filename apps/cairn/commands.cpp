@@ -275,15 +275,19 @@ void add_diff(Subcommand program) {
 
 // Wiring of `cairn doctor`.
 
-void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io) {
+void add_doctor(Subcommand program, const std::optional<std::string>& user_mpi_io,
+                const os::OpenFileLimit& open_files) {
   Subcommand command =
       program.add_subcommand("doctor", "Check this machine for settings that lose data, hang, or slow saves");
   const auto options = std::make_shared<cli::DoctorOptions>();
   options->user_mpi_io = user_mpi_io;
+  options->user_open_files = open_files;
   command.option("path", &options->path, "Directory for checkpoints");
   command.flag("--json", options->json, "The findings as JSON");
   command.footer(
-      "Exit code 1 when something is dangerous. Nothing is changed.\n"
+      "Exit code 1 when something is dangerous. One rank of every node looks; nothing is changed, but for an empty "
+      "file\n"
+      "that is in the directory while the nodes look for it.\n"
       "Examples:\n"
       "  cairn doctor\n"
       "  srun --mpi=pmix -N 2 cairn doctor runs/a");

@@ -17,6 +17,7 @@
 #include "command.hpp"
 #include "os/fault.hpp"
 #include "os/interrupt.hpp"
+#include "os/limits.hpp"
 
 namespace {
 
@@ -27,6 +28,7 @@ struct Arguments {
   int count;
   char** words;
   std::optional<std::string> user_mpi_io;
+  cairn::os::OpenFileLimit user_open_files;
 };
 
 std::string words_of(const Arguments& arguments) {
@@ -41,8 +43,10 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
   program.require_subcommand();
   program.footer(
       "Every subcommand runs alone or under mpirun or srun; 'cairn SUBCOMMAND --help' has examples.\n"
-      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 130 ended by Ctrl-C, 143 by SIGTERM\n"
-      "(what was being written is removed). CAIRN_PROGRESS_S: seconds between lines of progress in a log [10].");
+      "Exit codes: 0 good, 1 the checkpoint or the work failed, 2 wrong usage, 130 ended by Ctrl-C, 143 by SIGTERM, "
+      "128 and\n"
+      "the number of another signal (what was being written is removed). CAIRN_PROGRESS_S: seconds between lines of "
+      "progress in a log [10].");
   cairn::app::add_inspect(program);
   cairn::app::add_verify(program);
   cairn::app::add_convert(program);
@@ -51,7 +55,7 @@ void set_up(cairn::app::CommandLine& command_line, const Arguments& arguments) {
   cairn::app::add_demo(program);
   cairn::app::add_bench(program, words_of(arguments));
   cairn::app::add_plan(program);
-  cairn::app::add_doctor(program, arguments.user_mpi_io);
+  cairn::app::add_doctor(program, arguments.user_mpi_io, arguments.user_open_files);
 }
 
 // Prints why nothing is to run, and gives the exit code.
@@ -103,6 +107,7 @@ int main(int argc, char** argv) {
   try {
     const char* mpi_io = std::getenv("OMPI_MCA_io");
     const auto user_mpi_io = mpi_io != nullptr ? std::optional<std::string>(mpi_io) : std::nullopt;
+    const auto user_open_files = cairn::os::meet_limits();
     cairn::os::end_on_signals();
     const cairn::comm::MpiSession session(argc, argv);
     const auto communicator =
@@ -111,7 +116,7 @@ int main(int argc, char** argv) {
     cairn::os::set_speaks_at_end(communicator->rank() == 0);
     cairn::cli::Output output(communicator->rank() == 0);
     Context context{*communicator, output};
-    const int code = run_and_tell(context, {argc, argv, user_mpi_io});
+    const int code = run_and_tell(context, {argc, argv, user_mpi_io, user_open_files});
     cairn::os::wait_when_ending();
     return code;
   } catch (const std::exception& error) {

@@ -109,8 +109,7 @@ Worker::Worker(const std::string& cores) {
   cpu_set_t allowed;
   if (!cores.empty()) allowed = os::cores_of(cores);
   try {
-    const os::BlockedSignals no_signals;
-    thread_ = std::thread([this] { run(); });
+    thread_ = os::start_thread([this] { run(); });
   } catch (const std::system_error& error) {
     throw Error(ErrorKind::kIo, fmt::format("no thread for asynchronous saves: {}", error.what()),
                 {error.code().value(), {}, -1});

@@ -23,6 +23,7 @@
 #include "comm/mpi.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
+#include "directory/views.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
 
@@ -135,6 +136,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
       os::make_directory(state_->root);
       state_->watch_lease();
     });
+    checkpoint::check_all_nodes_see(*communicator, state_->root);
   });
   state_->communicator = std::move(communicator);
 }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -12,6 +11,7 @@
 
 #include "gpu/stream.hpp"
 #include "io/bypass_runs.hpp"
+#include "os/condition.hpp"
 #include "os/pages.hpp"
 #include "plan/pieces.hpp"
 #include "plan/runs.hpp"
@@ -91,7 +91,7 @@ class Snapshot {
   void note_copied(const std::byte* end);
   struct Progress {
     std::mutex mutex;
-    std::condition_variable changed;
+    os::Condition changed;
     const std::byte* host_end = nullptr;  ///< of what is copied of host_, which is filled from its beginning
     bool is_over = false;
   };

@@ -6,10 +6,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
+#include <utility>
 
+#include "base/bytes.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "cli/output.hpp"
@@ -17,8 +21,10 @@
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
+#include "directory/views.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
+#include "os/process.hpp"
 
 namespace cairn::cli {
 
@@ -27,24 +33,95 @@ namespace cairn::cli {
 namespace {
 
 constexpr const char* kSharedMemory = "/dev/shm";
+constexpr const char* kFreeSpace = "free space";
 
-std::vector<Check> all_checks(const Context& context, const DoctorOptions& options) {
-  std::vector<Check> checks = {check_mpi_io(),
-                               check_mpi_io_of_others(options.user_mpi_io),
-                               check_semaphores(kSharedMemory),
-                               check_launcher(context.communicator.size()),
-                               check_io_uring(),
+std::filesystem::path nearest_existing(std::filesystem::path path) {
+  std::error_code ignored;
+  path = std::filesystem::absolute(path, ignored);
+  while (!std::filesystem::exists(path, ignored) && path.has_parent_path() && path != path.parent_path()) {
+    path = path.parent_path();
+  }
+  return path;
+}
+
+std::vector<Check> checks_of_job(const Context& context, const DoctorOptions& options) {
+  return {check_mpi_io(), check_mpi_io_of_others(options.user_mpi_io), check_launcher(context.communicator.size())};
+}
+
+std::vector<Check> checks_of_node(const DoctorOptions& options) {
+  std::vector<Check> checks = {check_semaphores(kSharedMemory), check_io_uring(), check_limits(options.user_open_files),
                                check_cuda()};
   if (!options.path.empty()) {
     for (Check& check : check_file_system(options.path)) checks.push_back(std::move(check));
   }
+  const std::string host = os::host_name();
+  for (Check& check : checks) check.hosts = {host};
   return checks;
+}
+
+base::Bytes pack(const std::vector<Check>& checks) {
+  base::ByteWriter out;
+  for (const Check& check : checks) {
+    out.text(check.name);
+    out.u64(static_cast<std::uint64_t>(check.level));
+    out.text(check.finding);
+    out.text(check.remedy);
+    out.text(check.hosts.front());
+  }
+  return out.take();
+}
+
+std::vector<Check> unpack(const base::Bytes& packed) {
+  base::ByteReader in(packed);
+  std::vector<Check> checks;
+  while (!in.done()) {
+    Check check;
+    check.name = in.text();
+    check.level = static_cast<Level>(in.u64());
+    check.finding = in.text();
+    check.remedy = in.text();
+    check.hosts = {in.text()};
+    checks.push_back(std::move(check));
+  }
+  return checks;
+}
+
+/// Collective; said on rank 0.
+Check check_that_all_see(comm::Communicator& communicator, const std::filesystem::path& path) {
+  // An answer of a cache, a minute old, is no reason to call a machine dangerous; nor is it one to wait for a minute.
+  constexpr std::chrono::seconds kPatience{15};
+  Check check{"shared directory", Level::kGood, "", ""};
+  try {
+    std::string existing;
+    comm::agree_on_root(communicator, "doctor", 0, [&] { existing = nearest_existing(path).string(); });
+    communicator.share(existing, 0);
+    const bool is_told = checkpoint::check_all_nodes_see(communicator, existing, kPatience);
+    check.level = is_told ? Level::kGood : Level::kNote;
+    check.finding = is_told ? "all nodes of this job see" : "nothing can be said: no file can be made, to be seen, in";
+    check.finding += fmt::format(" '{}'", base::printable(existing));
+  } catch (const comm::AgreedError& error) {
+    check.level = Level::kDanger;
+    check.finding = error.what();
+    check.remedy = "choose a directory that all nodes share";
+  }
+  return check;
+}
+
+std::string on_hosts(const Check& check) {
+  constexpr std::size_t kNamed = 3;
+  if (check.hosts.empty()) return {};
+  std::string names;
+  for (std::size_t h = 0; h < std::min(check.hosts.size(), kNamed); ++h) {
+    names += (h == 0 ? "" : ", ") + check.hosts[h];
+  }
+  if (check.hosts.size() > kNamed) names += fmt::format(" and {} more", check.hosts.size() - kNamed);
+  return fmt::format(" (on {})", names);
 }
 
 void print_text(Output& output, const std::vector<Check>& checks, std::size_t dangers) {
   Table table({{"check"}, {"verdict"}, {"finding"}});
   for (const Check& check : checks) {
-    table.add({check.name, name_of(check.level), one_line(check.finding)});
+    table.add({check.name, name_of(check.level), one_line(check.finding + on_hosts(check))});
     if (!check.remedy.empty()) table.add({"", "", "-> " + one_line(check.remedy)});
   }
   output.line(table.text());
@@ -60,7 +137,8 @@ void print_document(Output& output, const std::vector<Check>& checks, std::size_
     document["checks"].push_back({{"name", check.name},
                                   {"verdict", name_of(check.level)},
                                   {"finding", check.finding},
-                                  {"remedy", check.remedy}});
+                                  {"remedy", check.remedy},
+                                  {"hosts", check.hosts}});
   }
   print_json(output, document);
 }
@@ -77,10 +155,50 @@ const char* name_of(Level level) {
   return "unknown";
 }
 
+std::vector<Check> join_checks(const std::vector<std::vector<Check>>& of_hosts) {
+  std::vector<Check> joined;
+  const auto is_same = [](const Check& a, const Check& b) {
+    // Free bytes change from one look to the next.
+    return a.name == b.name && a.level == b.level && (a.finding == b.finding || a.name == kFreeSpace);
+  };
+  for (const std::vector<Check>& checks : of_hosts) {
+    for (const Check& check : checks) {
+      const auto known = std::find_if(joined.begin(), joined.end(), [&](const Check& j) { return is_same(j, check); });
+      if (known != joined.end()) {
+        known->hosts.insert(known->hosts.end(), check.hosts.begin(), check.hosts.end());
+      } else {
+        joined.push_back(check);
+      }
+    }
+  }
+  // Checks of one name beside each other, in the order of the first host that made them.
+  for (auto at = joined.begin(); at != joined.end(); ++at) {
+    std::stable_partition(at, joined.end(), [&, name = at->name](const Check& check) { return check.name == name; });
+    if (at->hosts.size() == of_hosts.size()) at->hosts.clear();
+  }
+  return joined;
+}
+
 int run_doctor(Context& context, const DoctorOptions& options) {
+  comm::Communicator& communicator = context.communicator;
+  const bool looks = checkpoint::is_first_of_view(communicator);
+  const bool are_several = communicator.sum(looks ? 1 : 0) > 1;
+  base::Bytes mine;
+  comm::agree(communicator, "doctor", [&] {
+    if (looks) mine = pack(checks_of_node(options));
+  });
+  const std::vector<base::Bytes> packed = communicator.gather(mine, 0);
+  std::optional<Check> seen;
+  if (are_several && !options.path.empty()) seen = check_that_all_see(communicator, options.path);
   std::uint64_t dangers = 0;
-  comm::agree_on_root(context.communicator, "doctor", 0, [&] {
-    const std::vector<Check> checks = all_checks(context, options);
+  comm::agree_on_root(communicator, "doctor", 0, [&] {
+    std::vector<std::vector<Check>> of_hosts;
+    for (const base::Bytes& bytes : packed) {
+      if (!bytes.empty()) of_hosts.push_back(unpack(bytes));
+    }
+    std::vector<Check> checks = checks_of_job(context, options);
+    if (seen) checks.push_back(*seen);
+    for (Check& check : join_checks(of_hosts)) checks.push_back(std::move(check));
     dangers = static_cast<std::uint64_t>(
         std::count_if(checks.begin(), checks.end(), [](const Check& check) { return check.level == Level::kDanger; }));
     if (options.json) {
@@ -89,7 +207,7 @@ int run_doctor(Context& context, const DoctorOptions& options) {
       print_text(context.output, checks, dangers);
     }
   });
-  return context.communicator.max(dangers) == 0 ? kExitGood : kExitFailed;
+  return communicator.max(dangers) == 0 ? kExitGood : kExitFailed;
 }
 
 // The checks of `cairn doctor`.
@@ -104,15 +222,6 @@ bool defaults_to_losing_ompio(const std::string& library) {
   constexpr std::string_view kName = "Open MPI v";
   const std::size_t at = library.find(kName);
   return at != std::string::npos && std::atoi(library.c_str() + at + kName.size()) < 5;
-}
-
-std::filesystem::path nearest_existing(std::filesystem::path path) {
-  std::error_code ignored;
-  path = std::filesystem::absolute(path, ignored);
-  while (!std::filesystem::exists(path, ignored) && path.has_parent_path() && path != path.parent_path()) {
-    path = path.parent_path();
-  }
-  return path;
 }
 
 Check type_check(const os::FileSystemInfo& info, const std::string& where) {
@@ -216,6 +325,25 @@ Check check_io_uring() {
   return check;
 }
 
+Check check_limits(const os::OpenFileLimit& open_files) {
+  // A rank that reads or writes more files than this opens them by turns, which MPI-IO cannot.
+  constexpr std::uint64_t kFew = 4096;
+  Check check{"limits", Level::kGood, fmt::format("{} open files (ulimit -n)", open_files.soft), ""};
+  if (open_files.soft < kFew) {
+    check.level = Level::kNote;
+    check.finding += "; ranks that open a thousand files at a time (engine mpiio) need more";
+    check.remedy = fmt::format("ulimit -n {} before a program starts; cairn raises it by itself",
+                               std::min<std::uint64_t>(open_files.hard, 1 << 16));
+  }
+  if (const auto most = os::largest_file_bytes()) {
+    check.level = Level::kWarning;
+    check.finding += fmt::format("; files may have {} (ulimit -f): saves of larger ones fail, and so do loads",
+                                 base::format_size(*most));
+    check.remedy = "ulimit -f unlimited before a program starts";
+  }
+  return check;
+}
+
 Check check_cuda() {
   const bool present = os::exists("/dev/nvidiactl");
   return {"cuda", Level::kGood,
@@ -237,8 +365,7 @@ std::vector<Check> check_file_system(const std::filesystem::path& path) {
                    fmt::format("'{}' does not exist: what follows is of '{}'", base::printable(path.string()), where),
                    "check the spelling, and that the file system is mounted; a save would create the folders"});
   }
-  Check space{"free space", Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where),
-              ""};
+  Check space{kFreeSpace, Level::kGood, fmt::format("{} free at '{}'", base::format_size(info.free_bytes), where), ""};
   if (info.free_bytes < kLittleSpaceBytes) {
     space.level = Level::kWarning;
     space.remedy = "a save writes the new checkpoint whole before an old one may go; make room";

@@ -35,15 +35,18 @@ std::optional<Error> outcome_of(std::string_view step, Work work) {
   }
 }
 
-/// "3", "3, 5" or "3, 5 and 2 more", with "rank"/"ranks" in front.
-std::string name_ranks(const std::vector<base::Bytes>& failed) {
-  std::vector<std::size_t> ranks;
+/// "rank 3", "ranks 3, 5" or "ranks 3, 5 and 2 more", each with its host where there are several: "rank 3 on node07".
+std::string name_ranks(const Communicator& communicator, const std::vector<base::Bytes>& failed) {
+  constexpr std::size_t kNamed = 2;
+  std::string names;
+  std::size_t count = 0;
   for (std::size_t rank = 0; rank < failed.size(); ++rank) {
-    if (!failed[rank].empty()) ranks.push_back(rank);
+    if (failed[rank].empty() || ++count > kNamed) continue;
+    const std::string name = communicator.rank_name(static_cast<int>(rank)).substr(std::string_view("rank ").size());
+    names += (names.empty() ? "" : ", ") + name;
   }
-  if (ranks.size() == 1) return fmt::format("rank {}", ranks[0]);
-  if (ranks.size() == 2) return fmt::format("ranks {}, {}", ranks[0], ranks[1]);
-  return fmt::format("ranks {}, {} and {} more", ranks.at(0), ranks.at(1), ranks.size() - 2);
+  const std::string more = count > kNamed ? fmt::format(" and {} more", count - kNamed) : "";
+  return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", names, more);
 }
 
 /// Collective: the Error of rank `lowest` on all ranks, with the names of all failing ranks.
@@ -62,7 +65,7 @@ AgreedError common_error(Communicator& communicator, const std::optional<Error>&
   communicator.broadcast(std::as_writable_bytes(std::span(details.path)), lowest);
   const base::Bytes flag(mine ? 1 : 0);
   const auto failed = communicator.all_gather(flag);
-  if (communicator.size() > 1) text += " (" + name_ranks(failed) + ")";
+  if (communicator.size() > 1) text += " (" + name_ranks(communicator, failed) + ")";
   return {static_cast<ErrorKind>(numbers[0]), text, std::move(details)};
 }
 
@@ -92,9 +95,9 @@ void internal::agree_on_values(Communicator& communicator, std::string_view what
     std::string second = mine[i].value;
     communicator.share(second, *other);
     throw AgreedError(ErrorKind::kUsage,
-                      fmt::format("{} '{}' differs between the ranks: '{}' on rank 0, '{}' on rank {}; give all ranks "
-                                  "the same",
-                                  what, mine[i].name, base::printable(first), base::printable(second), *other));
+                      fmt::format("{} '{}' differs between the ranks: '{}' on {}, '{}' on {}; give all ranks the same",
+                                  what, mine[i].name, base::printable(first), communicator.rank_name(0),
+                                  base::printable(second), communicator.rank_name(*other)));
   }
 }
 

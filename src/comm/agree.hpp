@@ -44,8 +44,8 @@ class Work {
 };
 
 /// Collective. Runs `work` on this rank; when it threw on any rank, throws on all ranks one AgreedError whose kind,
-/// text and details are those of the lowest failing rank, which it names, with " (rank 3)" or " (ranks 3, 5 and 2 more)" appended when the group
-/// has more than one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does
+/// text and details are those of the lowest failing rank, which it names, with " (rank 3)", " (ranks 3, 5 and 2 more)" or,
+/// where there are several hosts, " (rank 3 on node07)" appended when the group has more than one rank, and `step` named in front when `work` threw something else than Error. Requires: `work` does
 /// not communicate on `communicator`.
 void agree(Communicator& communicator, std::string_view step, Work work);
 

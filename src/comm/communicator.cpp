@@ -9,6 +9,13 @@
 
 namespace cairn::comm {
 
+std::string_view Communicator::host_of(int /*rank*/) const { return {}; }
+
+std::string Communicator::rank_name(int rank) const {
+  const std::string_view host = host_of(rank);
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
+}
+
 std::uint64_t Communicator::sum(std::uint64_t value) {
   all_reduce(std::span(&value, 1), ReduceOp::kSum);
   return value;

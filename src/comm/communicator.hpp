@@ -114,6 +114,11 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
+  /// Rank-local: the host of a rank, where the ranks are on several hosts; empty where they are not, or it is not known.
+  [[nodiscard]] virtual std::string_view host_of(int rank) const;
+  /// Rank-local: "rank 3", or "rank 3 on node07".
+  [[nodiscard]] std::string rank_name(int rank) const;
+
   // Collectives.
   virtual void barrier() = 0;
   virtual void broadcast(std::span<std::byte> data, int root) = 0;

@@ -1,5 +1,6 @@
 #include "comm/hosts.hpp"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <utility>
@@ -46,6 +47,10 @@ Hosts unpack(const base::Bytes& packed) {
 
 Hosts::Hosts(std::string names, std::vector<std::uint32_t> begin_of_rank)
     : names_(std::move(names)), begin_(std::move(begin_of_rank)) {}
+
+bool Hosts::are_several() const {
+  return std::any_of(begin_.begin(), begin_.end(), [&](std::uint32_t begin) { return begin != begin_.front(); });
+}
 
 Hosts exchange_hosts(Communicator& communicator, std::string_view mine) {
   std::string name;

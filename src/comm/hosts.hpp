@@ -23,6 +23,7 @@ class Hosts {
     return names_.c_str() + begin_.at(static_cast<std::size_t>(rank));
   }
   [[nodiscard]] std::size_t ranks() const { return begin_.size(); }
+  [[nodiscard]] bool are_several() const;
 
  private:
   std::string names_;

@@ -139,13 +139,21 @@ class IoControlVariable {
   std::size_t value_chars_ = 0;
 };
 
+/// Open MPI sets the thread level of the whole process, which MPI_Query_thread tells, to what its tool interface is begun
+/// with: begun again with what it has, that stays.
+bool begin_tool_interface() {
+  int level = MPI_THREAD_MULTIPLE;
+  if (internal::mpi_is_up()) MPI_Query_thread(&level);
+  int granted = 0;
+  return MPI_T_init_thread(level, &granted) == MPI_SUCCESS;
+}
+
 /// Without setenv, which would race with getenv in threads of the host program. From then on this process holds MPI_T:
 /// a control variable is forgotten with the last holder.
 void ask_for(const char* component) {
   static std::once_flag once;
   std::call_once(once, [&] {
-    int granted = 0;
-    if (MPI_T_init_thread(MPI_THREAD_SERIALIZED, &granted) != MPI_SUCCESS) return;
+    if (!begin_tool_interface()) return;
     IoControlVariable variable;
     if (variable.read() == std::string()) variable.write(component);
   });
@@ -156,10 +164,7 @@ std::string chosen_component() {
   const char* environment = std::getenv(kIoVariable);
   const bool tool_is_up = tool_interface_is_up();
   if (!tool_is_up && environment != nullptr) return environment;
-  int granted = 0;
-  if (!tool_is_up && MPI_T_init_thread(MPI_THREAD_SINGLE, &granted) != MPI_SUCCESS) {
-    return environment != nullptr ? environment : "";
-  }
+  if (!tool_is_up && !begin_tool_interface()) return environment != nullptr ? environment : "";
   const std::optional<std::string> value = IoControlVariable().read();
   if (!tool_is_up) MPI_T_finalize();
   if (value) return *value;

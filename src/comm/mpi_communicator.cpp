@@ -197,6 +197,7 @@ MpiCommunicator::~MpiCommunicator() {
   if (comm_ == MPI_COMM_NULL) return;
   const bool is_quiet = mpi_is_up() && (owns_liveness_ ? liveness_->close() : !liveness_->is_dead());
   if (is_quiet) {
+    if (node_ != MPI_COMM_NULL) MPI_Comm_free(&node_);
     MPI_Comm_free(&comm_);
   } else if (liveness_->is_dead()) {
     static_cast<void>(scratch_.release());  // MPI may still use it
@@ -210,6 +211,12 @@ void MpiCommunicator::know_hosts() {
   Hosts hosts = exchange_hosts(*this, mine);
   agree(*this, "keep the names of the hosts",
         [&] { liveness_->know_hosts(std::make_shared<const Hosts>(std::move(hosts))); });
+}
+
+std::string_view MpiCommunicator::host_of(int rank) const {
+  // Those of a part of the ranks have the numbers of the part.
+  const auto& hosts = liveness_->hosts();
+  return owns_liveness_ && hosts && hosts->are_several() ? hosts->of(rank) : std::string_view();
 }
 
 std::unique_ptr<Request> MpiCommunicator::send(std::span<const std::byte> data, int to, int tag) {
@@ -273,10 +280,18 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
+/// The first time blocks in MPI, as duplicate() does. Later ones, in the background of a program too, are waits like all
+/// others.
 std::unique_ptr<Communicator> MpiCommunicator::node() {
-  meet();
-  MPI_Comm created = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &created), "MPI_Comm_split_type");
+  if (node_ == MPI_COMM_NULL) {
+    meet();
+    check_mpi(MPI_Comm_split_type(comm_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_), "MPI_Comm_split_type");
+    check_mpi(MPI_Comm_set_errhandler(node_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  static thread_local MPI_Comm created;  // outlives a wait that is given up
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(node_, &created, &request), "MPI_Comm_idup");
+  finish(liveness_.get(), request, "make a communicator of the node");
   return own(created, liveness_.get(), "make a communicator of the node",
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }

@@ -32,6 +32,8 @@ class MpiCommunicator final : public Communicator {
   [[nodiscard]] MPI_Comm handle() const { return comm_; }
   [[nodiscard]] std::shared_ptr<Liveness> liveness() override { return liveness_; }
 
+  [[nodiscard]] std::string_view host_of(int rank) const override;
+
   void barrier() override;
   void broadcast(std::span<std::byte> data, int root) override;
   void all_reduce(std::span<std::uint64_t> values, ReduceOp op) override;
@@ -63,6 +65,7 @@ class MpiCommunicator final : public Communicator {
   void gather_in_chunks(Parts& parts, int root);
 
   MPI_Comm comm_;
+  MPI_Comm node_ = MPI_COMM_NULL;  ///< that of node(), once it was asked for
   int rank_ = 0;
   int size_ = 0;
   std::shared_ptr<MpiLiveness> liveness_;

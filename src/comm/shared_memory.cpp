@@ -26,7 +26,9 @@
 #include "comm/mpi.hpp"
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
 #include "os/pages.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -54,7 +56,8 @@ std::uint64_t pages(std::uint64_t bytes) { return base::round_up(bytes, kPageByt
 [[noreturn]] void fail(const char* what, std::uint64_t bytes) {
   const int error = errno;
   throw Error(ErrorKind::kIo,
-              fmt::format("{} of {} bytes of shared memory failed: {}", what, bytes, std::strerror(error)),
+              fmt::format("{} of {} bytes of shared memory failed: {}{}", what, bytes, std::strerror(error),
+                          os::remedy_of(error)),
               {error, {}});
 }
 
@@ -114,7 +117,10 @@ class SharedMemory::Segment {
   Segment(std::uint64_t bytes, std::uint64_t made_bytes)
       : bytes_(bytes), room_(pages(bytes) + kPageBytes), file_(::memfd_create("cairn", MFD_CLOEXEC)) {
     if (file_.get() < 0) fail("creation", room_);
-    if (::ftruncate(file_.get(), static_cast<off_t>(room_)) != 0) fail("creation", room_);
+    const auto set_size = [&] { return ::ftruncate(file_.get(), static_cast<off_t>(room_)); };
+    errno = os::refuse_size(room_);
+    if (errno == 0) errno = os::internal::call_again(set_size);
+    if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
     // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot do it at once; see
     // make().
@@ -164,12 +170,22 @@ class SharedMemory::Segment {
   }
 
  private:
-  // Too little memory is an error here, not a signal when it is touched.
+  // Too little memory is an error here, not a signal when it is touched. Kernels before 6.9 give up at any signal, and
+  // undo what they had: of a timer's signals, which come all the time, a small piece gets through in between.
   void reserve(std::uint64_t begin, std::uint64_t bytes) const {
-    const int error = ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(bytes));
-    if (error == 0) return;
-    errno = error;
-    fail("reservation", bytes);
+    for (std::uint64_t piece = bytes; bytes > 0;) {
+      piece = std::min(piece, bytes);
+      const auto fault = os::check_fault("windows.reserve", {});
+      errno =
+          fault ? fault->error : ::posix_fallocate(file_.get(), static_cast<off_t>(begin), static_cast<off_t>(piece));
+      if (errno == EINTR) {
+        piece = std::max(pages(piece / 2), kPageBytes);
+        continue;
+      }
+      if (errno != 0) fail("reservation", bytes);
+      begin += piece;
+      bytes -= piece;
+    }
   }
 
   std::uint64_t bytes_;

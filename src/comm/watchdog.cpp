@@ -15,6 +15,7 @@
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
+#include "os/process.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -47,7 +48,7 @@ Watchdog::Watchdog(Waiting waiting, std::string rank_text)
   if (os::check_fault("thread.watchdog", {})) {
     throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "no thread to watch with");
   }
-  thread_ = std::thread([this] { watch(); });
+  thread_ = os::start_thread([this] { watch(); });
 }
 
 Watchdog::~Watchdog() {
@@ -124,8 +125,7 @@ std::string Watchdog::where_locked() const {
 void Watchdog::watch() {
   using Clock = std::chrono::steady_clock;
   const double tick_s = std::min(1.0, waiting_.limit_s / 10);
-  const auto tick =
-      std::chrono::duration_cast<std::chrono::system_clock::duration>(std::chrono::duration<double>(tick_s));
+  const auto tick = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(tick_s));
   std::unique_lock lock(mutex_);
   auto last = Clock::now();
   while (!done_) {
@@ -134,9 +134,7 @@ void Watchdog::watch() {
       last = Clock::now();
       continue;
     }
-    // A system-clock wait: GCC 12's thread sanitizer does not know the other kind. Time is measured by the steady
-    // clock.
-    wake_.wait_until(lock, std::chrono::system_clock::now() + tick);
+    wake_.wait_for(lock, tick);
     const auto now = Clock::now();
     // A much longer tick means that this process was stopped, and so was its work.
     const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);

@@ -9,7 +9,6 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <mutex>
 #include <string>
@@ -17,6 +16,7 @@
 #include <thread>
 
 #include "cairn/waiting.hpp"
+#include "os/condition.hpp"
 
 namespace cairn::comm {
 
@@ -67,7 +67,7 @@ class Watchdog {
   std::atomic<bool> moved_{false};
   std::atomic<double> silent_s_{0};
   std::mutex mutex_;
-  std::condition_variable wake_;
+  os::Condition wake_;
   bool done_ = false;
   int calls_ = 0;
   int waits_ = 0;

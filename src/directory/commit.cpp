@@ -14,6 +14,7 @@
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
 #include "directory/root.hpp"
+#include "directory/views.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "os/fault.hpp"
@@ -206,9 +207,18 @@ Commit::Commit(comm::Communicator& communicator, CommitTarget target)
   });
   communicator_.share(partial, 0);
   comm::agree(communicator_, "commit.begin", [&] { partial_ = partial; });
+  if (target_.in_root) return;  // its Checkpointer has looked
+  try {
+    check_all_nodes_see(communicator_, partial_);
+  } catch (...) {
+    remove_unfinished();
+    throw;
+  }
 }
 
-Commit::~Commit() {
+Commit::~Commit() { remove_unfinished(); }
+
+void Commit::remove_unfinished() const noexcept {
   if (communicator_.rank() != 0 || is_done_) return;
   const auto remove = [](const fs::path& path) {
     os::remove_tree(path);

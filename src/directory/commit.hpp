@@ -123,6 +123,7 @@ class Commit {
   void make_visible() const;
   void give_name() const;
   void replace_in_steps() const;
+  void remove_unfinished() const noexcept;
   void remove_replaced() const noexcept;
 
   comm::Communicator& communicator_;

@@ -5,7 +5,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <ctime>
 #include <mutex>
 #include <thread>
@@ -16,6 +15,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
+#include "os/condition.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
@@ -347,8 +347,7 @@ class Lease::Impl {
 
   void start_thread() {
     if (thread_.joinable()) return;
-    const os::BlockedSignals blocked;  // which a new thread inherits
-    thread_ = std::thread([this] { run(); });
+    thread_ = os::start_thread([this] { run(); });
   }
 
   void run() {
@@ -390,7 +389,7 @@ class Lease::Impl {
   LeaseRecord record_;
 
   mutable std::mutex state_mutex_;
-  std::condition_variable wake_;
+  os::Condition wake_;
   bool is_ending_ = false;
   bool is_held_ = false;
   std::uint64_t epoch_ = 0;

@@ -141,11 +141,15 @@ bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings)
   const os::ProcessName& observer = surroundings.observer;
   if (holder.boot_id.empty() || observer.boot_id.empty()) return false;
   if (holder.boot_id != observer.boot_id) {
-    // Nobody but this machine can have written it, and before it was restarted. On a shared file system two machines
-    // may well have one name, so nothing is known.
-    return surroundings.is_local;
+    // Written by this machine before it was restarted: it has the name, and the files are its own. Either alone proves
+    // nothing: a local file system may be exported to others, and on a shared one two machines may have one name.
+    constexpr std::string_view kNobodysName = "localhost";
+    const bool is_same_machine = !holder.host.empty() && holder.host == observer.host && holder.host != kNobodysName;
+    return surroundings.is_local && is_same_machine;
   }
-  if (record.is_locked && surroundings.has_lock && surroundings.is_local) return true;
+  // A process that is there has its lock where this one cannot see it, as through an exported file system.
+  const bool is_there = surroundings.life == os::Life::kAlive;
+  if (record.is_locked && surroundings.has_lock && surroundings.is_local && !is_there) return true;
   const bool is_same_namespace = !holder.pid_namespace.empty() && holder.pid_namespace == observer.pid_namespace;
   return is_same_namespace && surroundings.life == os::Life::kDead;
 }

@@ -13,6 +13,7 @@
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
 #include "os/file.hpp"
+#include "os/limits.hpp"
 
 namespace cairn::io {
 
@@ -237,6 +238,9 @@ Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassM
   return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
 }
 
+/// Half of what this process may open: others in it open files meanwhile.
+std::size_t most_open_files() { return std::max<std::size_t>(os::free_descriptors() / 2, 1); }
+
 struct Writing {
   BypassRuns::Walk walk;
   os::File file;
@@ -259,9 +263,9 @@ void write_turn(Writing& writing, const BypassMemory& memory, const PieceSeen& s
 void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> files, const BypassRuns& runs,
                   const BypassMemory& memory, const PieceSeen& seen) {
   const auto liveness = communicator.liveness();
-  comm::agree(communicator, "write data files", [&] {
+  const auto write = [&](std::span<const BypassRuns::Walk> walks) {
     std::vector<Writing> all;
-    for (const BypassRuns::Walk& walk : runs.walks()) {
+    for (const BypassRuns::Walk& walk : walks) {
       all.push_back({walk, os::File(files[walk.file()].path, os::OpenMode::kWrite)});
     }
     // Ranks begin in different files.
@@ -288,12 +292,22 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
       writing.file.sync();
       writing.file.close();
     }
+  };
+  comm::agree(communicator, "write data files", [&] {
+    const std::vector<BypassRuns::Walk> walks = runs.walks();
+    const std::size_t most = most_open_files();
+    for (std::size_t at = 0; at < walks.size(); at += most) {
+      write(std::span(walks).subspan(at, std::min(most, walks.size() - at)));
+    }
   });
 }
+
+BypassFiles::BypassFiles(std::span<const EngineFile> files) : files_(files), most_(most_open_files()) {}
 
 const os::File& BypassFiles::of(std::uint32_t file) {
   const auto at = open_.find(file);
   if (at != open_.end()) return at->second;
+  if (open_.size() >= most_) open_.clear();
   return open_.emplace(file, os::File(files_[file].path, os::OpenMode::kRead)).first->second;
 }
 

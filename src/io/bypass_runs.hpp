@@ -126,12 +126,14 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
 class BypassFiles {
  public:
   /// `files` must outlive the object.
-  explicit BypassFiles(std::span<const EngineFile> files) : files_(files) {}
+  explicit BypassFiles(std::span<const EngineFile> files);
+  /// Until the next call: only so many are open at a time.
   [[nodiscard]] const os::File& of(std::uint32_t file);
 
  private:
   std::span<const EngineFile> files_;
   std::map<std::uint32_t, os::File> open_;
+  std::size_t most_;
 };
 
 /// Collective. Reads the runs of this rank.

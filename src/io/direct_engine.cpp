@@ -13,12 +13,15 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "io/rounds.hpp"
+#include "os/limits.hpp"
 
 namespace cairn::io {
 namespace {
 
 /// Buffers that reads begin with; each read that has ended brings one more.
 constexpr std::uint64_t kFirstBuffers = 4;
+/// Files at a time, however few may be opened: then the system says so.
+constexpr std::uint64_t kFewestOpen = 2;
 
 }  // namespace
 
@@ -131,6 +134,11 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
   std::set_union(in_extents.begin(), in_extents.end(), more_files_.begin(), more_files_.end(),
                  std::back_inserter(mine_));
   descriptors_.resize(mine_.size());
+  last_use_.resize(mine_.size());
+  // Half: others in this process open files meanwhile, as another engine does in a conversion.
+  const std::uint64_t of_a_place = way_ == Way::kDirect ? 2 : 1;
+  const std::uint64_t most = std::max(os::free_descriptors() / 2 / of_a_place, kFewestOpen);
+  most_open_ = static_cast<std::size_t>(std::min<std::uint64_t>(most, mine_.size()));
 }
 
 std::size_t DirectEngine::place_of(std::uint32_t file) const {
@@ -176,23 +184,21 @@ void DirectEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMap
     }
   });
   comm::agree(communicator_, "open data files", [&] {
-    for (std::size_t i = 0; i < mine_.size(); ++i)
-      descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kWrite);
+    mode_ = os::OpenMode::kWrite;
+    open_first();
     open_in_memory();
   });
-  if (way_ == Way::kDirect) open_direct(os::OpenMode::kWrite);
+  if (way_ == Way::kDirect) open_direct();
 }
 
 void DirectEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   comm::agree(communicator_, "open data files", [&] {
     begin(std::move(files), extents);
-    for (std::size_t i = 0; i < mine_.size(); ++i) {
-      check_size(files_[mine_[i]], "cannot read:", ErrorKind::kIntegrity);
-      descriptors_[i] = os::File(files_[mine_[i]].path, os::OpenMode::kRead);
-    }
+    for (const std::uint32_t number : mine_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
+    open_first();
     for (const std::uint32_t number : kept_) check_size(files_[number], "cannot read:", ErrorKind::kIntegrity);
   });
-  if (way_ == Way::kDirect) open_direct(os::OpenMode::kRead);
+  if (way_ == Way::kDirect) open_direct();
   if (bounce_buffer_.empty()) return;
   request_bytes_ = std::min(request_bytes_, kRequestBytes);
   comm::agree(communicator_, "open data files",
@@ -208,12 +214,52 @@ void DirectEngine::open_in_memory() {
   }
 }
 
-void DirectEngine::open_direct(os::OpenMode mode) {
+/// As many as may be open; the others when they are used.
+void DirectEngine::open_first() {
+  for (std::size_t place = 0; place < most_open_; ++place) {
+    open_place(place);
+    if (most_open_ < mine_.size()) open_.push_back(place);
+  }
+}
+
+void DirectEngine::open_place(std::size_t place) {
+  const std::filesystem::path& path = files_[mine_[place]].path;
+  descriptors_[place] = os::File(path, mode_);
+  if (queue_ && !direct_.empty()) direct_[place] = os::open_direct(path, mode_);
+}
+
+void DirectEngine::close_place(std::size_t place, std::uint64_t round) {
+  for (Round& earlier : rounds_) {
+    if (earlier.number < round && earlier.number <= last_use_[place]) wait(earlier);
+  }
+  if (last_use_[place] == round) finish_requests(round);
+  if (mode_ == os::OpenMode::kWrite) descriptors_[place].sync();
+  if (!direct_.empty()) direct_[place].file.close();
+  descriptors_[place].close();
+}
+
+void DirectEngine::use(std::size_t place, std::uint64_t round) {
+  if (most_open_ < mine_.size()) {
+    if (descriptors_[place].is_open()) {
+      open_.remove(place);
+    } else {
+      if (open_.size() >= most_open_) {
+        close_place(open_.front(), round);
+        open_.pop_front();
+      }
+      open_place(place);
+    }
+    open_.push_back(place);
+  }
+  last_use_[place] = round;
+}
+
+void DirectEngine::open_direct() {
   std::string refusal;
   comm::agree(communicator_, "open data files", [&] {
     direct_.resize(mine_.size());
-    for (std::size_t place = 0; place < direct_.size(); ++place) {
-      direct_[place] = os::open_direct(files_[mine_[place]].path, mode);
+    for (std::size_t place = 0; place < most_open_; ++place) {
+      direct_[place] = os::open_direct(files_[mine_[place]].path, mode_);
       if (refusal.empty()) refusal = direct_[place].refusal;
       if (!direct_[place].refusal.empty()) continue;
       if (queue_) continue;
@@ -236,6 +282,7 @@ void DirectEngine::open_direct(os::OpenMode mode) {
 template <class Op>
 void DirectEngine::move(const Op& op, std::uint64_t round) {
   const std::size_t place = place_of(op.file);
+  use(place, round);
   os::File& plain = descriptors_[place];
   const auto through_page_cache = [&](auto data, std::uint64_t offset) {
     if (data.empty()) return;
@@ -295,15 +342,19 @@ void DirectEngine::begin_round(std::span<const Op> ops) {
 void DirectEngine::begin_write(std::span<const WriteOp> ops) { begin_round(ops); }
 void DirectEngine::begin_read(std::span<const ReadOp> ops) { begin_round(ops); }
 
+void DirectEngine::finish_requests(std::uint64_t round) {
+  if (bounced_) {
+    bounced_->finish(round);
+  } else if (queue_) {
+    queue_->finish(round);
+  }
+}
+
 void DirectEngine::wait(Round& round) {
   if (round.is_done) return;
   round.is_done = true;
   try {
-    if (bounced_) {
-      bounced_->finish(round.number);
-    } else if (queue_) {
-      queue_->finish(round.number);
-    }
+    finish_requests(round.number);
   } catch (...) {
     if (!round.failure) round.failure = std::current_exception();
   }
@@ -337,7 +388,9 @@ void DirectEngine::read_round(std::span<const ReadOp> ops) {
 void DirectEngine::sync() {
   finish_rounds(0);
   comm::agree(communicator_, "sync data files", [&] {
-    for (os::File& file : descriptors_) file.sync();
+    for (os::File& file : descriptors_) {
+      if (file.is_open()) file.sync();  // else it was synced when it was closed
+    }
     for (const std::uint32_t number : kept_) check_size(files_[number], "after writing,", ErrorKind::kIo);
   });
 }

@@ -6,12 +6,16 @@
 // page with the direct part, so nothing is read back and written again. Where O_DIRECT or io_uring is refused, all of
 // it goes through the page cache, which is said once with the reason. With a bounce buffer (EngineOptions) reads go
 // through buffers in huge pages.
+//
+// A rank with more files than its process may have open has them open by turns: the one that was used longest ago is
+// closed, after what is under way in it, and synced before if it was written, so that no error is lost.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <list>
 #include <map>
 #include <memory>
 #include <span>
@@ -96,10 +100,16 @@ class DirectEngine final : public Engine {
   };
   void begin(std::vector<EngineFile> files, plan::ExtentMaps extents);
   void look_at_storage();
-  void open_direct(os::OpenMode mode);
+  void open_direct();
   void open_in_memory();
+  void open_first();
+  void open_place(std::size_t place);
+  /// Rank-local: opens the files of the place where they are not.
+  void use(std::size_t place, std::uint64_t round);
+  void close_place(std::size_t place, std::uint64_t round);
   /// Place of the file among this rank's files. Throws Error(kInternal) for a file of others.
   [[nodiscard]] std::size_t place_of(std::uint32_t file) const;
+  void finish_requests(std::uint64_t round);
   void wait(Round& round);
   template <class Op>
   void begin_round(std::span<const Op> ops);
@@ -116,10 +126,14 @@ class DirectEngine final : public Engine {
   std::span<std::byte> bounce_buffer_;
   std::vector<std::uint32_t> more_files_;
   std::vector<EngineFile> files_;
-  std::vector<std::uint32_t> kept_;     ///< files that this rank creates and checks
-  std::vector<std::uint32_t> mine_;     ///< files that this rank reads or writes, ascending; a place is one of these
-  std::vector<os::File> descriptors_;   ///< by place
-  std::vector<os::DirectFile> direct_;  ///< by place
+  std::vector<std::uint32_t> kept_;  ///< files that this rank creates and checks
+  std::vector<std::uint32_t> mine_;  ///< files that this rank reads or writes, ascending; a place is one of these
+  os::OpenMode mode_ = os::OpenMode::kRead;
+  std::vector<os::File> descriptors_;    ///< by place; not open: by turns
+  std::vector<os::DirectFile> direct_;   ///< by place
+  std::size_t most_open_ = 0;            ///< places
+  std::list<std::size_t> open_;          ///< places, the one used longest ago first; empty where all are open
+  std::vector<std::uint64_t> last_use_;  ///< round, by place
   std::unique_ptr<os::IoQueue> queue_;  ///< null: everything through the page cache. After the files: it waits for them
   std::unique_ptr<BounceReads> bounced_;  ///< null: reads go into the memory of the caller
   /// Begun and not finished, oldest first. The room is made beforehand: to begin a round must not fail.

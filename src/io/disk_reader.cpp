@@ -40,7 +40,11 @@ std::shared_ptr<DiskReader::OpenFile> DiskReader::open(std::uint32_t number, con
   auto opened = std::make_shared<OpenFile>();
   opened->number = number;
   opened->plain = os::File(file.path, os::OpenMode::kRead);
-  opened->direct = os::open_direct(file.path, os::OpenMode::kRead);
+  if (refusal_.empty()) {
+    opened->direct = os::open_direct(file.path, os::OpenMode::kRead);
+  } else {
+    opened->direct.refusal = refusal_;
+  }
   return opened;
 }
 
@@ -65,6 +69,7 @@ void DiskReader::start(Request request) {
   const OpenFile& file = *request.file;
   const std::uint64_t number = first_ + requests_.size();
   const std::uint64_t needed = request.skip_bytes + request.bytes;
+  if (worker_) request.refusal = std::make_shared<std::string>();
   requests_.push_back(request);
   OpenFile& opened = *requests_.back().file;
   const bool is_direct = file.direct.file.is_open();
@@ -76,7 +81,8 @@ void DiskReader::start(Request request) {
   }
   worker_->begin([request = std::move(request), is_direct, needed] {
     if (is_direct) {
-      os::read_direct(request.file->direct, request.file->plain, request.buffer, request.offset, needed);
+      *request.refusal =
+          os::read_direct(request.file->direct, request.file->plain, request.buffer, request.offset, needed);
     } else {
       request.file->plain.read_at(request.buffer.first(needed), request.offset);
     }
@@ -93,8 +99,18 @@ void DiskReader::finish_oldest(const PieceSeen& seen) {
   const Request request = std::move(requests_.front());
   requests_.pop_front();
   ++first_;
+  note_refusal(request);
   seen(request.file->number, request.offset + request.skip_bytes,
        request.buffer.subspan(request.skip_bytes, request.bytes));
+}
+
+/// What was read though O_DIRECT was refused may be what this machine remembers.
+void DiskReader::note_refusal(const Request& request) {
+  if (!request.file->direct.file.is_open()) return;
+  if (refusal_.empty()) refusal_ = queue_ ? queue_->refusal() : *request.refusal;
+  if (refusal_.empty()) return;
+  cached_bytes_ += request.bytes;
+  if (why_cached_.empty()) why_cached_ = refusal_;
 }
 
 /// Waits for what is under way, whatever comes of it.

@@ -51,13 +51,15 @@ class DiskReader {
   };
   struct Request {
     std::shared_ptr<OpenFile> file;
-    std::span<std::byte> buffer;   ///< what is read
-    std::uint64_t offset = 0;      ///< of it in the file
-    std::uint64_t skip_bytes = 0;  ///< read because of the alignment
-    std::uint64_t bytes = 0;       ///< wanted, after those
+    std::span<std::byte> buffer;                     ///< what is read
+    std::uint64_t offset = 0;                        ///< of it in the file
+    std::uint64_t skip_bytes = 0;                    ///< read because of the alignment
+    std::uint64_t bytes = 0;                         ///< wanted, after those
+    std::shared_ptr<std::string> refusal = nullptr;  ///< of O_DIRECT; filled by the worker
   };
   std::shared_ptr<OpenFile> open(std::uint32_t number, const EngineFile& file);
   void look_at_cache(const OpenFile& file, const plan::Extent& range);
+  void note_refusal(const Request& request);
   void start(Request request);
   void finish_oldest(const PieceSeen& seen);
   void read_ranges(std::span<const EngineFile> files, std::span<const plan::Extent> ranges, const PieceSeen& seen);
@@ -70,6 +72,7 @@ class DiskReader {
   std::string why_cached_;
   std::deque<Request> requests_;  ///< started, oldest first
   std::uint64_t first_ = 0;       ///< number of the oldest, its group in the queue
+  std::string refusal_;           ///< of O_DIRECT, at a transfer
   // One of them; last, because their requests use the others.
   std::unique_ptr<os::IoQueue> queue_;
   std::unique_ptr<RoundWorker> worker_;

@@ -19,6 +19,7 @@
 #include "io/rounds.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/limits.hpp"
 #include "os/striping.hpp"
 
 namespace cairn::io {
@@ -136,7 +137,8 @@ std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, plan::Exten
   comm::agree(communicator_, "open data files", [&] {
     begin(std::move(files), extents);
     if (communicator_.rank() != 0 || files_.empty()) return;
-    const auto folder = files_.front().path.parent_path();
+    const auto seen = std::find_if(files_.begin(), files_.end(), [](const auto& file) { return !file.path.empty(); });
+    const auto folder = seen != files_.end() ? seen->path.parent_path() : std::filesystem::path();
     try {
       file_system = os::file_system_of(folder.empty() ? "." : folder).type;
     } catch (const Error& error) {
@@ -189,6 +191,7 @@ void MpiioEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps
     comm::agree(communicator_, "create data files", [&] {
       hints_ = mpiio_hints(file_system, options_.hints);
       info.emplace(hints_);
+      check_descriptors();
       create_files();
     });
     comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
@@ -205,6 +208,7 @@ void MpiioEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps 
     comm::agree(communicator_, "open data files", [&] {
       hints_ = mpiio_hints(file_system, options_.hints);
       info.emplace(hints_);
+      check_descriptors();
       check_files_to_read();
       can_read_ahead = can_read_by_thread();
     });
@@ -239,6 +243,18 @@ MpiioEngine::Member* MpiioEngine::member_of(std::uint32_t file) {
   return member == members_.end() ? nullptr : &*member;
 }
 
+/// MPI has a file open as long as the engine.
+void MpiioEngine::check_descriptors() const {
+  const std::uint64_t needed = 2 * members_.size();
+  const std::uint64_t free = os::free_descriptors();
+  if (needed <= free) return;
+  throw Error(ErrorKind::kUsage, "engine 'mpiio' would have " + std::to_string(members_.size()) +
+                                     " files of this rank open, with two descriptors each, and this process may open " +
+                                     std::to_string(free) +
+                                     " more: raise the limit (ulimit -n) before it starts, let files be larger "
+                                     "(Options::files.max_bytes), or choose engine 'posix'");
+}
+
 void MpiioEngine::open_own_descriptors() {
   for (Member& member : members_) {
     if (!member.own.is_open()) member.own = os::File(files_[member.turn.file].path, os::OpenMode::kWrite);
@@ -248,6 +264,7 @@ void MpiioEngine::open_own_descriptors() {
 void MpiioEngine::check_files_to_read() const {
   for (const std::uint32_t number : kept_) {
     const EngineFile& file = files_[number];
+    if (file.path.empty()) continue;  // of a file that this rank does not see, and nobody reads
     const std::uint64_t found = os::File(file.path, os::OpenMode::kRead).size_bytes();
     if (found == file.size_bytes) continue;
     throw Error(ErrorKind::kIntegrity,

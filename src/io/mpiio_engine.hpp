@@ -121,6 +121,7 @@ class MpiioEngine final : public Engine {
   /// Null for a file in which this rank has no part.
   Member* member_of(std::uint32_t file);
   void open_own_descriptors();
+  void check_descriptors() const;
   void check_files_to_read() const;
   void make_groups(Failure& failure);
   void open_handles(int mode, MPI_Info info);

@@ -4,6 +4,8 @@
 #include <tuple>
 #include <utility>
 
+#include "os/process.hpp"
+
 namespace cairn::io {
 
 std::vector<FileTurn> file_turns(FileAggregators aggregators, int rank) {
@@ -25,7 +27,7 @@ int creator_of_file(FileAggregators aggregators, std::uint32_t file, int ranks) 
   return first <= last ? first : static_cast<int>(file % static_cast<std::uint32_t>(ranks));
 }
 
-RoundWorker::RoundWorker() : thread_([this] { work(); }) {}
+RoundWorker::RoundWorker() : thread_(os::start_thread([this] { work(); })) {}
 
 RoundWorker::~RoundWorker() {
   {

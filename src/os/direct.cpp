@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/log.hpp"
 #include "os/fault.hpp"
 #include "os/system_calls.hpp"
 
@@ -65,9 +66,17 @@ DirectFile open_direct(const std::filesystem::path& path, OpenMode mode) {
   return result;
 }
 
-void read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
-                 std::uint64_t needed_bytes) {
+std::string internal::direct_refusal(const std::filesystem::path& path, const char* verb, int error) {
+  const std::string refusal =
+      fmt::format("O_DIRECT is refused on {}, at a {}: {}", file_system_of(path).type, verb, error_text(error));
+  base::warn_once(refusal + "; the page cache is used instead");
+  return refusal;
+}
+
+std::string read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
+                        std::uint64_t needed_bytes) {
   std::uint64_t done = 0;
+  std::string refusal;
   while (done < needed_bytes && done % file.alignment == 0) {
     const auto fault = check_fault("read", file.file.path());
     // O_DIRECT cannot ask for so little.
@@ -80,6 +89,10 @@ void read_direct(const DirectFile& file, const File& plain, std::span<std::byte>
       if (moved < 0) error = errno;
     }
     if (error == EINTR) continue;
+    if (internal::is_unsupported(error)) {
+      refusal = internal::direct_refusal(file.file.path(), "read", error);
+      break;
+    }
     if (error != 0) {
       internal::throw_system_error(
           fmt::format("read of {} bytes at offset {} from", needed_bytes - done, offset + done), file.file.path(),
@@ -90,6 +103,7 @@ void read_direct(const DirectFile& file, const File& plain, std::span<std::byte>
     work_moved();
   }
   if (done < needed_bytes) plain.read_at(data.subspan(done, needed_bytes - done), offset + done);
+  return refusal;
 }
 
 }  // namespace cairn::os

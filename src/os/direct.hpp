@@ -25,10 +25,16 @@ struct DirectFile {
 /// refusal of O_DIRECT itself. Fault hook: step "os.direct" with any errno is a refusal.
 DirectFile open_direct(const std::filesystem::path& path, OpenMode mode);
 
+namespace internal {
+/// Warns once, and gives the reason, when O_DIRECT is refused at a transfer.
+std::string direct_refusal(const std::filesystem::path& path, const char* verb, int error);
+}  // namespace internal
+
 /// Reads into `data` at `offset`, both aligned and so long as the alignment asks for; the file may end after the first
 /// `needed_bytes`. `plain` is the same file without O_DIRECT, for what is left of a short transfer that O_DIRECT cannot
-/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at.
-void read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
-                 std::uint64_t needed_bytes);
+/// address. Blocks; errors, interruptions and fault hooks are those of File::read_at. Returns why O_DIRECT was refused
+/// after all, and `plain` was read; empty when it was not.
+std::string read_direct(const DirectFile& file, const File& plain, std::span<std::byte> data, std::uint64_t offset,
+                        std::uint64_t needed_bytes);
 
 }  // namespace cairn::os

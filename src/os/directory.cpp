@@ -20,7 +20,9 @@
 namespace cairn::os {
 namespace {
 
+using internal::call_again;
 using internal::call_with_faults;
+using internal::is_unsupported;
 using internal::Missing;
 using internal::throw_system_error;
 
@@ -29,9 +31,30 @@ struct CloseDirectory {
 };
 using DirectoryHandle = std::unique_ptr<DIR, CloseDirectory>;
 
+/// Which object has a name, so that it is known again under another one.
+class Identity {
+ public:
+  explicit Identity(const std::filesystem::path& path)
+      : is_known_(call_again([&] { return ::lstat(path.c_str(), &status_); }) == 0) {}
+
+  [[nodiscard]] bool is_known() const { return is_known_; }
+  [[nodiscard]] bool is_directory() const { return is_known_ && S_ISDIR(status_.st_mode); }
+  /// Whether the name is that object's now.
+  [[nodiscard]] bool has(const std::filesystem::path& path) const {
+    const Identity there(path);
+    return is_known_ && there.is_known_ && there.status_.st_dev == status_.st_dev &&
+           there.status_.st_ino == status_.st_ino;
+  }
+
+ private:
+  struct stat status_ {};
+  bool is_known_;
+};
+
 /// Null and errno, like opendir. `extra_flags`: O_NOFOLLOW or 0.
 DirectoryHandle open_directory(int parent, const char* name, int extra_flags) {
-  const int descriptor = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | extra_flags);
+  int descriptor = -1;
+  call_again([&] { return descriptor = ::openat(parent, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | extra_flags); });
   if (descriptor < 0) return nullptr;
   DIR* directory = ::fdopendir(descriptor);
   if (directory == nullptr) ::close(descriptor);
@@ -43,6 +66,7 @@ std::vector<std::string> names_in(DIR* directory, const std::filesystem::path& p
   for (;;) {
     errno = 0;
     const dirent* entry = ::readdir(directory);
+    if (entry == nullptr && errno == EINTR) continue;
     if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
     if (name != "." && name != "..") names.emplace_back(name);
@@ -109,17 +133,30 @@ void make_directory(const std::filesystem::path& path) {
 }
 
 void make_new_directory(const std::filesystem::path& path) {
-  const int error = make_one_directory(path);
+  const bool was_there = Identity(path).is_known();
+  int error = make_one_directory(path);
+  if (error == EEXIST && !was_there && Identity(path).is_directory()) error = 0;
   if (error != 0) throw_system_error("creation of directory", path, error);
 }
 
-void rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+namespace {
+
+/// 0, or errno.
+int rename_once(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const Identity moved(from);
   const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  return error == ENOENT && moved.has(to) ? 0 : error;
+}
+
+}  // namespace
+
+void rename(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const int error = rename_once(from, to);
   if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
 }
 
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const int error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+  const int error = rename_once(from, to);
   if (error == ENOENT) return Renamed::kSourceMissing;
   if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return Renamed::kTargetExists;
   if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
@@ -130,23 +167,30 @@ namespace {
 
 /// 0, or errno. By a hard link, which is never made in the place of something.
 int link_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
-  const int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
-  if (error == 0) remove_file(from);
-  return error;
+  const Identity linked(from);
+  int error = call_with_faults("link", to, [&] { return ::link(from.c_str(), to.c_str()); });
+  if (error == EEXIST && linked.has(to)) error = 0;
+  if (error != 0) return error;
+  if (const int left = unlink_entry({AT_FDCWD, from.native(), from}, 0); left != 0) {
+    throw_system_error("removal of", from, left);
+  }
+  return 0;
 }
 
 }  // namespace
 
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to) {
+  const Identity moved(from);
   int error = call_with_faults(
       "rename", to, [&] { return ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE); });
-  if (error == EINVAL || error == ENOSYS) error = link_to_new(from, to);
+  if ((error == ENOENT || error == EEXIST) && moved.has(to) && !Identity(from).is_known()) return true;
+  if (is_unsupported(error)) error = link_to_new(from, to);
   if (error == EEXIST) return false;
-  if (error == EPERM || error == EXDEV || error == EOPNOTSUPP || error == ENOSYS) {
+  if (error == EPERM || error == EXDEV || is_unsupported(error)) {
     std::optional<File> place = create_exclusively(to);
     if (!place) return false;
     place->close();
-    error = call_with_faults("rename", to, [&] { return std::rename(from.c_str(), to.c_str()); });
+    error = rename_once(from, to);
   }
   if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
   return true;
@@ -155,7 +199,7 @@ bool rename_to_new(const std::filesystem::path& from, const std::filesystem::pat
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
   const int error = call_with_faults(
       "exchange", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
-  if (error == EINVAL || error == ENOSYS) return false;
+  if (is_unsupported(error)) return false;
   if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
   return true;
 }
@@ -169,18 +213,14 @@ void sync_directory(const std::filesystem::path& path) {
   if (error != 0) throw_system_error("open of directory", path, error, Missing::kIsNotFound);
   error = call_with_faults("fsync", path, [&] { return ::fsync(descriptor); });
   ::close(descriptor);
-  if (error != 0 && error != EINVAL) throw_system_error("fsync of directory", path, error);
+  // EBADF: file systems that want a descriptor that can be written, which a directory has none of.
+  if (error != 0 && error != EBADF && !is_unsupported(error)) throw_system_error("fsync of directory", path, error);
 }
 
 void refresh_directory(const std::filesystem::path& path, const std::string& name) {
   const std::filesystem::path made = path / name;
   File(made, OpenMode::kCreateOrTruncate).close();
   remove_tree(made);  // gone already is fine
-}
-
-void remove_file(const std::filesystem::path& path) {
-  const int error = call_with_faults("unlink", path, [&] { return ::unlink(path.c_str()); });
-  if (error != 0) throw_system_error("removal of", path, error, Missing::kIsNotFound);
 }
 
 void remove_tree(const std::filesystem::path& path) {
@@ -194,7 +234,7 @@ namespace {
 int stat_of(const std::filesystem::path& path, struct stat& status) {
   const int error = internal::fault_error("stat", path);
   if (error != 0) return error;
-  return ::stat(path.c_str(), &status) == 0 ? 0 : errno;
+  return call_again([&] { return ::stat(path.c_str(), &status); });
 }
 
 }  // namespace
@@ -209,7 +249,7 @@ bool exists(const std::filesystem::path& path) {
 bool is_name_taken(const std::filesystem::path& path) {
   struct stat status {};
   int error = internal::fault_error("stat", path);
-  if (error == 0 && ::lstat(path.c_str(), &status) != 0) error = errno;
+  if (error == 0) error = call_again([&] { return ::lstat(path.c_str(), &status); });
   if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
   return error == 0;
 }
@@ -232,17 +272,21 @@ std::vector<DirectoryEntry> list_directory(const std::filesystem::path& path) {
   for (const std::string& name : names_in(directory.get(), path)) {
     struct stat status {};
     const int parent = ::dirfd(directory.get());
+    const auto look = [&](int flags) {
+      return call_again([&] { return ::fstatat(parent, name.c_str(), &status, flags); });
+    };
     int failed = internal::fault_error("stat", path / name);
-    if (failed == 0 && ::fstatat(parent, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) failed = errno;
+    if (failed == 0) failed = look(AT_SYMLINK_NOFOLLOW);
     if (failed == ENOENT) continue;  // it was removed since
     if (failed != 0) {
       entries.push_back({name, false, false, 0, false, failed});
       continue;
     }
     const bool is_link = S_ISLNK(status.st_mode);
-    if (is_link && ::fstatat(parent, name.c_str(), &status, 0) != 0) {
-      entries.push_back(
-          {name, false, false, 0, true, errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : errno});
+    const int beyond = is_link ? look(0) : 0;
+    if (beyond != 0) {
+      const bool leads_nowhere = beyond == ENOENT || beyond == ENOTDIR || beyond == ELOOP;
+      entries.push_back({name, false, false, 0, true, leads_nowhere ? 0 : beyond});
       continue;
     }
     const bool is_regular = S_ISREG(status.st_mode);

@@ -44,6 +44,7 @@ struct FaultRule {
   int error = EIO;
   std::uint64_t short_bytes = 0;
   std::string pause_path;
+  bool is_done = false;  ///< kFail: after the operation
 
   std::uint64_t seen = 0;
   std::uint64_t fired = 0;
@@ -98,6 +99,7 @@ class RuleParser {
     if (rule_.action == FaultAction::kLie && rule_.operation != "write") {
       fail("has lie for an operation that is not write");
     }
+    if (rule_.is_done && (!has_action_ || rule_.action != FaultAction::kFail)) fail("has done without an errno");
     const bool is_retried = rule_.action == FaultAction::kFail && rule_.error == EINTR;
     if (!rule_.times && (is_retried || rule_.action == FaultAction::kShort)) rule_.times = 1;
     return rule_;
@@ -138,6 +140,8 @@ class RuleParser {
       if (rule_.short_bytes == 0) fail("has short=0, which is the end of a file and no short transfer");
     } else if ((key == "kill" || key == "stop") && (equals == std::string_view::npos || value == "1")) {
       set_action(key == "kill" ? FaultAction::kKill : FaultAction::kStop);
+    } else if (key == "done" && equals == std::string_view::npos) {
+      rule_.is_done = true;
     } else if (key == "lie" && (equals == std::string_view::npos || value == "1")) {
       set_action(FaultAction::kLie);
     } else if (key == "pause") {
@@ -159,12 +163,18 @@ class RuleParser {
     set_action(FaultAction::kFail);
     const auto* const found =
         std::find_if(kErrors.begin(), kErrors.end(), [&](const auto& known) { return known.first == name; });
-    if (found == kErrors.end())
+    if (found != kErrors.end()) {
+      rule_.error = found->second;
+      return;
+    }
+    constexpr std::uint64_t kLargestErrno = 4095;
+    if (name.empty() || name.find_first_not_of("0123456789") != std::string_view::npos) {
       fail(
-          "has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE and "
-          "ESTALE are "
-          "known");
-    rule_.error = found->second;
+          "has an unknown errno; EIO, ENOSPC, EDQUOT, ENOENT, EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE, "
+          "ESTALE and numbers are known");
+    }
+    rule_.error = static_cast<int>(number("errno", name, kLargestErrno));
+    if (rule_.error == 0) fail("has errno=0, which is no failure");
   }
 
   [[nodiscard]] std::uint64_t number(std::string_view key, std::string_view text,
@@ -282,9 +292,9 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
     rule = *due;
   }
   switch (rule.action) {
-    case FaultAction::kFail: return Fault{rule.error, std::nullopt, false};
-    case FaultAction::kShort: return Fault{0, rule.short_bytes, false};
-    case FaultAction::kLie: return Fault{0, std::nullopt, true};
+    case FaultAction::kFail: return Fault{rule.error, std::nullopt, false, rule.is_done};
+    case FaultAction::kShort: return Fault{0, rule.short_bytes, false, false};
+    case FaultAction::kLie: return Fault{0, std::nullopt, true, false};
     case FaultAction::kKill: std::raise(SIGKILL); break;
     case FaultAction::kStop: std::raise(SIGSTOP); break;
     case FaultAction::kPause: pause_at(rule.pause_path); break;

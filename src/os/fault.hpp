@@ -4,15 +4,18 @@
 //   op      open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod (file
 //           operations; exchange swaps two names, truncate is reserve() too), or the name of a step of the commit ("commit.manifest" ...;
 //           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "windows.share"
-//           (comm/shared_memory.hpp), "os.io_uring" (io_queue.hpp), "memory.*" (an allocation that fails: grep for
+//           and "windows.reserve" (comm/shared_memory.cpp), "os.io_uring" (io_queue.hpp), "root.see"
+//           (directory/views.hpp), "memory.*" (an allocation that fails: grep for
 //           fault_memory), "thread.watchdog" (a thread that cannot be started), or one of the benchmark ("bench.saved",
 //           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT,
 //                                                                     EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE,
-//                                                                     ESTALE
+//                                                                     ESTALE, or a number, such as 524 of file systems
+//                                                                     that hand out the kernel's own
 //   short=B write or read only B bytes, once, and succeed    kill     raise SIGKILL instead of failing
 //   times=N fail N times, then succeed (default: always)     stop=1   raise SIGSTOP, then go on without failing
+//   done    with errno: do the operation, then fail, as a request that a network sent twice
 //   lie     write half of the bytes and report all, as some storage does; until times=N, or for good
 //   pause=F create F.reached, wait until the file F exists, then go on without failing
 // times is 1 unless given for short, and for EINTR, which is tried again. A rename has the path of its target. Every
@@ -45,6 +48,7 @@ struct Fault {
   int error = 0;                             ///< errno to fail with; 0 when short_bytes or lies is set
   std::optional<std::uint64_t> short_bytes;  ///< transfer only so many bytes
   bool lies = false;                         ///< write only half_of() and report all
+  bool is_done = false;                      ///< do it before failing
 };
 
 /// What a write that lies leaves on storage, of so many bytes.

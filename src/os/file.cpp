@@ -17,16 +17,21 @@
 #include <utility>
 
 #include "base/checked.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/access.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {
 
+using internal::call_again;
 using internal::call_with_faults;
+using internal::error_text;
+using internal::is_unsupported;
 using internal::Missing;
 using internal::throw_system_error;
 
@@ -46,6 +51,8 @@ int flags_of(OpenMode mode) {
   }
   throw Error(ErrorKind::kInternal, "unknown open mode");
 }
+
+std::string shown(const std::filesystem::path& path) { return base::printable(path.native(), 1000); }
 
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
@@ -130,12 +137,11 @@ void File::give_access() {
 
 void File::check_regular() {
   struct stat status {};
-  const int error = ::fstat(descriptor_, &status) == 0 ? 0 : errno;
+  const int error = call_again([&] { return ::fstat(descriptor_, &status); });
   if (error == 0 && S_ISREG(status.st_mode)) return;
   ::close(std::exchange(descriptor_, -1));
   if (error != 0) throw_system_error("stat of", path_, error);
-  throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", base::printable(path_.string(), 1000)),
-              {0, path_.native()});
+  throw Error(ErrorKind::kIo, fmt::format("'{}' is not a regular file", shown(path_)), {0, path_.native()});
 }
 
 std::optional<File> create_exclusively(const std::filesystem::path& path) {
@@ -166,7 +172,8 @@ File& File::operator=(File&& other) noexcept {
 
 std::uint64_t File::size_bytes() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) throw_system_error("stat of", path_, errno);
+  const int error = call_again([&] { return ::fstat(descriptor_, &status); });
+  if (error != 0) throw_system_error("stat of", path_, error);
   return static_cast<std::uint64_t>(status.st_size);
 }
 
@@ -181,22 +188,25 @@ void File::read_at(std::span<std::byte> data, std::uint64_t offset) const {
   }
   if (done == data.size()) return;
   throw Error(ErrorKind::kIo,
-              fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}",
-                          base::printable(path_.native(), 1000), offset + done, data.size(), offset),
+              fmt::format("'{}' ends at byte {}, but {} bytes were to be read at offset {}", shown(path_),
+                          offset + done, data.size(), offset),
               {0, path_.native()});
 }
 
 void File::write_at(std::span<const std::byte> data, std::uint64_t offset) {
-  to_offset(base::add(offset, data.size(), "file offset"));
-  const auto [error, done] = transfer("write", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
-    return ::pwrite(descriptor_, data.data() + at, count, to_offset(offset + at));
-  });
+  const std::uint64_t end = base::add(offset, data.size(), "file offset");
+  to_offset(end);
+  const int refused = refuse_size(end);
+  const auto [error, done] = refused != 0
+                                 ? std::pair(refused, std::uint64_t{0})
+                                 : transfer("write", path_, data.size(), [&](std::uint64_t at, std::uint64_t count) {
+                                     return ::pwrite(descriptor_, data.data() + at, count, to_offset(offset + at));
+                                   });
   if (error == 0 && done == data.size()) return;
   const std::string action = fmt::format("write of {} bytes at offset {} to", data.size() - done, offset + done);
   if (error != 0) throw_system_error(action, path_, error);
   throw Error(ErrorKind::kIo,
-              fmt::format("{} '{}' failed: the file system took no byte and gave no error", action,
-                          base::printable(path_.native(), 1000)),
+              fmt::format("{} '{}' failed: the file system took no byte and gave no error", action, shown(path_)),
               {0, path_.native()});
 }
 
@@ -205,8 +215,11 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     const int error = call_with_faults("flock", path_, [&] { return ::flock(descriptor_, LOCK_EX | LOCK_NB); });
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
-    if (error == EWOULDBLOCK || error == EOPNOTSUPP || error == ENOSYS || error == ENOLCK) return {};
-    throw_system_error("lock of", path_, error);
+    if (!is_open()) throw_system_error("lock of", path_, error);
+    // Whatever the reason: file systems give many (524 of DVS, EIO and EREMOTE of lock servers), and no data depends
+    // on a lock.
+    if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
+    return {};
   }
   return FileLock(descriptor_);
 }
@@ -217,15 +230,17 @@ FileLock File::try_lock() {
 
 void File::set_size(std::uint64_t bytes) {
   const off_t size = to_offset(bytes);
-  const int error = call_with_faults("truncate", path_, [&] { return ::ftruncate(descriptor_, size); });
+  int error = refuse_size(bytes);
+  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::ftruncate(descriptor_, size); });
   if (error != 0) throw_system_error(fmt::format("setting the size to {} bytes of", bytes), path_, error);
 }
 
 bool File::reserve(std::uint64_t bytes) {
   if (bytes == 0) return true;
   const off_t size = to_offset(bytes);
-  const int error = call_with_faults("truncate", path_, [&] { return ::fallocate(descriptor_, 0, 0, size); });
-  if (error == EOPNOTSUPP || error == ENOSYS) return false;
+  int error = refuse_size(bytes);
+  if (error == 0) error = call_with_faults("truncate", path_, [&] { return ::fallocate(descriptor_, 0, 0, size); });
+  if (is_unsupported(error)) return false;
   if (error != 0) throw_system_error(fmt::format("reserving {} bytes for", bytes), path_, error);
   return true;
 }
@@ -262,8 +277,7 @@ std::string read_text(const std::filesystem::path& path, std::uint64_t limit_byt
   const std::uint64_t size = file.size_bytes();
   if (size > limit_bytes) {
     throw Error(ErrorKind::kFormat,
-                fmt::format("'{}' has {} bytes, but at most {} are expected", base::printable(path.native(), 1000),
-                            size, limit_bytes),
+                fmt::format("'{}' has {} bytes, but at most {} are expected", shown(path), size, limit_bytes),
                 {0, path.native()});
   }
   std::string text(base::narrow<std::size_t>(size, "file size"), '\0');
@@ -333,9 +347,11 @@ bool FileSystemInfo::is_local() const {
 
 FileSystemInfo file_system_of(const std::filesystem::path& path) {
   struct statfs type {};
-  if (::statfs(path.c_str(), &type) != 0) internal::throw_system_error("statfs of", path, errno);
+  int error = call_again([&] { return ::statfs(path.c_str(), &type); });
+  if (error != 0) throw_system_error("statfs of", path, error);
   struct statvfs space {};  // statfs leaves open what unit its block counts have
-  if (::statvfs(path.c_str(), &space) != 0) internal::throw_system_error("statvfs of", path, errno);
+  error = call_again([&] { return ::statvfs(path.c_str(), &space); });
+  if (error != 0) throw_system_error("statvfs of", path, error);
   FileSystemInfo info;
   info.type = name_of(static_cast<std::uint32_t>(type.f_type));
   info.free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;

@@ -72,7 +72,7 @@ class File {
   /// between (to sleep, or to throw), says so. None where files have no locks: for taking turns, not for keeping data
   /// whole.
   FileLock lock(const std::function<bool()>& go_on);
-  /// None while another has it, and where files have no locks.
+  /// None while another has it, and where files have no locks, for whatever reason.
   FileLock try_lock();
   /// ftruncate to the size.
   void set_size(std::uint64_t bytes);
@@ -111,8 +111,12 @@ void write_new_file(const std::filesystem::path& path, std::span<const std::byte
 /// Creates a file that nobody else creates (O_EXCL, which NFS has since version 3). Nothing when the name exists.
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
-void make_directory(const std::filesystem::path& path);      ///< with parents, all durable; existing is fine
-void make_new_directory(const std::filesystem::path& path);  ///< Error(kIo) when it exists
+void make_directory(const std::filesystem::path& path);  ///< with parents, all durable; existing is fine
+/// Error(kIo) when it exists. Nobody else may make one of that name at the same time.
+void make_new_directory(const std::filesystem::path& path);
+// A server may carry a request out twice: a network file system's client sends it again when the answer is lost, and the
+// second time the name is gone, or there. Which of the two it was, the object tells that has the name now.
+
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// As rename(), for who expects others to rename too: what they may have done is an answer and no error. A directory in
@@ -124,12 +128,11 @@ Renamed try_rename(const std::filesystem::path& from, const std::filesystem::pat
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names in one step. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);
-/// Makes names in the directory durable. A file system that cannot fsync directories (EINVAL) is not an error.
+/// Makes names in the directory durable. A file system that cannot fsync directories is not an error.
 void sync_directory(const std::filesystem::path& path);
 /// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache
 /// for a minute: `name`, which nobody else uses, is created in it and removed.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
-void remove_file(const std::filesystem::path& path);         ///< a link itself, not its target; missing is an error
 void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
 bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
 bool is_name_taken(const std::filesystem::path& path);       ///< also by a link that leads nowhere

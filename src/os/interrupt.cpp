@@ -4,9 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <system_error>
@@ -20,6 +23,9 @@
 namespace cairn::os {
 namespace {
 
+/// All that end a process by default and that others send: batch systems send USR1, USR2 or XCPU before a limit is over.
+/// SIGQUIT keeps its core dump.
+constexpr std::array kEndings = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
 constexpr int kRemovals = 50;
 constexpr std::chrono::milliseconds kBetweenRemovals{20};
 /// mpirun kills what is left of a job a second after it asked it to end.
@@ -71,7 +77,7 @@ std::string remove_all(int signal) {
       removed += (removed.empty() ? "; removed the unfinished " : ", ") + quoted(path);
     }
   }
-  return fmt::format("cairn: interrupted by {}{}{}\n", signal == SIGINT ? "SIGINT" : "SIGTERM", removed, left);
+  return fmt::format("cairn: interrupted by SIG{}{}{}\n", ::sigabbrev_np(signal), removed, left);
 }
 
 [[noreturn]] void end(int signal) {
@@ -83,6 +89,7 @@ std::string remove_all(int signal) {
     // Not by stdio, whose locks a thread that works may hold.
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t written = ::write(STDERR_FILENO, line.data() + done, line.size() - done);
+      if (written < 0 && errno == EINTR) continue;
       if (written <= 0) break;
       done += static_cast<std::size_t>(written);
     }
@@ -104,7 +111,7 @@ void end_on_signals() {
   ending().is_asked_for = true;
   sigset_t waited;
   ::sigemptyset(&waited);
-  for (const int signal : {SIGINT, SIGTERM}) {
+  for (const int signal : kEndings) {
     if (!is_ignored(signal)) ::sigaddset(&waited, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &waited, nullptr);

@@ -1,4 +1,5 @@
-// What a program does when the user ends it by SIGINT or SIGTERM: what it was writing is removed, and it ends at once.
+// What a program does when it is ended by a signal (Ctrl-C, a batch system, a terminal that goes away, a limit of
+// processor time): what it was writing is removed, and it ends at once.
 //
 // A thread waits for the signals, which all others block; it removes what is registered, says so in one line, calls the
 // actions that are registered (AtEnd), and ends the process with status 128 + signal. So an ending needs no help from

@@ -13,7 +13,9 @@
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "os/direct.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::os {
@@ -39,6 +41,8 @@ struct Group {
 
 const char* verb_of(const Request& request) { return request.is_write ? "write" : "read"; }
 
+bool is_direct(const Request& request) { return request.target.direct != request.target.plain; }
+
 std::string describe(const Request& request) {
   return fmt::format("{} of {} bytes at offset {} {}", verb_of(request), request.bytes, request.offset,
                      request.is_write ? "to" : "from");
@@ -53,6 +57,7 @@ struct IoQueue::State {
   std::vector<unsigned> free_slots;
   std::deque<Request> waiting;
   std::map<std::uint64_t, Group> groups;
+  std::string refusal;  ///< of O_DIRECT, at a transfer
 
   void add(Request request);
   void hand_over();
@@ -60,6 +65,7 @@ struct IoQueue::State {
   void collect();
   void take_completed();
   void complete(const Request& request, std::int64_t result);
+  void note_refusal(const Request& request, int error);
   void finish_plainly(const Request& request);
   void end(const Request& request, std::exception_ptr failure);
 };
@@ -96,6 +102,9 @@ void IoQueue::State::hand_over() {
 /// Puts the request into the ring, after its fault hook.
 void IoQueue::State::start(const Request& request) {
   std::uint64_t bytes = request.bytes;
+  if (const int refused = request.is_write ? refuse_size(request.offset + bytes) : 0; refused != 0) {
+    return complete(request, -refused);
+  }
   for (;;) {
     const auto fault = check_fault(verb_of(request), request.target.plain->path());
     if (!fault) break;
@@ -117,6 +126,7 @@ void IoQueue::State::start(const Request& request) {
     }
     if (fault->error != EINTR) return complete(request, -fault->error);
   }
+  if (!refusal.empty() && is_direct(request)) return finish_plainly(request);
   io_uring_sqe* entry = io_uring_get_sqe(&ring);
   if (entry == nullptr) {  // the ring has one entry per slot, so only entries of a refused submit fill it
     io_uring_submit(&ring);
@@ -133,7 +143,7 @@ void IoQueue::State::start(const Request& request) {
     io_uring_prep_read(entry, descriptor, request.data, static_cast<unsigned>(bytes), request.offset);
   }
   // Without O_DIRECT the submission would copy, and return when all is done.
-  if (request.target.direct == request.target.plain) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
+  if (!is_direct(request)) io_uring_sqe_set_flags(entry, IOSQE_ASYNC);
   io_uring_sqe_set_data64(entry, slot);
   ++in_flight;
 }
@@ -171,6 +181,10 @@ void IoQueue::State::take_completed() {
 void IoQueue::State::complete(const Request& request, std::int64_t result) {
   try {
     if (result == -EINTR || result == -EAGAIN) return waiting.push_back(request);
+    if (is_direct(request) && internal::is_unsupported(static_cast<int>(-result))) {
+      note_refusal(request, static_cast<int>(-result));
+      return finish_plainly(request);
+    }
     if (result < 0)
       internal::throw_system_error(describe(request), request.target.plain->path(), static_cast<int>(-result));
     const auto moved = static_cast<std::uint64_t>(result);
@@ -199,6 +213,11 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
   } catch (...) {
     end(request, std::current_exception());
   }
+}
+
+void IoQueue::State::note_refusal(const Request& request, int error) {
+  if (!refusal.empty()) return;
+  refusal = internal::direct_refusal(request.target.plain->path(), verb_of(request), error);
 }
 
 void IoQueue::State::finish_plainly(const Request& request) {
@@ -256,6 +275,8 @@ void IoQueue::read_to_end(const Target& target, std::span<std::byte> data, std::
                           std::uint64_t needed_bytes) {
   state_->add({false, target, data.data(), data.size(), offset, group, needed_bytes});
 }
+
+const std::string& IoQueue::refusal() const { return state_->refusal; }
 
 void IoQueue::finish(std::uint64_t group) {
   const auto found = state_->groups.find(group);

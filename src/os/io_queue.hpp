@@ -27,6 +27,9 @@ class IoQueue {
   /// Where a request goes: `direct` is used first; what is left of a short transfer at a place that `direct` cannot
   /// address goes through `plain`. May be the same descriptor, without O_DIRECT: then a thread of the kernel copies.
   /// Both, and the data, must live until the group is finished.
+  ///
+  /// Some file systems take O_DIRECT when a file is opened and refuse it at the first transfer: what is refused goes
+  /// through `plain`, and so does all that comes after it.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
@@ -40,6 +43,9 @@ class IoQueue {
   /// whole units of its alignment.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
+
+  /// Why O_DIRECT was refused at a transfer; empty when it was not.
+  [[nodiscard]] const std::string& refusal() const;
 
   /// Blocks until all requests of the group are done; throws the Error of the one that failed first.
   void finish(std::uint64_t group);

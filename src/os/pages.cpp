@@ -20,6 +20,8 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/fault.hpp"
+#include "os/limits.hpp"
+#include "os/system_calls.hpp"
 
 namespace cairn::os {
 namespace {
@@ -90,7 +92,7 @@ bool try_a_huge_page() {
   const int descriptor = ::memfd_create("cairn", MFD_CLOEXEC);
   if (descriptor < 0) return false;
   std::uint64_t got = 0;
-  if (::ftruncate(descriptor, static_cast<off_t>(kHugePageBytes)) == 0) {
+  if (refuse_size(kHugePageBytes) == 0 && ::ftruncate(descriptor, static_cast<off_t>(kHugePageBytes)) == 0) {
     if (std::byte* const memory = map_memory_file(descriptor, kHugePageBytes); memory != nullptr) {
       got = make_pages_huge(descriptor, 0, {memory, kHugePageBytes});
       ::munmap(memory, kHugePageBytes);
@@ -135,7 +137,8 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
   std::uint64_t done = 0;
   for (std::uint64_t at = 0; at + kHugePageBytes <= memory.size(); at += kHugePageBytes) {
     // A unit without any page is refused; around one page the rest is filled.
-    if (::fallocate(descriptor, 0, static_cast<off_t>(offset + at), kAnyPage) != 0) break;
+    const auto page = static_cast<off_t>(offset + at);
+    if (internal::call_again([&] { return ::fallocate(descriptor, 0, page, kAnyPage); }) != 0) break;
     if (::madvise(memory.data() + at, kHugePageBytes, kCollapse) == 0) {
       done += kHugePageBytes;
     } else if (errno != EAGAIN) {
@@ -164,6 +167,8 @@ PopulatedMemory::PopulatedMemory(std::uint64_t bytes) {
   data_ = static_cast<std::byte*>(mapping);
   size_ = room;
   ::madvise(data_, room, MADV_HUGEPAGE);  // advice: it may be refused
+  // A child of fork() needs none of it, and while it lives every page that is written again would be copied.
+  ::madvise(data_, room, MADV_DONTFORK);
   if (::madvise(data_, room, kPopulateWrite) == 0) return;
   const int why = errno;
   if (why != EINVAL) {

@@ -52,7 +52,7 @@ std::uint64_t make_pages_huge(int descriptor, std::uint64_t offset, std::span<st
 bool can_make_pages_huge();
 
 /// Private memory of this process, in huge pages where it may have them, all of which it has already: the first copy
-/// into it is as fast as the later ones.
+/// into it is as fast as the later ones. Children of fork() do not have it.
 class PopulatedMemory {
  public:
   PopulatedMemory() = default;

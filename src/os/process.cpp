@@ -51,9 +51,9 @@ std::optional<ProcessStatus> status_of(std::uint64_t pid) {
   return status;
 }
 
-std::string own_pid_namespace() {
+std::string own_namespace(const char* kind) {
   std::error_code failed;
-  const auto target = std::filesystem::read_symlink("/proc/self/ns/pid", failed);
+  const auto target = std::filesystem::read_symlink(fmt::format("/proc/self/ns/{}", kind), failed);
   return failed ? std::string() : target.string();
 }
 
@@ -64,11 +64,13 @@ std::string host_name() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
+std::string mount_namespace() { return own_namespace("mnt"); }
+
 ProcessName this_process() {
   ProcessName name;
   name.host = host_name();
   name.boot_id = first_line("/proc/sys/kernel/random/boot_id");
-  name.pid_namespace = own_pid_namespace();
+  name.pid_namespace = own_namespace("pid");
   name.pid = static_cast<std::uint64_t>(::getpid());
   const auto status = status_of(name.pid);
   name.start_time = status ? status->start_time : 0;
@@ -88,7 +90,8 @@ Life life_of(std::uint64_t pid, std::uint64_t start_time) {
 BlockedSignals::BlockedSignals() {
   sigset_t all;
   ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS}) ::sigdelset(&all, own);
+  ::pthread_sigmask(SIG_BLOCK, &all, &before_);
 }
 
 BlockedSignals::~BlockedSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

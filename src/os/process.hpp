@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <string>
+#include <thread>
+#include <utility>
 
 namespace cairn::os {
 
@@ -23,6 +25,9 @@ struct ProcessName {
 /// The machine as it calls itself, for people; empty where it does not.
 std::string host_name();
 
+/// What tells whether two processes of a machine see the same files under the same paths; empty where it is not told.
+std::string mount_namespace();
+
 ProcessName this_process();
 
 /// What can be said of a process by its number and start time, in this process's own namespace.
@@ -30,7 +35,7 @@ enum class Life { kAlive, kDead, kUnknown };
 Life life_of(std::uint64_t pid, std::uint64_t start_time);
 
 /// No signal reaches this thread, nor those that it starts, while the object lives: signals of a program are for its
-/// own threads.
+/// own threads. Those that a fault of the thread itself raises do, so that handlers of crashes see them.
 class BlockedSignals {
  public:
   BlockedSignals();
@@ -41,6 +46,14 @@ class BlockedSignals {
  private:
   sigset_t before_{};
 };
+
+/// A thread that takes none of the program's signals; all threads of the library are started by this. Throws
+/// std::system_error as std::thread does.
+template <class Work>
+std::thread start_thread(Work work) {
+  const BlockedSignals blocked;  // which a new thread inherits
+  return std::thread(std::move(work));
+}
 
 /// Processors as taskset writes them: "0-3,8". Throws Error(kUsage) for what is no such list, or names none.
 cpu_set_t cores_of(const std::string& list);

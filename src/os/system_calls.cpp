@@ -4,13 +4,14 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 #include <mutex>
 #include <utility>
 
 #include "base/text.hpp"
-#include "os/fault.hpp"
+#include "os/limits.hpp"
 
 namespace cairn::os::internal {
 
@@ -22,8 +23,16 @@ std::string error_text(int error) {
 void throw_system_error(std::string_view action, const std::filesystem::path& path, int error, Missing missing) {
   const bool not_found = error == ENOENT && missing == Missing::kIsNotFound;
   throw Error(not_found ? ErrorKind::kNotFound : ErrorKind::kIo,
-              fmt::format("{} '{}' failed: {}", action, base::printable(path.native(), 1000), error_text(error)),
+              fmt::format("{} '{}' failed: {}{}", action, base::printable(path.native(), 1000), error_text(error),
+                          remedy_of(error)),
               {error, path.native()});
+}
+
+bool is_unsupported(int error) {
+  // Network file systems hand out their own codes (NFS as ENOTSUPP), and the kernel's default for a file system that
+  // has no such operation is one of several.
+  constexpr int kKernelUnsupported = 524;  // ENOTSUPP, which user space has no name for: DVS, some NFS clients
+  return error == EOPNOTSUPP || error == ENOSYS || error == kKernelUnsupported || error == ENOTTY || error == EINVAL;
 }
 
 int fault_error(std::string_view operation, const std::filesystem::path& path) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cairn/error.hpp"
+#include "os/fault.hpp"
 
 namespace cairn::os {
 
@@ -94,14 +95,26 @@ enum class Missing { kIsIo, kIsNotFound };
 /// errno of the fault that is due for the operation, 0 for none.
 int fault_error(std::string_view operation, const std::filesystem::path& path);
 
-/// Makes the call (returning -1 with errno on failure) until it is not interrupted; the fault hook of `operation` comes
-/// before each attempt. Returns 0 or the errno.
+/// The errno says that this file system, or this kernel, cannot do such a thing at all; not that it failed now.
+bool is_unsupported(int error);
+
+/// Makes the call (returning -1 with errno on failure) until it is not interrupted. Returns 0 or the errno.
+template <class Call>
+int call_again(Call call) {
+  for (;;) {
+    if (call() >= 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+/// As call_again(); the fault hook of `operation` comes before each attempt.
 template <class Call>
 int call_with_faults(std::string_view operation, const std::filesystem::path& path, Call call) {
   for (;;) {
-    int error = fault_error(operation, path);
+    const auto fault = check_fault(operation, path);
+    int error = fault ? fault->error : 0;
     const std::int64_t begin_ns = begin_record();
-    if (error == 0 && call() < 0) error = errno;
+    if ((error == 0 || fault->is_done) && call() < 0) error = errno;
     if (error == 0) {
       record(operation, path, begin_ns);
       work_moved();

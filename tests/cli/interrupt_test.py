@@ -1,10 +1,11 @@
 """Ctrl-C and SIGTERM: what a command was writing is gone, one line says so, and nothing else was touched."""
 
+import resource
 import signal
 import time
 
-from program import CairnTest, Paused, main, snapshot
-from small_files import two_shards
+from program import CairnTest, Paused, cairn, main, snapshot
+from small_files import two_shards, write_raw
 
 
 class Interrupted(CairnTest):
@@ -33,7 +34,9 @@ class Interrupted(CairnTest):
     def test_a_conversion(self):
         before = self.names()
         for fault, which, status in (("fsync", signal.SIGINT, 130), ("commit.manifest", signal.SIGTERM, 143),
-                                     ("commit.rename", signal.SIGINT, 130)):
+                                     ("commit.rename", signal.SIGINT, 130), ("fsync", signal.SIGHUP, 129),
+                                     ("fsync", signal.SIGUSR1, 138), ("fsync", signal.SIGUSR2, 140),
+                                     ("fsync", signal.SIGXCPU, 152)):
             with self.subTest(fault=fault, which=which):
                 started = Paused(self, fault, "convert", self.source, self.folder / "out")
                 partial = set(self.names()) - set(before)
@@ -43,6 +46,20 @@ class Interrupted(CairnTest):
                 self.assertEqual(self.names(), before)
         self.assertEqual(snapshot(self.others), {"file": b"mine"})
         self.good("convert", self.source, self.folder / "out")
+
+    def test_a_limit_of_the_sizes_of_files_is_an_error_and_no_signal(self):
+        large = self.folder / "large"
+        write_raw(large / "model.safetensors", {"w": {"dtype": "U8", "shape": [12 << 20], "data_offsets": [0, 12 << 20]}},
+                  bytes(12 << 20))
+        for limit, code in ((8 << 20, 1), (64 << 20, 0)):  # MPI itself needs 4 MiB
+            with self.subTest(limit=limit):
+                limited = {"preexec_fn": lambda most=limit: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))}
+                result = cairn("convert", large, self.folder / "out", who=limited)
+                self.assertEqual(result.code, code, result.err)
+                if code:
+                    self.assertIn(f"files of this process may have {limit} bytes: raise the limit (ulimit -f)",
+                                  result.errors[0])
+                    self.assertFalse((self.folder / "out").exists())
 
     def test_a_staging_file(self):
         before = self.names()

@@ -4,9 +4,11 @@
 
 #include <numeric>
 
+#include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
 #include "os/file.hpp"
 #include "random.hpp"
+#include "soft_limit.hpp"
 
 namespace cairn::test {
 namespace {
@@ -66,6 +68,41 @@ void parts_of_files(const EngineCase& c) {
   }
   ranges = plan::widen_to_blocks(ranges, sizes, 512);
   write_and_read_back(c, files_of(c, sizes), ranges, 512, 4096);  // windows with several parts of one file
+}
+
+/// As where nodes have disks of their own: a file that nobody wants has no path where it is not seen.
+void files_that_nobody_sees(const EngineCase& c) {
+  const std::vector<std::uint64_t> sizes = {3000, 10'000, 70'000};
+  auto files = files_of(c, sizes);
+  write_files(c, files, plan::ExtentMap(plan::whole_files(sizes), c.communicator.size(), 4096), 8192);
+  files[0].path.clear();
+  const std::vector<plan::FileRange> seen = {{1, 0, sizes[1]}, {2, 0, sizes[2]}};
+  EXPECT_EQ(read_and_compare(c, files, plan::ExtentMap(seen, c.communicator.size(), 4096), 8192), bytes_of(seen));
+}
+
+void more_files_than_may_be_open(const EngineCase& c) {
+  const int ranks = c.communicator.size();
+  const bool are_threads = comm::native_handle(c.communicator) == MPI_COMM_NULL;
+  if (are_threads && ranks > 1) return;  // they would share one limit
+  const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(12 * ranks), 5000);
+  const auto files = files_of(c, sizes);
+  const std::vector<plan::FileRange> ranges = plan::whole_files(sizes);
+  const plan::ExtentMap extents(ranges, ranks, 4096);
+  if (c.engine == "mpiio") {
+    const SoftLimit limit = descriptors_left(12);
+    const std::string text =
+        common_error(c.communicator, ErrorKind::kUsage, [&] { c.make()->open_for_write(files, extents); });
+    EXPECT_THAT(text, HasSubstr("raise the limit (ulimit -n)"));
+    EXPECT_FALSE(os::exists(files.front().path));
+    return;
+  }
+  {
+    const SoftLimit limit = descriptors_left(12);
+    write_files(c, files, extents, 16'384);  // several files a window
+  }
+  EXPECT_EQ(compare_by_other_means(c, files, ranges), bytes_of(ranges));
+  const SoftLimit limit = descriptors_left(12);
+  EXPECT_EQ(read_and_compare(c, files, extents, 16'384), bytes_of(ranges));
 }
 
 void no_files(const EngineCase& c) {
@@ -223,6 +260,8 @@ const std::vector<EngineTest>& engine_tests() {
       {"RandomFiles", random_files},
       {"AwkwardSizes", awkward_sizes},
       {"PartsOfFiles", parts_of_files},
+      {"FilesThatNobodySees", files_that_nobody_sees},
+      {"MoreFilesThanMayBeOpen", more_files_than_may_be_open},
       {"NoFiles", no_files},
       {"RoundsWithoutBytes", rounds_without_bytes},
       {"EdgesOfA5GibFile", edges_of_a_5_gib_file},

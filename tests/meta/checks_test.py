@@ -219,6 +219,31 @@ class WordsCheck(Tree):
         self.assert_finds("tests/data/a.json:1", "words_check.py")
 
 
+class SystemsCheck(Tree):
+    def test_good_tree(self):
+        self.write("src/a.cpp", "descriptor = ::open(path, O_RDONLY | O_CLOEXEC);\nwake_.wait_for(lock, tick);\n"
+                                "thread_ = os::start_thread(work);  // not std::thread(work)\nvoid FileReader::open(int a);\n")
+        self.assert_clean("systems_check.py")
+
+    def test_each_rule(self):
+        for text, finding in (("std::thread t; std::thread(work).detach();", "start_thread"),
+                              ("A::A() : thread_([this] { work(); }) {}", "start_thread"),
+                              ("auto now = std::chrono::system_clock::now();", "steady_clock"),
+                              ("const int d = ::open(path, O_RDONLY);", "O_CLOEXEC"),
+                              ("std::condition_variable c;\nc.wait_for(lock, tick);", "os::Condition")):
+            with self.subTest(text):
+                self.write("src/a.cpp", text + "\n")
+                self.assert_finds(finding, "systems_check.py")
+
+    def test_a_condition_of_the_header(self):
+        self.write("src/a.hpp", "std::condition_variable wake_;\n")
+        self.write("src/a.cpp", "wake_.wait_until(lock, time);\n")
+        self.assert_finds("src/a.cpp:1: ", "systems_check.py")
+
+    def test_empty_tree(self):
+        self.assert_finds("no source found", "systems_check.py")
+
+
 class ReferencesCheck(Tree):
     def setUp(self):
         super().setUp()

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -239,6 +240,12 @@ class SimulatedCommunicator final : public Communicator {
     while (first > 0 && node_of(first - 1) == node_of(rank_)) --first;
     while (last + 1 < size() && node_of(last + 1) == node_of(rank_)) ++last;
     return subgroup(first, last, 0);
+  }
+
+  [[nodiscard]] std::string_view host_of(int rank) const override {
+    constexpr std::array<std::string_view, 4> kHosts = {"node0", "node1", "node2", "node3"};
+    if (node_of(0) == node_of(size() - 1)) return {};
+    return kHosts[static_cast<std::size_t>(node_of(rank)) % kHosts.size()];
   }
 
  private:

@@ -123,7 +123,7 @@ TEST_F(StagingFault, WithEveryEngineLeavesNothing) {
     stage_it(file);
     expect_good(file);
     communicator_->barrier();
-    if (communicator_->rank() == 0) os::remove_file(file);
+    if (communicator_->rank() == 0) os::remove_tree(file);
   }
 }
 
@@ -187,7 +187,7 @@ TEST_F(StagingFault, AFullFileSystem) {
     communicator_->barrier();
     soon_error(ErrorKind::kIo, [&] { stage_it(file); });
     EXPECT_THAT(names_in(mount.path()), testing::ElementsAre("ballast"));
-    if (communicator_->rank() == 0) os::remove_file(mount.path() / "ballast");
+    if (communicator_->rank() == 0) os::remove_tree(mount.path() / "ballast");
     communicator_->barrier();
   }
   stage_it(file);

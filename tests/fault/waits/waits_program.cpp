@@ -160,6 +160,16 @@ void stopped_before_a_new_communicator() {
   go_on();
 }
 
+/// That of the node is there already; in the background of a program nothing may block in MPI.
+void stopped_before_a_communicator_of_the_node_again() {
+  const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
+  expect(communicator->node()->size() == ranks, "not all ranks are on the node");
+  if (rank == kCulprit) ::raise(SIGSTOP);
+  const auto text = state_error([&] { communicator->node(); }, rank == kCulprit ? 0 : 1.5, 8);
+  expect_parts(text, {missing()});
+  go_on();
+}
+
 /// The others have gone on to another phase; beats have told them where the culprit is.
 void stopped_after_beats() {
   const auto communicator = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, OnSilence::kError, {}});
@@ -248,6 +258,7 @@ const std::map<std::string, void (*)()> kScenarios = {
     {"commit", stopped_before_the_commit},
     {"constructor", stopped_before_the_constructor},
     {"node", stopped_before_a_new_communicator},
+    {"node_again", stopped_before_a_communicator_of_the_node_again},
     {"heard", stopped_after_beats},
     {"unheard", stopped_at_the_beginning_of_a_call},
     {"beats", long_work_with_beats},

@@ -224,11 +224,31 @@ TEST(ProvenDead, ADeadProcessIsProofInItsOwnNamespaceOnly) {
 }
 
 TEST(ProvenDead, AnotherBootIsProofWhereOnlyThisMachineSeesTheFiles) {
-  EXPECT_TRUE(is_proven_dead(record_of(1), seen_from("n1-again", true, false, os::Life::kUnknown)));
-  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1-again", false, false, os::Life::kUnknown)));
+  const auto again = [](bool is_local) {
+    Surroundings found = seen_from("n1", is_local, false, os::Life::kUnknown);
+    found.observer.boot_id = "the boot after";
+    return found;
+  };
+  EXPECT_TRUE(is_proven_dead(record_of(1), again(true)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), again(false)));
   LeaseRecord untold = record_of(1);
   untold.holder.process.boot_id.clear();
   EXPECT_FALSE(is_proven_dead(untold, seen_from("n1", true, true, os::Life::kDead)));
+}
+
+TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
+  // n1 writes through the network, n2 is the machine that has the disk: it takes locks and other boots for proof.
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kUnknown)));
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n2", true, true, os::Life::kDead)));
+  LeaseRecord nameless = record_of(1);
+  Surroundings observed = seen_from("n2", true, true, os::Life::kUnknown);
+  for (const char* name : {"localhost", ""}) {
+    nameless.holder.process.host = name;
+    observed.observer.host = name;
+    EXPECT_FALSE(is_proven_dead(nameless, observed)) << name;
+  }
+  // The holder is a process of that machine, which writes through the network as well.
+  EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
 }
 
 /// Watched from 0 s; the record changed at 1 s.

@@ -7,6 +7,7 @@
 #include "expect_error.hpp"
 #include "os/file.hpp"
 #include "simulated_save.hpp"
+#include "soft_limit.hpp"
 
 namespace cairn::test {
 namespace {
@@ -27,6 +28,18 @@ TEST(RoundTrip, EveryCutSavesAndEveryOtherLoads) {
   for (const Cut cut : kCuts) {
     for (const int ranks : {1, 2, 3, 6}) expect_loads(root / "checkpoint-1", 1, cut, ranks);
   }
+}
+
+TEST(RoundTrip, MoreFilesThanMayBeOpenAreOpenByTurns) {
+  Options options = small_options();
+  options.files.max_bytes = 4096;
+  const TempDir root;
+  {
+    const SoftLimit limit = descriptors_left(20);
+    save_simulated(root.path(), 1, Cut::kRows, 1, options);
+    expect_loads(root / "checkpoint-1", 1, Cut::kColumns, 1);
+  }
+  EXPECT_GE(data_files(root / "checkpoint-1").size(), 25U);
 }
 
 TEST(RoundTrip, FilesDependOnTheStateAlone) {

@@ -135,6 +135,24 @@ TEST_F(MpiIoDeathTest, ASessionTakesRomioWhileAToolHoldsTheToolInterface) {
               std::string(kRomioOpened) + "(.|\n)*component romio321, loses errors 0");
 }
 
+TEST_F(MpiIoDeathTest, TheThreadLevelOfTheProcessStays) {
+  const auto run = [](int asked, bool prefer_first) {
+    int granted = 0;
+    MPI_Init_thread(nullptr, nullptr, asked, &granted);
+    if (prefer_first) prefer_romio();
+    mpi_io_implementation();
+    prefer_romio();
+    int level = -1;
+    MPI_Query_thread(&level);
+    std::fprintf(stderr, "granted %d, still %d\n", granted, level);
+    std::_Exit(level == granted ? 0 : 1);
+  };
+  for (const int asked : {MPI_THREAD_MULTIPLE, MPI_THREAD_FUNNELED}) {
+    EXPECT_EXIT(run(asked, true), testing::ExitedWithCode(0), "still") << asked;
+    EXPECT_EXIT(run(asked, false), testing::ExitedWithCode(0), "still") << asked;
+  }
+}
+
 TEST_F(MpiIoDeathTest, TooLateIsSaid) {
   const auto run = [] {
     init_mpi();

@@ -11,8 +11,11 @@
 
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
+#include "comm/shared_memory.hpp"
 #include "comm_cases.hpp"
+#include "faults.hpp"
 #include "simulated.hpp"
+#include "soft_limit.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -177,6 +180,29 @@ TEST(Simulated, AgreementAndMessagesOnManyRanks) {
 
 TEST(Simulated, NeedsARank) {
   EXPECT_THROW(run_simulated(0, [](Communicator&) {}), Error);
+}
+
+TEST(SharedMemory, GetsItsPagesBetweenTwoSignals) {
+  const test::Faults faults("windows.reserve:errno=EINTR:times=20");
+  run_simulated(2, [](Communicator& communicator) {
+    const SharedMemory memory(communicator, 4 << 20);
+    memory.of(communicator.rank()).back() = std::byte{1};  // a page that is not there would be a signal
+  });
+  EXPECT_EQ(os::fault_hits(), 20U);
+}
+
+TEST(SharedMemory, BeyondTheLimitOfFilesIsAnErrorAndNoSignal) {
+  const test::SoftLimit limit(RLIMIT_FSIZE, 1 << 20);
+  std::atomic<int> refused = 0;
+  run_simulated(2, [&](Communicator& communicator) {
+    try {
+      const SharedMemory memory(communicator, 4 << 20);
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("files of this process may have 1048576 bytes: raise the limit (ulimit -f)"));
+      ++refused;
+    }
+  });
+  EXPECT_EQ(refused, 2);
 }
 
 using SimulatedDeathTest = testing::Test;

@@ -2,17 +2,31 @@
 #include "comm/watchdog.hpp"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <thread>
 
 #include "cairn/error.hpp"
+
+namespace {
+std::atomic<int> system_clock_ahead_s = 0;
+}
+
+/// In the place of the C library's: a system clock that stands ahead of the kernel's.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  const int result = static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  if (result == 0 && clock == CLOCK_REALTIME) time->tv_sec += system_clock_ahead_s;
+  return result;
+}
 
 namespace cairn::comm {
 namespace {
@@ -86,6 +100,36 @@ TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
   EXPECT_LE(calls.load() * 300ms, std::chrono::steady_clock::now() - start);
   EXPECT_NE(said.find("no progress for 0.3 s in phase 'fsync' on rank 3 of 8"), std::string::npos) << said;
   EXPECT_NE(lines.find("cairn: error: " + said), std::string::npos) << lines;
+}
+
+TEST(Watchdog, GoesByAClockThatNobodySets) {
+  std::atomic<int> calls = 0;
+  system_clock_ahead_s = 20;  // it is set back as soon as it was looked at
+  Watchdog watchdog({0.2, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank);
+  watchdog.begin_call();
+  for (int i = 0; i < 500 && calls == 0; ++i) std::this_thread::sleep_for(10ms);
+  EXPECT_GT(calls, 0);
+  system_clock_ahead_s = 0;
+  watchdog.end_call();
+}
+
+TEST(Watchdog, TakesNoSignalOfTheProgram) {
+  static std::atomic<pthread_t> taker{};
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = [](int) { taker = ::pthread_self(); };
+  ASSERT_EQ(::sigaction(SIGUSR1, &action, &before), 0);
+  sigset_t usr1;
+  ::sigemptyset(&usr1);
+  ::sigaddset(&usr1, SIGUSR1);
+  Watchdog watchdog(limit(3600), kRank);
+  ASSERT_EQ(::pthread_sigmask(SIG_BLOCK, &usr1, nullptr), 0);
+  ASSERT_EQ(::kill(::getpid(), SIGUSR1), 0);
+  std::this_thread::sleep_for(50ms);
+  EXPECT_EQ(taker, pthread_t{}) << "a thread of the library took it";
+  ::pthread_sigmask(SIG_UNBLOCK, &usr1, nullptr);
+  EXPECT_EQ(taker, ::pthread_self());
+  ::sigaction(SIGUSR1, &before, nullptr);
 }
 
 TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {

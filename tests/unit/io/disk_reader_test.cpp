@@ -84,6 +84,24 @@ TEST_F(Reader, BringsAnyRangesInOrder) {
   }
 }
 
+TEST_F(Reader, SaysThatDirectWasRefusedAtATransfer) {
+  if (os::file_system_of(folder_.path()).lives_in_memory()) GTEST_SKIP() << "nothing is direct in memory";
+  for (const char* way : {"", ";os.io_uring:errno=EACCES"}) {
+    const Faults faults(std::string("read:errno=EINVAL:times=1") + way);
+    base::AlignedBuffer memory(std::uint64_t{1} << 20);
+    DiskReader reader(memory.span());
+    std::uint64_t compared = 0;
+    const std::vector<plan::Extent> whole = {{0, 0, 3'000'000, 0}};
+    reader.read(files_, whole, [&](std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+      EXPECT_EQ(std::memcmp(data.data(), contents_[file].data() + offset, data.size()), 0);
+      compared += data.size();
+    });
+    EXPECT_EQ(compared, 3'000'000U);
+    EXPECT_EQ(reader.cached_bytes(), 3'000'000U) << way;
+    EXPECT_THAT(reader.why_cached(), HasSubstr("O_DIRECT is refused on")) << way;
+  }
+}
+
 TEST_F(Reader, SaysWhatFails) {
   base::AlignedBuffer memory(DiskReader::kLeastBytes);
   const auto error_of = [&](const plan::Extent& range) -> std::string {

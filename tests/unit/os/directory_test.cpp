@@ -218,16 +218,6 @@ TEST(RemoveTree, HasFaultsAndCanBeCalledAgain) {
   EXPECT_FALSE(os::exists(dir / "tree"));
 }
 
-TEST(RemoveFile, OneFileOnly) {
-  const TempDir dir;
-  touch(dir / "f");
-  remove_file(dir / "f");
-  EXPECT_FALSE(os::exists(dir / "f"));
-  EXPECT_NE(error_of(ErrorKind::kNotFound, [&] { remove_file(dir / "f"); }), "no error");
-  make_directory(dir / "d");
-  EXPECT_NE(error_of(ErrorKind::kIo, [&] { remove_file(dir / "d"); }), "no error");
-}
-
 TEST(Exists, FollowsLinks) {
   const TempDir dir;
   touch(dir / "f", "12345");

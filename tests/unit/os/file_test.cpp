@@ -321,16 +321,6 @@ TEST(File, FlushReportsWhatClosingADescriptorWould) {
   EXPECT_THAT(error_of(ErrorKind::kIo, [&] { file.flush(); }), HasSubstr("writing back of"));
 }
 
-TEST(File, AFileSystemWithoutLocksGivesNone) {
-  const TempDir directory;
-  File file(directory / "f", OpenMode::kCreateNew);
-  for (const char* rule : {"flock:errno=ENOLCK", "flock:errno=ENOTSUP"}) {
-    const Faults faults(rule);
-    EXPECT_FALSE(file.try_lock());
-    EXPECT_FALSE(file.lock([] { return true; }));
-  }
-}
-
 TEST(File, ALockIsOfOneOpenFileAtATime) {
   const TempDir directory;
   File first(directory / "f", OpenMode::kCreateNew);

@@ -113,6 +113,25 @@ TEST_F(Queue, ReportsTheEndOfAFile) {
   EXPECT_THAT(error_of_finish(queue, 1), HasSubstr("ends at byte " + std::to_string(kBytes)));
 }
 
+TEST_F(Queue, GoesThroughThePageCacheWhereDirectIsRefusedAtATransfer) {
+  if (!direct_.refusal.empty()) GTEST_SKIP() << direct_.refusal;
+  for (const char* error : {"EINVAL", "ENOTSUP", "524"}) {
+    IoQueue queue(4);
+    set_faults(std::string("write:times=1:errno=") + error);
+    write_all(queue, 4 * kPage, 3);
+    expect_written();
+    EXPECT_EQ(fault_hits(), 1U);
+    EXPECT_THAT(queue.refusal(), HasSubstr("O_DIRECT is refused on"));
+    set_faults("");
+    File(path_, OpenMode::kWrite).set_size(0);
+    File(path_, OpenMode::kWrite).set_size(kBytes);
+  }
+  IoQueue queue(4);  // what is refused of a plain file is an error
+  set_faults("write:errno=EINVAL");
+  queue.write({&plain_, &plain_, 1}, data_.span().first(kPage), 0, 1);
+  EXPECT_THAT(error_of_finish(queue, 1), HasSubstr("Invalid argument"));
+}
+
 TEST_F(Queue, ReportsWhatTheKernelRefuses) {
   IoQueue queue(8);
   File wrong(path_, OpenMode::kRead);
@@ -171,7 +190,7 @@ TEST_F(Queue, DirectIsRefusedOnFileSystemsInMemory) {
   const std::filesystem::path path = "/dev/shm/cairn-io-queue-test-" + std::to_string(::getpid());
   File(path, OpenMode::kCreateNew).set_size(kPage);
   EXPECT_THAT(open_direct(path, OpenMode::kWrite).refusal, HasSubstr("O_DIRECT is refused on tmpfs"));
-  remove_file(path);
+  remove_tree(path);
 }
 
 }  // namespace

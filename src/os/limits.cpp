@@ -1,0 +1,63 @@
+#include "os/limits.hpp"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+namespace cairn::os {
+namespace {
+
+rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
+  rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(resource, &limit);
+  return limit;
+}
+
+}  // namespace
+
+OpenFileLimit meet_limits() {
+  rlimit files = limit_of(RLIMIT_NOFILE);
+  const OpenFileLimit found{files.rlim_cur, files.rlim_max};
+  files.rlim_cur = files.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit that was there is kept, and errors name it
+  ::signal(SIGXFSZ, SIG_IGN);
+  return found;
+}
+
+std::uint64_t free_descriptors() {
+  const std::uint64_t most = limit_of(RLIMIT_NOFILE).rlim_cur;
+  std::uint64_t open = 0;
+  std::error_code failed;
+  for (std::filesystem::directory_iterator at("/proc/self/fd", failed), end; !failed && at != end;
+       at.increment(failed)) {
+    ++open;
+  }
+  return most - std::min(open, most);
+}
+
+std::optional<std::uint64_t> largest_file_bytes() {
+  const rlim_t most = limit_of(RLIMIT_FSIZE).rlim_cur;
+  return most == RLIM_INFINITY ? std::nullopt : std::optional<std::uint64_t>(most);
+}
+
+int refuse_size(std::uint64_t bytes) { return bytes > limit_of(RLIMIT_FSIZE).rlim_cur ? EFBIG : 0; }
+
+std::string remedy_of(int error) {
+  if (error == EMFILE) {
+    return fmt::format("; this process may have {} files open: raise the limit (ulimit -n) before it starts",
+                       limit_of(RLIMIT_NOFILE).rlim_cur);
+  }
+  if (error == ENFILE) return "; too many files are open on this machine: its administrator can raise fs.file-max";
+  if (error != EFBIG) return {};
+  const auto most = largest_file_bytes();
+  if (!most) return "; the file system takes no file of that size: let files be smaller";
+  return fmt::format("; files of this process may have {} bytes: raise the limit (ulimit -f) before it starts", *most);
+}
+
+}  // namespace cairn::os
