@@ -41,10 +41,11 @@ struct Placement {
   std::vector<std::uint64_t> strides = {};
 };
 
-/// A global tensor and the boxes of it that this rank holds or wants.
+/// A global tensor and the boxes of it that this rank holds or wants. Several shards of one rank may be of the same
+/// tensor when no two of their boxes have a common element; kUsage otherwise, since one would be lost.
 struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
-  std::string name;               ///< UTF-8; unique in its section
+  std::string name;               ///< UTF-8, not empty
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
   std::vector<Box> boxes;            ///< none: an empty shard

@@ -343,6 +343,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     description = describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
+    if (changed != 0) check_distinct(given);  // else it was when the plan was made
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
   if (!report.plan_reused) {
