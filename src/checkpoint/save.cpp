@@ -467,6 +467,7 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::v
   std::map<std::string, std::string> texts = plan_->layout.index_files;
   if (blob_plan_) {
     add_sections(content, blob_plan_->layout);
+    manifest.rank_blobs = manifest.ranks;
     texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
   }
   if (package_ != nullptr && communicator_.rank() == 0) {
