@@ -12,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -47,6 +48,14 @@ struct Part {
   std::uint64_t rows;
   std::vector<double> cells;
 };
+
+/// This rank's rows of a list of particles, three numbers each.
+cairn::Box rows_of(std::uint64_t particles, int rank, int ranks) {
+  const auto begin_of = [&](int r) {
+    return particles * static_cast<std::uint64_t>(r) / static_cast<std::uint64_t>(ranks);
+  };
+  return {{begin_of(rank), 0}, {begin_of(rank + 1) - begin_of(rank), 3}};
+}
 
 bool all_hold = true;
 
@@ -129,9 +138,31 @@ void tour(const std::string& root, int rank, int ranks) {
   check(checkpointer.latest() == resumed.step && resumed.skipped.empty(),
         "load_latest, of a root in which nothing is damaged");
 
+  {  // of another size in every step: memory is taken for the step that is loaded
+    cairn::Checkpointer growing(MPI_COMM_WORLD, root + "/growing", options);
+    std::vector<double> particles;
+    for (const std::uint64_t step : {1, 2}) {
+      const cairn::Box rows = rows_of(10 * step, rank, ranks);
+      particles.assign(rows.shape[0] * 3, static_cast<double>(step));
+      const cairn::Shard shard{"model", "particles", cairn::DType::kF64, {10 * step, 3}, {rows}};
+      growing.save(step, std::vector<cairn::Source>{{shard, particles.data()}});
+    }
+    const std::vector<double> saved = std::exchange(particles, {});
+    const auto newest = growing.load_latest([&](std::uint64_t, std::span<const cairn::TensorInfo> stored) {
+      const cairn::TensorInfo& tensor = stored[0];
+      const cairn::Box rows = rows_of(tensor.shape[0], rank, ranks);
+      particles.resize(rows.shape[0] * 3);
+      const cairn::Shard shard{tensor.section, tensor.name, tensor.dtype, tensor.shape, {rows}};
+      return std::vector<cairn::Target>{{shard, particles.data()}};
+    });
+    check(newest.step == 2 && particles == saved, "load_latest, with targets that are made for the step");
+  }
+
   const auto with_it = checkpointer.load_extras(200);
   check(with_it.metadata.at("learning_rate") == "0.1" && with_it.rank_blob.size() == 1000, "load_extras");
   check(checkpointer.load_rank_blob(100, with_it.rank_blobs - 1).size() == with_it.rank_blobs, "load_rank_blob");
+  const auto all_blobs = checkpointer.load_extras(200, cairn::BlobMapping::all_to_rank_0()).blobs;
+  check(all_blobs.size() == (rank == 0 ? static_cast<std::size_t>(ranks) : 0), "the blobs of all ranks on one");
   std::string config;
   checkpointer.load_carried(200, "config.json", [&](std::span<const std::byte> piece) {
     config.append(reinterpret_cast<const char*>(piece.data()), piece.size());

@@ -78,7 +78,7 @@ std::uint64_t Checkpoints::resume(const State& state) {
   if (!checkpointer_.latest()) return 0;
   const std::uint64_t newest =
       checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
-  const auto extras = checkpointer_.load_extras(newest);
+  const auto extras = checkpointer_.load_extras(newest, cairn::BlobMapping::by_rank());  // on any number of ranks
   const auto run = extras.metadata.find("run");
   if (run == extras.metadata.end() || run->second != run_) {
     throw cairn::Error(cairn::ErrorKind::kUsage, "the checkpoint of step " + std::to_string(newest) +

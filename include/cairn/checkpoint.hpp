@@ -19,6 +19,7 @@
 #include <string>
 #include <vector>
 
+#include "cairn/blob_mapping.hpp"
 #include "cairn/box.hpp"
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
@@ -41,10 +42,11 @@ struct Placement {
   std::vector<std::uint64_t> strides = {};
 };
 
-/// A global tensor and the boxes of it that this rank holds or wants.
+/// A global tensor and the boxes of it that this rank holds or wants. Several shards of one rank may be of the same
+/// tensor when no two of their boxes have a common element; kUsage otherwise, since one would be lost.
 struct Shard {
   std::string section = "model";  ///< file set: "model", "optimizer", "master_weights", "adapter" or your own
-  std::string name;               ///< UTF-8; unique in its section
+  std::string name;               ///< UTF-8, not empty
   DType dtype = DType::kF32;
   std::vector<std::uint64_t> shape;  ///< of the whole tensor, in elements
   std::vector<Box> boxes;            ///< none: an empty shard
@@ -92,6 +94,10 @@ struct TensorInfo : Tensor {
   std::string section;
   std::string codec;  ///< it is a moment that is stored coded: "q8" ...; empty: stored as it is, or made of another one
 };
+
+/// Makes the targets of a load when it is known what there is: `tensors` are those of the step, as
+/// Checkpointer::tensors() lists them, which LoadOptions::select selects. For tensors whose sizes vary between steps.
+using TargetsOf = std::function<std::vector<Target>(std::uint64_t step, std::span<const TensorInfo> tensors)>;
 
 /// Takes the bytes of a carried file in order, at most 4 MiB at a time, which are gone when it returns.
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
@@ -190,20 +196,31 @@ class Checkpointer {
   /// when something was passed over, which may have had it; else it stays as it is.
   Report load_latest(std::span<const Target> targets, const LoadOptions& options = {});
 
+  /// Collective. The same for tensors whose sizes vary between steps, such as particles and growing tables: `make` is
+  /// called on each rank, once for every step that is tried and can be opened, and makes the targets of that step; where
+  /// the step then turns out to be damaged, it is called again for the one before. Memory of the targets that it made last
+  /// must stay until the call returns. It must not call this object nor anything collective. What it throws ends the call
+  /// and is never taken for damage: an Error is thrown on all ranks, any other exception as kInternal.
+  Report load_latest(const TargetsOf& make, const LoadOptions& options = {});
+
   /// What travelled with a checkpoint. All but `rank_blob` is the same on all ranks.
   struct LoadedExtras {
     std::map<std::string, std::string> metadata;
     std::string layout;
     std::map<std::string, std::uint64_t> carried;  ///< name -> size in bytes, for load_carried()
+    std::uint64_t ranks = 0;                       ///< that saved it; 0: not known
     std::uint64_t rank_blobs = 0;                  ///< number of the saving ranks, if any of them had a blob
-    std::vector<std::byte> rank_blob;              ///< of the saving rank of this rank's number; empty beyond those
+    std::vector<std::byte> rank_blob;              ///< of the saving rank of this rank's number, if it is given one
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank, all that kRank0 and kChosen give it
   };
-  /// Collective. Throws as load(). Costs opening the checkpoint, a look at every carried file, and its blob for each
-  /// rank.
-  [[nodiscard]] LoadedExtras load_extras(std::uint64_t step);
+  /// Collective. Throws as load(). Costs opening the checkpoint, a look at every carried file, and its blobs for each
+  /// rank. Where there are blobs, and another number of ranks saved them than is loading, `mapping` must say who gets
+  /// which: kState otherwise. It has the same kind on all ranks (kUsage).
+  [[nodiscard]] LoadedExtras load_extras(std::uint64_t step, const BlobMapping& mapping = {});
 
   /// Collective. The blob of a saving rank, below LoadedExtras::rank_blobs; each rank names the one that it wants, or
-  /// none, and gets that alone. Throws kNotFound on all ranks when one names a rank that there is not, else as load().
+  /// none, and gets that alone. Throws kState on all ranks when one names a rank that did not save, kNotFound where no
+  /// rank had a blob, else as load().
   [[nodiscard]] std::vector<std::byte> load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank);
 
   /// Collective. A carried file of any size, which rank 0 reads piece by piece and gives to the sinks of all ranks; a

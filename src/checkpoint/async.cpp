@@ -375,6 +375,7 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
   std::uint64_t is_too_large = 0;
   comm::agree(*communicator_, "describe the state", [&] {
     check_shards(state);
+    check_distinct(state);
     for (const Source& source : state) {
       whole.push_back(whole_source(source));
       boxes.push_back(whole.back().bytes);

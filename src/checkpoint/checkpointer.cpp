@@ -47,6 +47,8 @@ struct Checkpointer::State {
   }
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
+  template <class TargetsOfOpened>
+  Report load_latest(const LoadOptions& load_options, const TargetsOfOpened& targets_of);
 
   /// Rank-local, on rank 0.
   void watch_lease() {
@@ -286,21 +288,35 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, c
 }
 
 Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOptions& options) {
+  return state_->load_latest(options, [&](std::uint64_t, const OpenCheckpoint&) { return targets; });
+}
+
+Report Checkpointer::load_latest(const TargetsOf& make, const LoadOptions& options) {
+  std::vector<Target> made;  // of the step that is tried
+  return state_->load_latest(options, [&](std::uint64_t step, const OpenCheckpoint& opened) {
+    made = checkpoint::make_targets(*state_->communicator, opened, {state_->options, options}, step, make);
+    return std::span<const Target>(made);
+  });
+}
+
+/// Collective. `targets_of` gives the targets for a step that is open.
+template <class TargetsOfOpened>
+Report Checkpointer::State::load_latest(const LoadOptions& load_options, const TargetsOfOpened& targets_of) {
   const checkpoint::PhaseClock whole;
   Report report;
-  const auto load = [&](std::uint64_t step) {
-    const checkpoint::ProgressScope progress(state_->options.progress, step);
-    return state_->with_open(step, [&](const OpenCheckpoint& opened) {
+  const auto load_step = [&](std::uint64_t step) {
+    const checkpoint::ProgressScope progress(options.progress, step);
+    return with_open(step, [&](const OpenCheckpoint& opened) {
       if (!opened.manifest) {  // it was there when the root was listed; without it nothing would be verified
         throw comm::AgreedError(ErrorKind::kIntegrity,
                                 "checkpoint-" + std::to_string(step) + " has lost its cairn.json");
       }
-      return state_->load(step, opened, {targets, options}, whole);
+      return load(step, opened, {targets_of(step, opened), load_options}, whole);
     });
   };
-  checkpoint::run_call(*state_->communicator, "latest", [&] {
+  checkpoint::run_call(*communicator, "latest", [&] {
     // By reference: a copy may take memory, and that step would not be agreed on.
-    report = checkpoint::load_newest(*state_->communicator, state_->root, std::ref(load));
+    report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
   });
   return report;
 }
@@ -320,12 +336,13 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   return report;
 }
 
-Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step) {
+Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step, const BlobMapping& mapping) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   LoadedExtras extras;
   checkpoint::run_call(*state_->communicator, "open", [&] {
+    checkpoint::agree_on_mapping(*state_->communicator, mapping);
     extras = state_->with_open(step, [&](const OpenCheckpoint& opened) {
-      return checkpoint::read_extras(*state_->communicator, opened, checkpoint::read_options(state_->options),
+      return checkpoint::read_extras(*state_->communicator, opened, mapping, checkpoint::read_options(state_->options),
                                      state_->windows);
     });
   });

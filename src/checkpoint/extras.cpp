@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -11,6 +13,7 @@
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
 #include "comm/agree.hpp"
+#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
@@ -20,18 +23,9 @@
 namespace cairn::checkpoint {
 namespace {
 
-/// Room for the blob, and the box that fills it; nothing for none.
-std::vector<plan::MemoryBox> want_blob(const OpenCheckpoint& opened, std::optional<std::uint32_t> number,
-                                       std::vector<std::byte>& blob) {
-  if (!number) return {};
-  const auto& shape = opened.stored.tensors[*number].shape;
-  blob.resize(shape.at(0));
-  return {{*number, shard::whole(shape), blob}};
-}
+std::string shown(const OpenCheckpoint& opened) { return base::printable(opened.directory.string(), 1000); }
 
-}  // namespace
-
-std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
+std::vector<std::uint32_t> blob_tensors(const OpenCheckpoint& opened) {
   const plan::StoredTensors& tensors = opened.stored.tensors;
   std::vector<std::uint32_t> numbers;
   for (int rank = 0;; ++rank) {
@@ -43,8 +37,79 @@ std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
   }
 }
 
+/// Room for a blob, and the box that fills it.
+plan::MemoryBox want_blob(const OpenCheckpoint& opened, std::uint32_t number, std::vector<std::byte>& blob) {
+  const auto& shape = opened.stored.tensors[number].shape;
+  blob.resize(shape.at(0));
+  return {number, shard::whole(shape), blob};
+}
+
+const char* kind_text(BlobMapping::Kind kind) {
+  switch (kind) {
+    case BlobMapping::Kind::kSameRanks: return "none";
+    case BlobMapping::Kind::kByRank: return "by_rank";
+    case BlobMapping::Kind::kRank0: return "all_to_rank_0";
+    case BlobMapping::Kind::kChosen: return "chosen";
+  }
+  return "";
+}
+
+/// The saving ranks, of `saving_ranks`, whose blobs a rank gets.
+std::vector<std::uint64_t> saving_ranks_for(const BlobMapping& mapping, std::uint64_t rank, std::uint64_t ranks,
+                                            std::uint64_t saving_ranks, const std::string& where) {
+  std::vector<std::uint64_t> wanted;
+  switch (mapping.kind()) {
+    case BlobMapping::Kind::kSameRanks:
+      if (saving_ranks != ranks) {
+        throw Error(ErrorKind::kState,
+                    fmt::format("'{}' has the blobs of {} (Extras::rank_blob), and {} load it: say who gets which, by "
+                                "load_extras(step, mapping) with BlobMapping::by_rank(), all_to_rank_0() or chosen()",
+                                where, base::counted(saving_ranks, "rank"), base::counted(ranks, "rank")));
+      }
+      return {rank};
+    case BlobMapping::Kind::kByRank:
+      if (rank < saving_ranks) wanted = {rank};
+      return wanted;
+    case BlobMapping::Kind::kRank0:
+      if (rank != 0) return wanted;
+      wanted.resize(saving_ranks);
+      std::iota(wanted.begin(), wanted.end(), std::uint64_t{0});
+      return wanted;
+    case BlobMapping::Kind::kChosen:
+      if (!mapping.choose()) throw Error(ErrorKind::kUsage, "BlobMapping::chosen() was given an empty function");
+      return mapping.choose()(saving_ranks);
+  }
+  return wanted;
+}
+
+Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::uint64_t rank) {
+  return {ErrorKind::kState,
+          fmt::format("'{}' was saved by {}, and none of them was rank {}: its blobs are those of ranks 0 to {}; "
+                      "BlobMapping (load_extras) says how another number of ranks gets them",
+                      where, base::counted(saving_ranks, "rank"), rank, saving_ranks - 1)};
+}
+
+}  // namespace
+
+std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
+  std::vector<std::uint32_t> numbers = blob_tensors(opened);
+  const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;  // 0: not said, or none
+  if (named == 0 || named == numbers.size()) return numbers;
+  throw Error(ErrorKind::kFormat,
+              fmt::format("'{}': {} names the blobs of {}, but there are those of {}", shown(opened), kManifestFile,
+                          base::counted(named, "rank"), base::counted(numbers.size(), "rank")),
+              {0, (opened.directory / kManifestFile).native()});
+}
+
+void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping) {
+  comm::agree_on_values(communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
+    values.push_back({"mapping", kind_text(mapping.kind())});
+  });
+}
+
 Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const OpenCheckpoint& opened,
-                                       const ReadOptions& options, io::WindowStore& windows) {
+                                       const BlobMapping& mapping, const ReadOptions& options,
+                                       io::WindowStore& windows) {
   std::vector<std::uint64_t> sizes;
   comm::agree(communicator, "look at the carried files", [&] {
     sizes.resize(opened.carried.size());
@@ -60,6 +125,7 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const O
     if (opened.manifest) {
       extras.metadata = opened.manifest->user_metadata;
       extras.layout = opened.manifest->layout;
+      extras.ranks = opened.manifest->ranks;
     } else {
       extras.metadata = opened.about.values;
       extras.layout = opened.about.parallel;
@@ -67,8 +133,19 @@ Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const O
     for (std::size_t i = 0; i < sizes.size(); ++i) extras.carried[opened.carried[i]] = sizes[i];
     const std::vector<std::uint32_t> blobs = rank_blobs(opened);
     extras.rank_blobs = blobs.size();
-    const auto rank = static_cast<std::size_t>(communicator.rank());
-    if (rank < blobs.size()) wanted = want_blob(opened, blobs[rank], extras.rank_blob);
+    if (blobs.empty()) return;
+    const bool is_by_rank =
+        mapping.kind() == BlobMapping::Kind::kSameRanks || mapping.kind() == BlobMapping::Kind::kByRank;
+    for (const std::uint64_t rank :
+         saving_ranks_for(mapping, static_cast<std::uint64_t>(communicator.rank()),
+                          static_cast<std::uint64_t>(communicator.size()), blobs.size(), shown(opened))) {
+      if (rank >= blobs.size()) throw did_not_save(shown(opened), blobs.size(), rank);
+      if (is_by_rank) {
+        wanted.push_back(want_blob(opened, blobs[rank], extras.rank_blob));
+      } else if (const auto [at, is_new] = extras.blobs.try_emplace(rank); is_new) {
+        wanted.push_back(want_blob(opened, blobs[rank], at->second));
+      }
+    }
   });
   Loader(communicator, opened, nullptr, options, &windows).load(wanted);
   return extras;
@@ -82,12 +159,13 @@ std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const Op
   comm::agree(communicator, "find the blob of a rank", [&] {
     if (!saving_rank) return;
     const std::vector<std::uint32_t> blobs = rank_blobs(opened);
-    if (*saving_rank >= blobs.size()) {
-      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has the blobs of {}, counted from 0, and none of rank {}",
-                                                    base::printable(opened.directory.string()),
-                                                    base::counted(blobs.size(), "rank"), *saving_rank));
+    if (blobs.empty()) {
+      throw Error(ErrorKind::kNotFound, fmt::format("'{}' has no blobs of ranks (Extras::rank_blob): none had one when "
+                                                    "it was saved",
+                                                    shown(opened)));
     }
-    wanted = want_blob(opened, blobs[*saving_rank], blob);
+    if (*saving_rank >= blobs.size()) throw did_not_save(shown(opened), blobs.size(), *saving_rank);
+    wanted.push_back(want_blob(opened, blobs[*saving_rank], blob));
   });
   Loader(communicator, opened, nullptr, options, &windows).load(wanted);
   return blob;

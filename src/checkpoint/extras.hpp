@@ -20,14 +20,21 @@
 
 namespace cairn::checkpoint {
 
-/// Rank-local: numbers of the stored tensors that are blobs, by saving rank.
+/// Rank-local: numbers of the stored tensors that are blobs, by saving rank. Throws Error(kFormat) when the manifest says
+/// that there are others.
 std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened);
 
-/// Collective.
-Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const OpenCheckpoint& opened,
-                                       const ReadOptions& options, io::WindowStore& windows);
+/// Collective: Error(kUsage) when the kinds differ.
+void agree_on_mapping(comm::Communicator& communicator, const BlobMapping& mapping);
 
-/// Collective: the blob of a saving rank, which each rank names for itself; nothing for none. Throws Error(kNotFound).
+/// Collective. Throws Error(kState) where the ranks' blobs are another number than the ranks and `mapping` does not say
+/// who gets which, or names a rank that did not save.
+Checkpointer::LoadedExtras read_extras(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                       const BlobMapping& mapping, const ReadOptions& options,
+                                       io::WindowStore& windows);
+
+/// Collective: the blob of a saving rank, which each rank names for itself; nothing for none. Throws Error(kState) for a
+/// rank that did not save, kNotFound where no rank had a blob.
 std::vector<std::byte> read_rank_blob(comm::Communicator& communicator, const OpenCheckpoint& opened,
                                       std::optional<std::uint64_t> saving_rank, const ReadOptions& options,
                                       io::WindowStore& windows);

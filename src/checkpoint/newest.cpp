@@ -12,6 +12,8 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "checkpoint/listing.hpp"
+#include "codes/view.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
 #include "os/errno_class.hpp"
@@ -132,6 +134,22 @@ bool is_of_checkpoint(const Error& error, const fs::path& directory) {
   }
 }
 
+std::vector<Target> make_targets(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                 const MakingOptions& how, std::uint64_t step, const TargetsOf& make) {
+  std::vector<TensorInfo> tensors;
+  comm::agree(communicator, "list the tensors", [&] {
+    if (!make) throw Error(ErrorKind::kUsage, "load_latest was given an empty function to make its targets");
+    tensors = list_tensors(opened, loading_view(opened, view_options(how.options)), how.load_options.select);
+  });
+  std::vector<Target> made;
+  try {
+    comm::agree(communicator, "make the targets", [&] { made = make(step, tensors); });
+  } catch (const comm::AgreedError& error) {
+    throw CallerError(error);
+  }
+  return made;
+}
+
 Report load_newest(comm::Communicator& communicator, const fs::path& root,
                    const std::function<Report(std::uint64_t step)>& load) {
   std::vector<SkippedStep> skipped;
@@ -150,7 +168,8 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
         });
         return report;
       } catch (const comm::AgreedError& error) {  // all ranks are here
-        if (!is_of_checkpoint(error, attempt.checkpoint)) throw;
+        const bool is_callers = dynamic_cast<const CallerError*>(&error) != nullptr;
+        if (is_callers || !is_of_checkpoint(error, attempt.checkpoint)) throw;
         last = error;
       }
     }

@@ -4,9 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "comm/agree.hpp"
 #include "comm/communicator.hpp"
+#include "directory/open.hpp"
 
 namespace cairn::checkpoint {
 
@@ -14,10 +17,24 @@ namespace cairn::checkpoint {
 /// else is the caller's, or the machine's, or may pass (os/errno_class.hpp).
 bool is_of_checkpoint(const Error& error, const std::filesystem::path& directory);
 
+/// What the caller's own code threw: never damage, whatever its kind.
+class CallerError : public comm::AgreedError {
+ public:
+  explicit CallerError(const comm::AgreedError& error) : comm::AgreedError(error) {}
+};
+
+struct MakingOptions {
+  const Options& options;
+  const LoadOptions& load_options;
+};
+/// Collective: the targets that `make` makes of an open step on this rank. Throws CallerError.
+std::vector<Target> make_targets(comm::Communicator& communicator, const OpenCheckpoint& opened,
+                                 const MakingOptions& how, std::uint64_t step, const TargetsOf& make);
+
 /// Collective: what `load`, which is collective, reports of the first step of resume_order() that it loads. Those passed
-/// over stand in the report and in the log. Throws what `load` throws that is not of a checkpoint; what is wrong with a
-/// step whose turn it is and that cannot be read, but is not damaged; kNotFound about the root where it has no step; when
-/// every step is damaged the last error, naming all.
+/// over stand in the report and in the log. Throws what `load` throws that is not of a checkpoint, also CallerError; what is
+/// wrong with a step whose turn it is and that cannot be read, but is not damaged; kNotFound about the root where it has no
+/// step; when every step is damaged the last error, naming all.
 Report load_newest(comm::Communicator& communicator, const std::filesystem::path& root,
                    const std::function<Report(std::uint64_t step)>& load);
 

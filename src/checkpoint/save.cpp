@@ -431,6 +431,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     description = describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
+    if (changed != 0) check_distinct(given);  // else it was when the plan was made
   });
   report.plan_reused = communicator_.max(changed) == 0 && renew_buffers(*plan_);
   if (!report.plan_reused) {
@@ -561,6 +562,7 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::v
   std::map<std::string, std::string> texts = plan_->layout.index_files;
   if (blob_plan_) {
     add_sections(content, blob_plan_->layout);
+    manifest.rank_blobs = manifest.ranks;
     texts.insert(blob_plan_->layout.index_files.begin(), blob_plan_->layout.index_files.end());
   }
   if (package_ != nullptr && communicator_.rank() == 0) {

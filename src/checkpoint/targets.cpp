@@ -235,6 +235,7 @@ FoundTargets find_targets(const OpenCheckpoint& opened, const View& view, std::s
     check_shards({&target, 1});
     selected.push_back(&target);
   }
+  check_distinct(selected);
   found.targets = selected.size();
   if (view.stored) {
     find_in_view(opened, view, selected, options.cast_floats, found);

@@ -215,7 +215,7 @@ int run_demo_load(Context& context, const DemoOptions& options) {
   checkpointer_options.engine.hints = parse_hints(options.hints);
   Checkpointer checkpointer(comm::native_handle(context.communicator), options.directory, checkpointer_options);
   const std::uint64_t step = newest_step(checkpointer, options.directory);
-  const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);
+  const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
   const DemoState state = state_to_load(context, options, checkpointer, step, extras);
   const shard::ShardMap map(shard::Layout::from_text(layout), state.model, state.sections, state.tensors);
   std::optional<HeldState> held;

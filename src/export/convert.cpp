@@ -38,6 +38,7 @@
 #include "interop/reading.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
+#include "planning/describe.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::checkpoint {
@@ -113,6 +114,12 @@ struct Conversion {
   std::map<std::string, std::string> metadata;  ///< for the manifest's, besides the source's
 };
 
+/// Whether the ranks' blobs go along: some forms have no place for them.
+bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == kRankSection; };
+  return rank_blobs != 0 && static_cast<std::uint64_t>(std::ranges::count_if(catalog.tensors, is_blob)) == rank_blobs;
+}
+
 CommitContent content_of(const OpenCheckpoint& source, const Conversion& conversion, const ConvertOptions& options) {
   CommitContent content = make_content(conversion.layout);
   if (source.manifest) {
@@ -125,6 +132,7 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
+    if (has_blobs(conversion.catalog.catalog, old.rank_blobs)) content.manifest.rank_blobs = old.rank_blobs;
   } else {
     content.manifest.has_step = source.about.step.has_value();
     content.manifest.step = source.about.step.value_or(0);

@@ -144,6 +144,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
     check_shards(state);
+    check_distinct(state);
     boxes = memory_boxes(state);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;

@@ -72,6 +72,7 @@ std::string encode_manifest(const Manifest& manifest) {
   document[keys::kTool] = manifest.tool;
   if (manifest.has_step) document[keys::kStep] = manifest.step;
   set_unless_empty(document, keys::kRunId, manifest.run_id);
+  set_unless_empty(document, keys::kForm, manifest.form);
   set_unless_empty(document, keys::kParent, manifest.parent);
   if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
   if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
@@ -80,6 +81,7 @@ std::string encode_manifest(const Manifest& manifest) {
   set_unless_empty(document, keys::kBase, manifest.base);
   set_unless_empty(document, keys::kLayout, manifest.layout);
   if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
+  if (manifest.rank_blobs != 0) document[keys::kRankBlobs] = manifest.rank_blobs;
   document[keys::kBlockBytes] = manifest.block_bytes;
   document[keys::kBlocksCrc] = hex(manifest.blocks_crc32c);
   document[keys::kDataFiles] = files_as_json(manifest.data_files);
@@ -198,6 +200,7 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.has_step = reader.has(keys::kStep);
   manifest.step = reader.number_or(keys::kStep, 0);
   manifest.run_id = reader.text_or(keys::kRunId, "");
+  manifest.form = reader.text_or(keys::kForm, "");
   manifest.parent = read_directory_name(reader, keys::kParent);
   manifest.epoch = reader.number_or(keys::kEpoch, 0);
   manifest.counter = reader.number_or(keys::kCounter, 0);
@@ -215,6 +218,7 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.base = read_directory_name(reader, keys::kBase);
   manifest.layout = reader.text_or(keys::kLayout, "");
   manifest.ranks = reader.number_or(keys::kRanks, 0);
+  manifest.rank_blobs = reader.number_or(keys::kRankBlobs, 0);
   manifest.block_bytes = reader.at(keys::kBlockBytes).number();
   if (manifest.block_bytes == 0) reader.fail(fmt::format("'{}' is 0", keys::kBlockBytes));
   manifest.blocks_crc32c = crc_of(reader.at(keys::kBlocksCrc));

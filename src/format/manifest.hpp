@@ -41,14 +41,16 @@ struct Manifest {
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
+  std::string form;           ///< whose files it has, a word of `cairn convert --to`; empty: not said
   std::string parent;         ///< directory name of the checkpoint that this one continues, or empty
   std::uint64_t epoch = 0;    ///< of the life that saved it; 0: of version 1, or saved outside of a root
   std::uint64_t counter = 0;  ///< counts the saves of that life from 1
   std::vector<Life> lineage;  ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
   std::string kind = kWholeKind;
-  std::string base;    ///< directory name of what an adapter or a part stands on, or empty
-  std::string layout;  ///< of the ranks that saved it, short form or JSON text; informative
-  std::uint64_t ranks = 0;
+  std::string base;              ///< directory name of what an adapter or a part stands on, or empty
+  std::string layout;            ///< of the ranks that saved it, short form or JSON text; informative
+  std::uint64_t ranks = 0;       ///< that saved it; 0: not known
+  std::uint64_t rank_blobs = 0;  ///< how many ranks' blobs section rank_state has; 0: none, or not said
   std::uint64_t block_bytes = 0;
   std::vector<ManifestFile> data_files;     ///< in block-table order
   std::vector<ManifestFile> carried_files;  ///< config.json, tokenizer, rank blobs ...

@@ -18,6 +18,7 @@ inline constexpr const char* kCarriedFiles = "carried_files";
 inline constexpr const char* kCounter = "counter";
 inline constexpr const char* kDataFiles = "data_files";
 inline constexpr const char* kEpoch = "epoch";
+inline constexpr const char* kForm = "form";
 inline constexpr const char* kFormat = "format";
 inline constexpr const char* kFormatVersion = "format_version";
 inline constexpr const char* kKind = "kind";
@@ -26,6 +27,7 @@ inline constexpr const char* kLineage = "lineage";
 inline constexpr const char* kManifestCrc = "manifest_crc32c";
 inline constexpr const char* kParent = "parent";
 inline constexpr const char* kQuantisation = "quantisation";
+inline constexpr const char* kRankBlobs = "rank_blobs";
 inline constexpr const char* kRanks = "ranks";
 inline constexpr const char* kRunId = "run_id";
 inline constexpr const char* kStep = "step";
@@ -33,10 +35,10 @@ inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// Everything else at the top level belongs to Manifest::extra.
-inline constexpr std::array<std::string_view, 20> kAll = {
-    kBase,         kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,
-    kFormat,       kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kParent,
-    kQuantisation, kRanks,         kRunId,     kStep,         kTool,    kUserMetadata};
+inline constexpr std::array<std::string_view, 22> kAll = {
+    kBase,      kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,  kForm,
+    kFormat,    kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kParent, kQuantisation,
+    kRankBlobs, kRanks,         kRunId,     kStep,         kTool,    kUserMetadata};
 
 // Of one life in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";

@@ -3,7 +3,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "base/checked.hpp"
@@ -13,6 +18,7 @@
 #include "gpu/runtime.hpp"
 #include "plan/strides.hpp"
 #include "shard/box_math.hpp"
+#include "shard/box_sweep.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -65,6 +71,7 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
   if (!is_section_name(shard.section)) {
     throw wrong(shard, "a section is 1 to 64 letters, digits, '_' or '-': it names files");
   }
+  if (shard.name.empty()) throw wrong(shard, "the name is empty");
   if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
   if (shard.shape.size() > plan::kMaxDimensions) {
@@ -128,6 +135,109 @@ void check_shards(std::span<const Source> state) {
 
 void check_shards(std::span<const Target> targets) {
   for (const Target& target : targets) check_shard(target, target.data, target.memory);
+}
+
+namespace {
+
+struct NameKey {
+  std::string_view section;
+  std::string_view name;
+
+  friend bool operator==(const NameKey&, const NameKey&) = default;
+};
+
+struct HashName {
+  std::size_t operator()(const NameKey& key) const {
+    const std::hash<std::string_view> hash;
+    return hash(key.name) ^ hash(key.section) * 31;
+  }
+};
+
+/// Shards (by number) of one name, where there are several, by the first of them.
+template <class ShardAt>
+std::map<std::size_t, std::vector<std::size_t>> same_names(std::size_t count, const ShardAt& shard_at) {
+  std::unordered_map<NameKey, std::size_t, HashName> first;
+  first.reserve(count);
+  std::map<std::size_t, std::vector<std::size_t>> repeated;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Shard& shard = shard_at(i);
+    const auto [at, is_new] = first.try_emplace({shard.section, shard.name}, i);
+    if (is_new) continue;
+    std::vector<std::size_t>& all = repeated[at->second];
+    if (all.empty()) all.push_back(at->second);
+    all.push_back(i);
+  }
+  return repeated;
+}
+
+/// Two of the boxes that have common elements.
+std::optional<std::pair<const Box*, const Box*>> find_common(std::vector<const Box*> boxes) {
+  std::erase_if(boxes, [](const Box* box) { return shard::is_empty(*box); });
+  if (boxes.size() < 2) return std::nullopt;
+  const std::size_t dimensions = boxes.front()->shape.size();
+  if (dimensions == 0) return std::pair(boxes[0], boxes[1]);
+  std::vector<std::size_t> order(boxes.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto found =
+      shard::find_overlap(std::span(order), dimensions, [&](std::size_t i) -> const Box& { return *boxes[i]; });
+  if (!found) return std::nullopt;
+  return std::pair(boxes[found->first], boxes[found->second]);
+}
+
+void collect_boxes(const Shard& shard, std::vector<const Box*>& boxes) {
+  for (const Box& box : shard.boxes) boxes.push_back(&box);
+}
+
+std::string type_text(const Shard& shard) {
+  return fmt::format("{} {}", name_of(shard.dtype), shard::shape_text(shard.shape));
+}
+
+void refuse_common(const Shard& shard, std::vector<const Box*> boxes, const char* why, const char* remedy) {
+  const auto common = find_common(std::move(boxes));
+  if (!common) return;
+  throw wrong(shard, fmt::format("{}, which hold {} and {}; {}", why, shard::to_string(*common->first),
+                                 shard::to_string(*common->second), remedy));
+}
+
+constexpr const char* kSaveOnce = "one of the two would be lost: give each element of a tensor once on a rank";
+
+}  // namespace
+
+void check_distinct(std::span<const Source> state) {
+  for (const auto& [first, all] : same_names(state.size(), [&](std::size_t i) -> const Shard& { return state[i]; })) {
+    std::vector<const Box*> boxes;
+    for (const std::size_t i : all) {
+      if (state[first].dtype != state[i].dtype || state[first].shape != state[i].shape) {
+        throw wrong(state[i], fmt::format("the name is given twice on this rank, as {} and as {}; names are unique in "
+                                          "a section",
+                                          type_text(state[first]), type_text(state[i])));
+      }
+      collect_boxes(state[i], boxes);
+    }
+    refuse_common(state[first], std::move(boxes), "the name is given twice on this rank, by shards", kSaveOnce);
+  }
+  for (const Source& source : state) {
+    if (source.boxes.size() < 2) continue;
+    std::vector<const Box*> boxes;
+    collect_boxes(source, boxes);
+    refuse_common(source, std::move(boxes), "the shard has boxes with common elements", kSaveOnce);
+  }
+}
+
+void check_distinct(std::span<const Target* const> targets) {
+  const auto target_at = [&](std::size_t i) -> const Shard& { return *targets[i]; };
+  for (const auto& [first, all] : same_names(targets.size(), target_at)) {
+    // A load may give a tensor under its name in several dtypes: each of them counts for itself.
+    std::map<std::pair<DType, std::vector<std::uint64_t>>, std::vector<const Target*>> by_type;
+    for (const std::size_t i : all) by_type[{targets[i]->dtype, targets[i]->shape}].push_back(targets[i]);
+    for (const auto& [type, same] : by_type) {
+      if (same.size() < 2) continue;
+      std::vector<const Box*> boxes;
+      for (const Target* target : same) collect_boxes(*target, boxes);
+      refuse_common(*same.front(), std::move(boxes), "the name is given twice on this rank, by targets",
+                    "give a name once, or boxes without common elements");
+    }
+  }
 }
 
 void add_boxes(const Source& source, std::uint32_t shard, std::vector<plan::MemoryBox>& out) {

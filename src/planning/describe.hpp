@@ -17,12 +17,20 @@ namespace cairn::checkpoint {
 inline constexpr std::string_view kRankSection = "rank_state";
 std::string rank_blob_name(int rank);
 
-/// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is not UTF-8 or is
+/// Throws Error(kUsage), naming the tensor, for: a section that is not a file name, a name that is empty, not UTF-8 or
 /// "__metadata__", more than 8 dimensions, a size that overflows, a box that does not fit, a sub-byte tensor cut inside
 /// a byte, strides that plan/strides.hpp refuses, gaps between sub-byte elements, a null pointer, device memory without a
 /// device.
 void check_shards(std::span<const Source> state);
 void check_shards(std::span<const Target> targets);
+
+/// Throws Error(kUsage), naming the tensor, where an element of a tensor is given twice on this rank, so that one of the
+/// two would be lost: by shards of one name, or by boxes of one shard. Shards of one tensor with disjoint boxes are legal.
+/// Requires: check_shards().
+void check_distinct(std::span<const Source> state);
+/// The same of several targets of one name and type. Boxes of a target that is the only one of its name may overlap, as
+/// parts of a grid with their ghost cells do: each has memory of its own.
+void check_distinct(std::span<const Target* const> targets);
 
 /// The boxes in memory, numbered; MemoryBox::tensor is the number of the shard. Requires: check_shards().
 std::vector<plan::MemoryBox> memory_boxes(std::span<const Source> state);

@@ -128,7 +128,7 @@ def write_checkpoint():
 
     manifest = {
         "format": "cairn-checkpoint", "format_version": 2, "tool": "cairn 0.1.0", "step": 1000, "run_id": "7b-é",
-        "parent": "checkpoint-900", "layout": "tp=4,pp=2,dp=2", "ranks": 16, "block_bytes": 256,
+        "parent": "checkpoint-900", "layout": "tp=4,pp=2,dp=2", "ranks": 16, "rank_blobs": 16, "form": "hf", "block_bytes": 256,
         "blocks_crc32c": f"{crc32c(blocks):08x}",
         "data_files": [entry(n, b, n.split("-")[0].split(".")[0]) for n, b in data],
         "carried_files": [entry(n, b) for n, b in carried],
@@ -142,7 +142,7 @@ def write_checkpoint():
     own = '"manifest_crc32c": "'
     (HERE / "cairn.json").write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
     old = {k: v for k, v in manifest.items()
-           if k not in ("epoch", "counter", "lineage", "kind", "base", "manifest_crc32c")}
+           if k not in ("epoch", "counter", "lineage", "kind", "base", "manifest_crc32c", "rank_blobs", "form")}
     (HERE / "cairn-v1.json").write_text(json.dumps({**old, "format_version": 1}, indent=2, sort_keys=True) + "\n")
 
 

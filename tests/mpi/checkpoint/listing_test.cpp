@@ -17,8 +17,10 @@
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
+#include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "format/manifest.hpp"
 #include "moment_state.hpp"
 #include "plan/catalog.hpp"
 #include "process_growth.hpp"
@@ -208,18 +210,55 @@ TEST_F(RankBlobs, AreHadByTheRanksThatAskForThem) {
     const World loaders(loading);
     const auto rank = static_cast<std::uint64_t>(loaders.rank);
     Checkpointer checkpointer(loading, root_.path(), options_for_small_state("posix"));
-    const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step);
+    const auto own = [&](std::uint64_t of) { return pattern(bytes_of(of), static_cast<int>(of)); };
+    const bool is_same = saved == static_cast<std::uint64_t>(loaders.ranks);
+    if (is_same) {
+      EXPECT_EQ(checkpointer.load_extras(step).rank_blob, own(rank));
+    } else {
+      expect_error(ErrorKind::kState, [&] { static_cast<void>(checkpointer.load_extras(step)); },
+                   {"by_rank(), all_to_rank_0() or chosen()"});
+    }
+    const Checkpointer::LoadedExtras extras = checkpointer.load_extras(step, BlobMapping::by_rank());
+    EXPECT_EQ(extras.ranks, saved);
     EXPECT_EQ(extras.rank_blobs, saved);
-    EXPECT_EQ(extras.rank_blob, rank < saved ? pattern(bytes_of(rank), loaders.rank) : std::vector<std::byte>());
+    EXPECT_EQ(extras.rank_blob, rank < saved ? own(rank) : std::vector<std::byte>());
+    EXPECT_TRUE(extras.blobs.empty());
+    const auto all = checkpointer.load_extras(step, BlobMapping::all_to_rank_0()).blobs;
+    EXPECT_EQ(all.size(), loaders.rank == 0 ? saved : 0);
+    for (const auto& [of, blob] : all) EXPECT_EQ(blob, own(of));
+    const auto spread = [&](std::uint64_t saving_ranks) {  // round robin, one twice
+      std::vector<std::uint64_t> wanted;
+      for (std::uint64_t of = rank; of < saving_ranks; of += static_cast<std::uint64_t>(loaders.ranks)) {
+        wanted.insert(wanted.end(), {of, of});
+      }
+      return wanted;
+    };
+    const auto chosen = checkpointer.load_extras(step, BlobMapping::chosen(spread));
+    EXPECT_TRUE(chosen.rank_blob.empty());
+    EXPECT_EQ(chosen.blobs.size(), spread(saved).size() / 2);
+    for (const auto& [of, blob] : chosen.blobs) EXPECT_EQ(blob, own(of));
+    const auto refuse = [&](ErrorKind kind, const BlobMapping& mapping, const char* part) {
+      expect_error(kind, [&] { static_cast<void>(checkpointer.load_extras(step, mapping)); }, {part});
+    };
+    refuse(ErrorKind::kState, BlobMapping::chosen([](std::uint64_t ranks) { return std::vector{ranks}; }),
+           "none of them was rank");
+    refuse(ErrorKind::kUsage, BlobMapping::chosen({}), "empty function");
+    refuse(ErrorKind::kNotFound, BlobMapping::chosen([](std::uint64_t) -> std::vector<std::uint64_t> {
+             throw Error(ErrorKind::kNotFound, "no such rank here");
+           }),
+           "no such rank here");
+    if (loaders.ranks > 1) {
+      refuse(ErrorKind::kUsage, rank == 0 ? BlobMapping() : BlobMapping::by_rank(), "argument 'mapping' differs");
+    }
     const std::uint64_t other = (rank + 1) % saved;
     EXPECT_EQ(checkpointer.load_rank_blob(step, other), pattern(bytes_of(other), static_cast<int>(other)));
     const auto last_only = loaders.rank + 1 == loaders.ranks ? std::optional<std::uint64_t>(0) : std::nullopt;
     EXPECT_EQ(checkpointer.load_rank_blob(step, last_only),
               last_only ? pattern(bytes_of(0), 0) : std::vector<std::byte>());
     expect_error(
-        ErrorKind::kNotFound,
+        ErrorKind::kState,
         [&] { static_cast<void>(checkpointer.load_rank_blob(step, last_only ? std::optional(saved) : last_only)); },
-        {"none of rank " + std::to_string(saved)});
+        {"none of them was rank " + std::to_string(saved), "BlobMapping"});
   };
   save_and_load(MPI_COMM_WORLD, is_early ? half : MPI_COMM_NULL, 1);
   MPI_Barrier(MPI_COMM_WORLD);
@@ -234,8 +273,26 @@ TEST_F(RankBlobs, ThereAreNoneWithoutABlobOfAnyRank) {
   EXPECT_EQ(extras.rank_blobs, 0U);
   EXPECT_TRUE(extras.rank_blob.empty());
   EXPECT_TRUE(checkpointer.load_rank_blob(1, std::nullopt).empty());
-  expect_error_everywhere(ErrorKind::kNotFound, "the blobs of 0 ranks",
+  expect_error_everywhere(ErrorKind::kNotFound, "has no blobs of ranks",
                           [&] { static_cast<void>(checkpointer.load_rank_blob(1, 0)); });
+}
+
+TEST_F(RankBlobs, AreAsManyAsTheManifestSays) {
+  Checkpointer checkpointer = make();
+  Extras extras;
+  extras.rank_blob = pattern(3, world_.rank);
+  checkpointer.save(1, state_.sources(), extras);
+  on_rank_0(world_, [&] {
+    const fs::path path = root_ / "checkpoint-1/cairn.json";
+    auto manifest = format::parse_manifest(read_file(path), path.string());
+    EXPECT_EQ(manifest.rank_blobs, static_cast<std::uint64_t>(world_.ranks));
+    ++manifest.rank_blobs;  // those of the last rank are lost
+    write_file(path, format::encode_manifest(manifest));
+  });
+  for (const BlobMapping& mapping : {BlobMapping(), BlobMapping::by_rank(), BlobMapping::all_to_rank_0()}) {
+    expect_error_everywhere(ErrorKind::kFormat, "cairn.json names the blobs of",
+                            [&] { static_cast<void>(checkpointer.load_extras(1, mapping)); });
+  }
 }
 
 TEST_F(RankBlobs, TakeNoMemoryOfOtherRanksAndNoNewPlan) {

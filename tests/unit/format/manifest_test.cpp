@@ -25,6 +25,8 @@ Manifest golden_manifest() {
   manifest.base = "checkpoint-10";
   manifest.layout = "tp=4,pp=2,dp=2";
   manifest.ranks = 16;
+  manifest.rank_blobs = 16;
+  manifest.form = "hf";
   manifest.block_bytes = 256;
   manifest.blocks_crc32c = 0x046eb416;
   manifest.data_files = {{"model-00001-of-00002.safetensors", "model", 1000, 0xd7f3a66f},
@@ -70,6 +72,8 @@ TEST(Manifest, ParsesTheGoldenFile) {
   EXPECT_EQ(manifest.base, "checkpoint-10");
   EXPECT_EQ(manifest.layout, expected.layout);
   EXPECT_EQ(manifest.ranks, 16u);
+  EXPECT_EQ(manifest.rank_blobs, 16u);
+  EXPECT_EQ(manifest.form, "hf");
   EXPECT_EQ(manifest.block_bytes, 256u);
   EXPECT_EQ(manifest.blocks_crc32c, expected.blocks_crc32c);
   ASSERT_EQ(manifest.data_files.size(), 4u);
@@ -117,6 +121,8 @@ TEST(Manifest, RefusesMissingAndMistypedKeys) {
                       {"parent", true},
                       {"layout", json::array()},
                       {"ranks", "4"},
+                      {"rank_blobs", "4"},
+                      {"form", 4},
                       {"epoch", "4"},
                       {"counter", -1},
                       {"lineage", json::object()},
