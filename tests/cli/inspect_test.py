@@ -88,7 +88,7 @@ class Root(CairnTest):
         for step in (10, 200):
             self.good("convert", source, self.root / f"checkpoint-{step}")
         shutil.copytree(source, self.root / "checkpoint-300")
-        (self.root / "checkpoint-400.partial").mkdir()
+        (self.root / "checkpoint-400.0123456789abcdef.partial").mkdir()
         (self.root / "notes").mkdir()
 
     def test_ls_tells_what_is_complete_and_why_not(self):
@@ -146,7 +146,7 @@ class Root(CairnTest):
         for step in (10, 200):
             (self.root / f"checkpoint-{step}" / "cairn.json").unlink()
         self.bad(1, "verify", self.root, says=["no complete checkpoint", "checkpoint-300"])
-        self.bad(1, "inspect", self.root / "checkpoint-400.partial", says=["checkpoint-400.partial"])
+        self.bad(1, "inspect", self.root / "checkpoint-400.0123456789abcdef.partial", says=["checkpoint-400.0123456789abcdef.partial"])
 
     def test_a_manifest_is_shown(self):
         manifest = json.loads((self.root / "checkpoint-10" / "cairn.json").read_text())
