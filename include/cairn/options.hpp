@@ -62,9 +62,11 @@ struct EngineOptions {
 /// The files of a checkpoint.
 struct FileOptions {
   std::uint64_t max_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins
-  std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this
-  std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit
-  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
+  std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this: a power of two, 8 to 64 MiB
+  std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit: 1 byte to 1 GiB
+  /// `__metadata__` of every data file: UTF-8. Keys that begin with "cairn." are Cairn's own, and "DCP_SHARDING_INFO" is
+  /// torch's (kUsage).
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
   /// Whose files a save writes, in the words of `cairn convert --to`. Empty, or "hf": Hugging Face's. "paddlenlp" and
   /// "paddleformers": those from which the trainer of that PaddlePaddle package resumes, with its indexes and small files;
   /// Cairn loads them as all others. Tensors keep the names and the order of dimensions that the program gives them, which
@@ -125,7 +127,7 @@ struct Options {
   /// no others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of all.
   std::vector<Selection> frozen;
   Waiting waiting;     ///< how long calls wait for ranks that make no progress, and what happens then
-  std::string run_id;  ///< recorded in every manifest
+  std::string run_id;  ///< recorded in every manifest: UTF-8, at most 1,024 bytes
   /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from
   /// (void steps), or that lack a file. Neither is done to what has no manifest that this Cairn reads: kUsage, or kIo where
   /// it cannot be read just now.

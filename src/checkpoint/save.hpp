@@ -217,6 +217,7 @@ class Saver {
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
   /// of them.
   CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
+  void check_content(const CommitContent& content) const;
   /// Rank-local.
   void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
 

@@ -16,19 +16,18 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
+#include "format/limits.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 constexpr const char* kLatestWritten = "latest_written";
-constexpr std::uint64_t kMaxStateBytes = 1 << 20;
-constexpr std::uint64_t kMaxLatestBytes = 64;
 
 base::Json read_document(const std::filesystem::path& root) noexcept {
   try {
     const auto path = root / kLeaseDirectory / kRootStateFile;
-    base::Json document = base::Json::parse(os::read_text(path, kMaxStateBytes), path.string());
+    base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
     if (document.is_object()) return document;
   } catch (const std::exception&) {
     // Missing or damaged: as if it said nothing.
@@ -55,7 +54,7 @@ void note_latest(const std::filesystem::path& root, std::uint64_t step) {
 
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) noexcept {
   try {
-    std::string text = os::read_text(root / kLatestFile, kMaxLatestBytes);
+    std::string text = os::read_text(root / kLatestFile, format::limits::kLatestFileBytes);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
     std::uint64_t step = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);
