@@ -126,8 +126,12 @@ struct Options {
   /// Tensors that training does not change: those that any of these selects. Checks::stale passes over sections that have
   /// no others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of all.
   std::vector<Selection> frozen;
-  Waiting waiting;     ///< how long calls wait for ranks that make no progress, and what happens then
-  std::string run_id;  ///< recorded in every manifest: UTF-8, at most 1,024 bytes
+  Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
+  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name that the
+  /// root has; a root without one gets one that is made up (16 hexadecimal digits). A first save into a root that has
+  /// another name throws kState naming both.
+  std::string run_id;
+  bool allow_other_run = false;  ///< save into another run's root; from then on its name is `run_id`
   /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from
   /// (void steps), or that lack a file. Neither is done to what has no manifest that this Cairn reads: kUsage, or kIo where
   /// it cannot be read just now.

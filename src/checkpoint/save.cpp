@@ -19,6 +19,7 @@
 #include "comm/agree.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
+#include "directory/run_name.hpp"
 #include "format/manifest.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
@@ -550,6 +551,14 @@ void Saver::check_content(const CommitContent& content) const {
   check_manifest(content.manifest, files, carried);
 }
 
+/// Rank-local, with the root held.
+void Saver::name_run(RootLife& life, format::Manifest& manifest) const {
+  if (life.run_id.empty()) {
+    life.run_id = name_of_run(life.lease->root(), {options_.run_id, options_.allow_other_run});
+  }
+  manifest.run_id = life.run_id;
+}
+
 Saver::Made Saver::describe_checkpoint(const Place& place) const {
   Made made;
   comm::agree(communicator_, "describe the checkpoint", [&] {
@@ -560,7 +569,10 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
                    options_.read_back,
                    lease};
     made.content = content_of(place.step, place.extras, made.warnings);
-    if (lease != nullptr) set_life(*place.root, made.target, made.content.manifest);
+    if (lease != nullptr) {
+      name_run(*place.root, made.content.manifest);
+      set_life(*place.root, made.target, made.content.manifest);
+    }
     if (communicator_.rank() == 0) check_content(made.content);
   });
   return made;

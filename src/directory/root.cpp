@@ -23,6 +23,7 @@ namespace cairn::checkpoint {
 namespace {
 
 constexpr const char* kLatestWritten = "latest_written";
+constexpr const char* kRunId = "run_id";
 
 base::Json read_document(const std::filesystem::path& root) noexcept {
   try {
@@ -42,12 +43,19 @@ RootState read_root_state(const std::filesystem::path& root) noexcept {
   const base::Json document = read_document(root);
   const base::Json* latest = document.find(kLatestWritten);
   if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
+  const base::Json* run = document.find(kRunId);
+  try {
+    if (run != nullptr && run->is_string()) state.run_id = run->text();
+  } catch (const std::exception&) {
+    // No memory: as if it said nothing.
+  }
   return state;
 }
 
-void note_latest(const std::filesystem::path& root, std::uint64_t step) {
+void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
   base::Json document = read_document(root);
   document[kLatestWritten] = step;
+  document[kRunId] = run_id;
   const std::string text = base::python_json(document);
   os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
 }

@@ -174,6 +174,7 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
   if (one_in(random, 10)) {
     options.quantisation.codecs = {{one_of<std::string>(random, {"optimizer", "model", "x", ""}), "q8"}};
   }
+  options.allow_other_run = true;
   odd_one.tensors = odd_tensors(random, ranks);
   Extras& extras = odd_one.extras;
   if (one_in(random, 2)) extras.metadata = odd_map(random);

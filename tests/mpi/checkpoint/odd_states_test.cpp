@@ -229,6 +229,7 @@ TEST_F(OddStates, KnownOnes) {
   const auto is_saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
     OddCase odd_one;
     odd_one.options.engine.name = "posix";
+    odd_one.options.allow_other_run = true;
     odd_one.tensors = {tensor_of("model", "w", DType::kF32)};
     odd_one.text = text;
     change(odd_one);
