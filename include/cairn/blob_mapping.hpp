@@ -18,9 +18,9 @@ class BlobMapping {
     kRank0,   ///< all of them to rank 0
     kChosen,  ///< those that the program names
   };
-  /// Called on each rank, once in a call: the saving ranks, from 0 to `saving_ranks` - 1, whose blobs it wants. It may
-  /// want none, and several ranks may want the same one. An Error of it is thrown on all ranks, any other exception as
-  /// kInternal.
+  /// Called on each rank where there are blobs: the saving ranks, from 0 to `saving_ranks` - 1, whose blobs it wants. It
+  /// may want none, and several ranks may want the same one. It is called again when the checkpoint was replaced
+  /// meanwhile. An Error of it is thrown on all ranks, any other exception as kInternal.
   using Choose = std::function<std::vector<std::uint64_t>(std::uint64_t saving_ranks)>;
 
   BlobMapping() = default;

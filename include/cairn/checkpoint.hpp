@@ -118,11 +118,12 @@ class Checkpointer {
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
-  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver; kUsage
-  /// for a wrong argument (also when something has the step's name and may not be replaced: Options::overwrite), kIo when
-  /// writing fails, kIntegrity when what was written reads back otherwise (Options::read_back); nothing becomes visible
-  /// then. The first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the old
-  /// checkpoint loadable until the new one has its name.
+  /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver, or is
+  /// another run's (Options::run_id); kUsage for a wrong argument (also when something has the step's name and may not be
+  /// replaced: Options::overwrite; and for what no load would open: src/format/FORMAT.md, "Limits"), kIo when writing
+  /// fails, kIntegrity when what was written reads back otherwise (Options::read_back); nothing becomes visible then. The
+  /// first save may wait up to a lease time to see whether another saver is alive. Overwriting keeps the old checkpoint
+  /// loadable until the new one has its name.
   Report save(std::uint64_t step, std::span<const Source> state, const Extras& extras = {});
 
   /// Collective. As save(), but for what happens behind the program: it returns when the state has been copied (or, of what

@@ -62,9 +62,11 @@ struct EngineOptions {
 /// The files of a checkpoint.
 struct FileOptions {
   std::uint64_t max_bytes = 5'000'000'000;  ///< tensor bytes per file before the next one begins
-  std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this
-  std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit
-  std::map<std::string, std::string> metadata = {{"format", "pt"}};  ///< `__metadata__` of every data file
+  std::uint64_t align_bytes = 4096;         ///< data sections begin on multiples of this: a power of two, 8 to 64 MiB
+  std::uint64_t block_bytes = 4ULL << 20;   ///< checksum unit: 1 byte to 1 GiB
+  /// `__metadata__` of every data file: UTF-8. Keys that begin with "cairn." are Cairn's own, and "DCP_SHARDING_INFO" is
+  /// torch's (kUsage).
+  std::map<std::string, std::string> metadata = {{"format", "pt"}};
   /// Whose files a save writes, in the words of `cairn convert --to`. Empty, or "hf": Hugging Face's. "paddlenlp" and
   /// "paddleformers": those from which the trainer of that PaddlePaddle package resumes, with its indexes and small files;
   /// Cairn loads them as all others. Tensors keep the names and the order of dimensions that the program gives them, which
@@ -124,8 +126,12 @@ struct Options {
   /// Tensors that training does not change: those that any of these selects. Checks::stale passes over sections that have
   /// no others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of all.
   std::vector<Selection> frozen;
-  Waiting waiting;     ///< how long calls wait for ranks that make no progress, and what happens then
-  std::string run_id;  ///< recorded in every manifest
+  Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
+  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name that the
+  /// root has; a root without one gets one that is made up (16 hexadecimal digits). A first save into a root that has
+  /// another name throws kState naming both.
+  std::string run_id;
+  bool allow_other_run = false;  ///< save into another run's root; from then on its name is `run_id`
   /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from
   /// (void steps), or that lack a file. Neither is done to what has no manifest that this Cairn reads: kUsage, or kIo where
   /// it cannot be read just now.

@@ -204,6 +204,7 @@ std::uint64_t smallest_budget(std::uint64_t block_bytes) {
 }
 
 MemorySplit split_budget(std::uint64_t memory_budget_bytes, std::uint64_t block_bytes, const EngineChoice& choice) {
+  if (block_bytes == 0) throw Error(ErrorKind::kUsage, "blocks of 0 bytes cannot be; give 1 or more");
   if (memory_budget_bytes / (kWindows + 1) < block_bytes) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("a memory budget of {} is too small for blocks of {}: it must hold {} blocks",

@@ -92,9 +92,11 @@ Error did_not_save(const std::string& where, std::uint64_t saving_ranks, std::ui
 }  // namespace
 
 std::vector<std::uint32_t> rank_blobs(const OpenCheckpoint& opened) {
+  const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;
+  const bool is_said = named != 0 || (opened.manifest && !opened.manifest->form.empty());  // older ones have neither
+  if (is_said && named == 0) return {};  // a program's own tensors may have such names
   std::vector<std::uint32_t> numbers = blob_tensors(opened);
-  const std::uint64_t named = opened.manifest ? opened.manifest->rank_blobs : 0;  // 0: not said, or none
-  if (named == 0 || named == numbers.size()) return numbers;
+  if (!is_said || named == numbers.size()) return numbers;
   throw Error(ErrorKind::kFormat,
               fmt::format("'{}': {} names the blobs of {}, but there are those of {}", shown(opened), kManifestFile,
                           base::counted(named, "rank"), base::counted(numbers.size(), "rank")),

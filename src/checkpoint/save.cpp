@@ -19,9 +19,11 @@
 #include "comm/agree.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
+#include "directory/run_name.hpp"
 #include "format/manifest.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
+#include "planning/save_limits.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
@@ -82,6 +84,7 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     made->layout.index_files = std::move(known.indexes);
     made->facts = std::move(known.facts);
     made->replicas = std::move(known.replicas);
+    check_block_table(made->layout.files, options.files.block_bytes);
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
@@ -428,6 +431,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
     check_shards(given);
+    check_file_options(options_.files);
     description = describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;
@@ -533,6 +537,28 @@ void Saver::plan_blob(std::span<const Source> given, std::span<const std::byte> 
   });
 }
 
+/// Rank-local: before anything is written, that a reader will take what is committed beside the data.
+void Saver::check_content(const CommitContent& content) const {
+  std::vector<plan::DataFile> files;
+  for (const SavePlan* plan : {plan_.get(), blob_plan_.get()}) {
+    if (plan == nullptr) continue;
+    for (const plan::DataFile& file : plan->layout.files)
+      files.push_back({file.name, file.section, {}, file.size_bytes});
+  }
+  check_block_table(files, options_.files.block_bytes);
+  std::vector<std::string> carried;
+  for (const auto& file : content.carried) carried.push_back(file.first);
+  check_manifest(content.manifest, files, carried);
+}
+
+/// Rank-local, with the root held.
+void Saver::name_run(RootLife& life, format::Manifest& manifest) const {
+  if (life.run_id.empty()) {
+    life.run_id = name_of_run(life.lease->root(), {options_.run_id, options_.allow_other_run});
+  }
+  manifest.run_id = life.run_id;
+}
+
 Saver::Made Saver::describe_checkpoint(const Place& place) const {
   Made made;
   comm::agree(communicator_, "describe the checkpoint", [&] {
@@ -543,7 +569,11 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
                    options_.read_back,
                    lease};
     made.content = content_of(place.step, place.extras, made.warnings);
-    if (lease != nullptr) set_life(*place.root, made.target, made.content.manifest);
+    if (lease != nullptr) {
+      name_run(*place.root, made.content.manifest);
+      set_life(*place.root, made.target, made.content.manifest);
+    }
+    if (communicator_.rank() == 0) check_content(made.content);
   });
   return made;
 }
@@ -555,6 +585,7 @@ CommitContent Saver::content_of(std::uint64_t step, const Extras& extras, std::v
   manifest.has_step = true;
   manifest.step = step;
   manifest.run_id = options_.run_id;
+  manifest.form = options_.files.form.empty() ? "hf" : options_.files.form;
   manifest.layout = extras.layout;
   manifest.ranks = static_cast<std::uint64_t>(communicator_.size());
   manifest.user_metadata = extras.metadata;

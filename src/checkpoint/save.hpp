@@ -86,6 +86,7 @@ struct RootLife {
   Lease* lease = nullptr;             ///< on rank 0
   std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was
   std::uint64_t saves = 0;            ///< so far, on rank 0
+  std::string run_id = {};            ///< of the root, on rank 0, from the first save on
 };
 /// The lives that whatever resumed from this checkpoint descends from.
 std::vector<format::Life> lineage_after(const format::Manifest& opened);
@@ -217,6 +218,8 @@ class Saver {
   /// Rank-local. What is committed beside the data of the plan; rank 0 has the files to carry along, and what is to be said
   /// of them.
   CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
+  void check_content(const CommitContent& content) const;
+  void name_run(RootLife& life, format::Manifest& manifest) const;
   /// Rank-local.
   void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
 

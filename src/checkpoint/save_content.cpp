@@ -9,33 +9,22 @@
 #include "cairn/error.hpp"
 #include "directory/carried.hpp"
 #include "directory/root.hpp"
-#include "format/hf_index.hpp"
+#include "format/limits.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
+#include "planning/save_limits.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
-
-bool is_reserved(const std::string& name) {
-  return name == kManifestFile || name == kBlocksFile || name.ends_with(".safetensors") ||
-         interop::set_of_index(name).has_value();
-}
-
 }  // namespace
 
 std::map<std::string, base::ByteStream> carried_content(const Extras& extras) {
   std::map<std::string, base::ByteStream> carried;
   const auto put = [&](const std::string& name, base::ByteStream content) {
-    format::check_relative_path(name, "a file to carry along");
-    if (name.find('/') != std::string::npos || is_reserved(name)) {
-      throw Error(
-          ErrorKind::kUsage,
-          fmt::format("'{}' cannot be carried along: the name is Cairn's own or has a folder", base::printable(name)));
-    }
+    check_carried_name(name);
     if (!carried.emplace(name, std::move(content)).second) {
       throw Error(ErrorKind::kUsage, fmt::format("'{}' is given twice to be carried along", base::printable(name)));
     }
@@ -55,6 +44,7 @@ void add_sections(CommitContent& content, const plan::FileLayout& layout) {
 void add_texts(CommitContent& content, std::map<std::string, std::string> texts) {
   for (auto& [name, text] : texts) {
     const auto bytes = base::as_bytes(text);
+    if (interop::set_of_index(name)) check_index(name, text.size());
     content.carried.emplace(name, base::Bytes(bytes.begin(), bytes.end()));
     text = {};  // indexes are long: not two copies of all of them
   }
@@ -73,7 +63,7 @@ PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, ba
   const std::string config = "config.json";
   if (const auto text = extras.carry_texts.find(config); text != extras.carry_texts.end()) beside.config = text->second;
   for (const fs::path& path : extras.carry_files) {
-    if (path.filename() == config) beside.config = os::read_text(path, kMaxConfigBytes);
+    if (path.filename() == config) beside.config = os::read_text(path, format::limits::kIndexBytes);
   }
   beside.step = step;
   beside.scheduler = value_of("scheduler");

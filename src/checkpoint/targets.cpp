@@ -77,6 +77,7 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
       {"files.mode", options.files.mode ? fmt::format("0{:o}", *options.files.mode) : "unset"},
       {"files.group", options.files.group},
       {"run_id", options.run_id},
+      {"allow_other_run", text_of(options.allow_other_run)},
       {"quantisation.codecs", text_of(quantisation.codecs)},
       {"quantisation.disable_ckpt_quant", text_of(quantisation.disable_ckpt_quant)},
       {"quantisation.max_update_error", text_of(quantisation.max_update_error)},

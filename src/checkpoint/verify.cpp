@@ -15,6 +15,7 @@
 #include "directory/root.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
+#include "format/limits.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
 
@@ -22,8 +23,6 @@ namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
 
 /// What rank 0 finds without reading tensor data.
 struct Found {
@@ -68,7 +67,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   const fs::path manifest_path = directory / kManifestFile;
   const fs::path blocks_path = directory / kBlocksFile;
   try {
-    const std::string text = read_text_from_disk(reader, manifest_path, kMaxJsonBytes);
+    const std::string text = read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
     found.manifest = format::parse_manifest(text, manifest_path.string());
     found.manifest_crc32c = format::crc32c(base::as_bytes(text));
   } catch (const Error& error) {
@@ -77,7 +76,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   for (const auto& file : found.manifest->carried_files) check_listed_file(directory, file, &reader, found);
   for (const auto& file : found.manifest->data_files) check_listed_file(directory, file, nullptr, found);
   try {
-    const std::string text = read_text_from_disk(reader, blocks_path, kMaxJsonBytes);
+    const std::string text = read_text_from_disk(reader, blocks_path, format::limits::kBlockTableBytes);
     const std::uint32_t crc = format::crc32c(base::as_bytes(text));
     if (crc != found.manifest->blocks_crc32c) {
       return add_fault(found, kBlocksFile,

@@ -105,7 +105,7 @@ base::Bytes LoadWorld::announce(checkpoint::OpenCheckpoint& on_root) const {
 base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
                              const comm::Messages& summaries) const {
   interop::Directory directory = stored_.directory;
-  directory.manifest = on_root.manifest.value().data_files;
+  interop::take_manifest(directory, on_root.manifest.value());
   const auto outline = checkpoint::judge(listing, directory, summaries);
   if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
   on_root.stored.files = listing.opened.stored.files;

@@ -278,7 +278,7 @@ void Commit::finish(CommitContent content) {
       os::rename(temporary, parent / kLatestFile);
       os::keep_at_end(temporary);
       os::sync_directory(parent);
-      note_latest(parent, content.manifest.step);
+      note_latest(parent, content.manifest.step, content.manifest.run_id);
     });
   }
   is_done_ = true;

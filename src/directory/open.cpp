@@ -21,6 +21,7 @@
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
+#include "format/limits.hpp"
 #include "hdf5/stage_file.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
@@ -29,6 +30,9 @@
 #include "plan/stored_tensors.hpp"
 
 namespace cairn::checkpoint {
+
+namespace limits = format::limits;
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,8 +87,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
-constexpr std::uint64_t kMaxBlocksBytes = 1ULL << 30;
 constexpr std::size_t kLfsPrefixBytes = 64;
 constexpr int kOpenAttempts = 8;
 
@@ -117,9 +119,12 @@ format::SafetensorsHeader read_checked_header(const fs::path& path, const format
                   fmt::format("'{}': block {}, which holds its header, {}: the file was damaged or changed since",
                               base::printable(path.string()), number, format::mismatch_words(found, written)));
     }
-    if (at == 0) header_end += format::header_length(bytes, size, path.string());
+    if (at < format::kPrefixBytes && bytes.size() >= format::kPrefixBytes) {  // a block may be smaller
+      header_end += format::header_length(bytes, size, path.string());
+    }
   }
-  if (size == 0) (void)format::header_length(bytes, size, path.string());  // says that it is too small
+  if (size < format::kPrefixBytes)
+    (void)format::header_length(bytes, size, path.string());  // says that it is too small
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return format::parse_header(text.substr(format::kPrefixBytes, header_end - format::kPrefixBytes), size,
                               path.string());
@@ -218,7 +223,7 @@ OpenCheckpoint open_directories(const Parts& where, Links links) {
   checkpoint.directory = listed.directory;
   checkpoint.part_of = listed.part_of;
   attach_texts(checkpoint, read_texts(listed.directory));
-  if (checkpoint.manifest) listed.found.manifest = checkpoint.manifest->data_files;
+  if (checkpoint.manifest) interop::take_manifest(listed.found, *checkpoint.manifest);
   read_headers(listed, checkpoint.blocks);
   listed.found.access = access_to(where, links);
   recognise_files(checkpoint, std::move(listed.found));
@@ -278,12 +283,12 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
 OpenedTexts read_texts(const fs::path& path) {
   OpenedTexts texts;
   if (!os::exists(path / kManifestFile)) return texts;
-  texts.manifest = os::read_text(path / kManifestFile, kMaxJsonBytes);
+  texts.manifest = os::read_text(path / kManifestFile, limits::kManifestBytes);
   const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
-  if (blocks.size_bytes() > kMaxBlocksBytes) {
+  if (blocks.size_bytes() > limits::kBlockTableBytes) {
     throw Error(ErrorKind::kFormat,
                 fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
-                            blocks.size_bytes(), kMaxBlocksBytes));
+                            blocks.size_bytes(), limits::kBlockTableBytes));
   }
   texts.blocks.resize(blocks.size_bytes());
   blocks.read_at(texts.blocks, 0);
@@ -293,7 +298,7 @@ OpenedTexts read_texts(const fs::path& path) {
 std::string manifest_text(const fs::path& path) {
   try {
     return fs::is_directory(path) && os::exists(path / kManifestFile)
-               ? os::read_text(path / kManifestFile, kMaxJsonBytes)
+               ? os::read_text(path / kManifestFile, limits::kManifestBytes)
                : "";
   } catch (const std::bad_alloc&) {
     throw;  // says nothing of the manifest
@@ -302,7 +307,7 @@ std::string manifest_text(const fs::path& path) {
   }
 }
 
-std::string read_index_text(const fs::path& path) { return os::read_text(path, kMaxJsonBytes); }
+std::string read_index_text(const fs::path& path) { return os::read_text(path, limits::kIndexBytes); }
 
 format::SafetensorsHeader read_header_of(const fs::path& path, const std::optional<format::BlockRows>& blocks) {
   return blocks ? read_checked_header(path, *blocks) : read_header(path);

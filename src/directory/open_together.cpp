@@ -120,7 +120,7 @@ class Opening {
     OpenedTexts texts = read_texts(on_root_.directory);
     manifest_ = texts.manifest.value_or("");
     attach_texts(on_root_, std::move(texts));
-    if (on_root_.manifest) listed_.found.manifest = on_root_.manifest->data_files;
+    if (on_root_.manifest) interop::take_manifest(listed_.found, *on_root_.manifest);
     if (on_root_.blocks) blocks = on_root_.blocks->bytes();
     return announce(on_root_, listed_.data_files, listed_.indexes);
   }

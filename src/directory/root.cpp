@@ -16,19 +16,19 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
+#include "format/limits.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 constexpr const char* kLatestWritten = "latest_written";
-constexpr std::uint64_t kMaxStateBytes = 1 << 20;
-constexpr std::uint64_t kMaxLatestBytes = 64;
+constexpr const char* kRunId = "run_id";
 
 base::Json read_document(const std::filesystem::path& root) noexcept {
   try {
     const auto path = root / kLeaseDirectory / kRootStateFile;
-    base::Json document = base::Json::parse(os::read_text(path, kMaxStateBytes), path.string());
+    base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
     if (document.is_object()) return document;
   } catch (const std::exception&) {
     // Missing or damaged: as if it said nothing.
@@ -43,19 +43,26 @@ RootState read_root_state(const std::filesystem::path& root) noexcept {
   const base::Json document = read_document(root);
   const base::Json* latest = document.find(kLatestWritten);
   if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
+  const base::Json* run = document.find(kRunId);
+  try {
+    if (run != nullptr && run->is_string()) state.run_id = run->text();
+  } catch (const std::exception&) {
+    // No memory: as if it said nothing.
+  }
   return state;
 }
 
-void note_latest(const std::filesystem::path& root, std::uint64_t step) {
+void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id) {
   base::Json document = read_document(root);
   document[kLatestWritten] = step;
+  document[kRunId] = run_id;
   const std::string text = base::python_json(document);
   os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
 }
 
 std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) noexcept {
   try {
-    std::string text = os::read_text(root / kLatestFile, kMaxLatestBytes);
+    std::string text = os::read_text(root / kLatestFile, format::limits::kLatestFileBytes);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
     std::uint64_t step = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);

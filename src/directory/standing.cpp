@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "format/limits.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 
@@ -13,8 +14,6 @@ namespace cairn::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMaxManifestBytes = 256ULL << 20;
 
 std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
 
@@ -52,10 +51,11 @@ Standing look(const fs::path& directory) {
   }
   Standing standing{Condition::kUnreadable};
   try {
-    const auto manifest = format::parse_manifest(os::read_text(path, kMaxManifestBytes), path.string());
+    const auto manifest = format::parse_manifest(os::read_text(path, format::limits::kManifestBytes), path.string());
     standing.has_manifest = true;
     standing.generation = {manifest.epoch, manifest.counter};
     standing.lineage = manifest.lineage;
+    standing.run_id = manifest.run_id;
     look_at_files(directory, manifest, standing);
   } catch (const format::NewerManifest& error) {
     return of(Condition::kNewer, error);

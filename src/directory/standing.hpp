@@ -40,6 +40,7 @@ struct Standing {
   bool has_manifest = false;        ///< one that can be read: whole, incomplete, and some that are unreadable
   Generation generation = {};       ///< with has_manifest, like all below
   std::vector<format::Life> lineage = {};
+  std::string run_id = {};
   std::uint64_t bytes = 0;  ///< of data files; of a whole one
   std::uint64_t files = 0;
 };

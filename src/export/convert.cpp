@@ -10,6 +10,7 @@
 #include "cairn/tensor.hpp"
 #include "checkpoint/call.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/extras.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/save.hpp"
@@ -27,6 +28,7 @@
 #include "export/stage_reader.hpp"
 #include "export/window_filler.hpp"
 #include "format/blocks.hpp"
+#include "format/limits.hpp"
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
@@ -39,6 +41,7 @@
 #include "os/access.hpp"
 #include "os/file.hpp"
 #include "planning/describe.hpp"
+#include "planning/save_limits.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::checkpoint {
@@ -46,14 +49,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
-
 /// Rank-local; nothing where it has none.
 std::string config_of(const OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
                                            : os::exists(source.path_of("config.json"));
-  return has_config ? read_carried(source, "config.json", kMaxConfigBytes) : "";
+  return has_config ? read_carried(source, "config.json", format::limits::kIndexBytes) : "";
 }
 
 shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
@@ -132,7 +133,8 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
-    if (has_blobs(conversion.catalog.catalog, old.rank_blobs)) content.manifest.rank_blobs = old.rank_blobs;
+    const std::uint64_t blobs = rank_blobs(source).size();
+    if (has_blobs(conversion.catalog.catalog, blobs)) content.manifest.rank_blobs = blobs;
   } else {
     content.manifest.has_step = source.about.step.has_value();
     content.manifest.step = source.about.step.value_or(0);
@@ -144,6 +146,7 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
   for (const PairToCode& pair : conversion.catalog.pairs) {
     content.manifest.quantisation[pair.tensor.section] = options.quant;
   }
+  content.manifest.form = options.to;
   if (!conversion.rebuilt.empty()) content.manifest.extra[format::kRebuiltKey].update(conversion.rebuilt);
   return content;
 }
@@ -274,7 +277,10 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   comm::agree(communicator, "lay out the files", [&] {
     result.notes = source.warnings;
     for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
+    check_file_options(options.write.files);
     conversion = plan_conversion(source, config, destination, options, result.notes);
+    check_block_table(conversion.layout.files, options.write.files.block_bytes);
+    for (const auto& [name, text] : conversion.layout.index_files) check_index(name, text.size());
     budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
     is_transposing = std::ranges::any_of(conversion.catalog.origins, &TensorOrigin::is_transposed);
@@ -296,6 +302,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
   });
   const io::WindowPool buffers(communicator, largest_buffer(windows));

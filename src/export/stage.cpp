@@ -30,6 +30,7 @@
 #include "plan/transfers.hpp"
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
+#include "planning/save_limits.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -43,6 +44,7 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.carried_files.clear();
   manifest.block_bytes = options.files.block_bytes;
   manifest.blocks_crc32c = 0;
+  manifest.form.clear();
   manifest.quantisation = base::Json::object();
   manifest.extra = unknown_keys(source);
   if (!source.metadata.empty()) manifest.extra[kStageMetadataKey] = source.metadata;
@@ -150,6 +152,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
     manifest.user_metadata = metadata;
+    check_manifest(manifest, {}, {});
     content = content_of(manifest);
   });
   const plan::PackedCatalog packed = exchange_catalog(communicator, {state});

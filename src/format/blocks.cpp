@@ -14,6 +14,7 @@
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
+#include "format/limits.hpp"
 
 namespace cairn::format {
 
@@ -112,11 +113,9 @@ void check_counts(const FileBlocks& file, std::uint64_t block_bytes) {
 }
 
 std::uint64_t encoded_bytes(const BlockTable& table) {
-  std::uint64_t total = layout::kHeaderBytes + layout::kTrailerBytes;
-  for (const FileBlocks& file : table.files) {
-    total += layout::kFileHeaderBytes + padded(file.name.size()) + padded(file.crcs.size() * layout::kCrcBytes);
-  }
-  return total;
+  BlockTableSize size(table.block_bytes);
+  for (const FileBlocks& file : table.files) size.add(file.name.size(), file.size_bytes);
+  return size.bytes();
 }
 
 void check_names(const BlockTable& table) {
@@ -133,6 +132,15 @@ void check_names(const BlockTable& table) {
 }
 
 }  // namespace
+
+void BlockTableSize::add(std::uint64_t name_bytes, std::uint64_t file_bytes) {
+  const std::uint64_t crcs = base::ceil_div(file_bytes, block_bytes_);
+  rows_bytes_ = base::add(rows_bytes_, layout::kFileHeaderBytes + padded(name_bytes), "size of a block table");
+  rows_bytes_ = base::add(rows_bytes_, padded(base::mul(crcs, layout::kCrcBytes, "size of a block table")),
+                          "size of a block table");
+}
+
+std::uint64_t BlockTableSize::bytes() const { return layout::kHeaderBytes + rows_bytes_ + layout::kTrailerBytes; }
 
 std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes) {
   check_counts(file, block_bytes);
@@ -239,8 +247,8 @@ class BlocksReader {
       fail(fmt::format("flags {:#x} are not known to this build and must be; use a newer Cairn", required_flags));
     }
     if (block_bytes_ == 0) fail("the block size is 0");
-    if (block_bytes_ > kMaxBlockBytes) {
-      fail(fmt::format("the block size is {} bytes; at most {} are read", block_bytes_, kMaxBlockBytes));
+    if (block_bytes_ > limits::kBlockBytes) {
+      fail(fmt::format("the block size is {} bytes; at most {} are read", block_bytes_, limits::kBlockBytes));
     }
     const std::size_t body_bytes = all_.size() - layout::kTrailerBytes;
     if (header_bytes < layout::kHeaderBytes || header_bytes % layout::kUnit != 0 || header_bytes > body_bytes) {

@@ -17,9 +17,6 @@
 namespace cairn::format {
 
 inline constexpr std::uint64_t kDefaultBlockBytes = 4ULL << 20;
-/// A reader holds one block in memory.
-inline constexpr std::uint64_t kMaxBlockBytes = 1ULL << 30;
-
 struct FileBlocks {
   std::string name;
   std::uint64_t size_bytes = 0;
@@ -35,6 +32,20 @@ struct BlockTable {
 std::uint32_t file_digest(const FileBlocks& file, std::uint64_t block_bytes);
 
 base::Bytes encode_blocks(const BlockTable& table);
+
+/// How many bytes encode_blocks() makes of a table, before there is one.
+class BlockTableSize {
+ public:
+  /// Requires: block_bytes is not 0.
+  explicit BlockTableSize(std::uint64_t block_bytes) : block_bytes_(block_bytes) {}
+  void add(std::uint64_t name_bytes, std::uint64_t file_bytes);
+  [[nodiscard]] std::uint64_t bytes() const;
+
+ private:
+  std::uint64_t block_bytes_;
+  std::uint64_t rows_bytes_ = 0;
+};
+
 /// Throws Error(kFormat) naming `path`: bad magic, version, counts that do not fit the size, its own checksum wrong,
 /// unsafe or repeated file name.
 BlockTable decode_blocks(std::span<const std::byte> bytes, std::string_view path);

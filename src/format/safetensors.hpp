@@ -17,6 +17,7 @@
 #include "cairn/dtype.hpp"
 #include "cairn/error.hpp"
 #include "cairn/tensor.hpp"
+#include "format/limits.hpp"
 
 namespace cairn::format {
 
@@ -52,8 +53,8 @@ class SafetensorsError : public Error {
   SafetensorsErrorKind safetensors_kind_;
 };
 
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
-inline constexpr std::size_t kMaxRank = 64;
+inline constexpr std::uint64_t kMaxHeaderBytes = limits::kHeaderBytes;
+inline constexpr std::size_t kMaxRank = limits::kHeaderDimensions;
 inline constexpr std::size_t kPrefixBytes = 8;
 
 /// Name and shape lead into the header's store.

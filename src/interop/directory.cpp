@@ -106,7 +106,17 @@ std::vector<std::string> carried_files(const Reading& reading) {
   return carried;
 }
 
+/// Of a checkpoint of Cairn's, whose manifest says it: whatever its sections, its metadata and what it carries are
+/// called. A word of a later version is left to the files.
+const Dialect* dialect_of_form(const std::string& word) {
+  for (const Dialect* dialect : dialects()) {
+    if (std::ranges::find(dialect->forms(), word, &Form::word) != dialect->forms().end()) return dialect;
+  }
+  return nullptr;
+}
+
 const Dialect* find_dialect(Reading& reading) {
+  if (const Dialect* dialect = dialect_of_form(reading.directory().form)) return dialect;
   refuse_mindspore_parts(reading);
   for (const Dialect* dialect : dialects()) {
     if (dialect->recognises(reading)) return dialect;
@@ -115,6 +125,12 @@ const Dialect* find_dialect(Reading& reading) {
 }
 
 }  // namespace
+
+void take_manifest(Directory& directory, const format::Manifest& manifest) {
+  directory.manifest = manifest.data_files;
+  directory.form = manifest.form;
+  if (manifest.data_files.empty() && directory.form.empty()) directory.form = "hf";  // no file says it
+}
 
 void Recognised::add(format::StoredTensor tensor) {
   const format::StoredTensor& kept = made.emplace_back(std::move(tensor));

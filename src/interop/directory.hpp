@@ -48,13 +48,17 @@ struct Directory {
   std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
   std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
   std::span<const format::ManifestFile> manifest;  ///< its data files, in sections; none: Cairn did not write it
-  std::map<std::string, std::uint64_t> others;     ///< every other file -> size
+  std::string form;  ///< the manifest's: the word of a Form, whose dialect it is; empty: to be recognised
+  std::map<std::string, std::uint64_t> others;  ///< every other file -> size
   std::vector<std::string>
       folders;         ///< sub-directories: not carried along; unless a dialect reads it, a warning names it
   bool alone = false;  ///< the user pointed at one file: the others of its numbered set are not missed
   FileAccess access;   ///< for dialects whose files are no safetensors; empty: they find none
   std::set<std::string> outlined;  ///< pickles of which access.open() has what their reader looks at, and no tensors
 };
+
+/// What the manifest, which must outlive the directory, says of its files.
+void take_manifest(Directory& directory, const format::Manifest& manifest);
 
 /// What is known of a checkpoint besides its tensors.
 struct About {

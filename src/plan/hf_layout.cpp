@@ -175,7 +175,12 @@ format::EncodedHeader HfLayout::header_of(std::uint32_t file) const {
     if (!at.coding().empty() && options_.habits.writes_codings)
       metadata.insert_or_assign(fmt::format("{}{}", format::kCodingKey, at.name()), at.coding());
   });
-  return format::encode_header(content_of(file), metadata, options_.align_bytes);
+  try {
+    return format::encode_header(content_of(file), metadata, options_.align_bytes);
+  } catch (const format::SafetensorsError& error) {  // no file is wrong, but what is to be written
+    throw Error(ErrorKind::kUsage,
+                fmt::format("file '{}' cannot be written: {}", base::printable(files_[file].name), error.what()));
+  }
 }
 
 FileLayout HfLayout::without_content(std::span<const std::uint64_t> header_bytes) const {

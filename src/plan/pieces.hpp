@@ -9,11 +9,12 @@
 
 #include "cairn/box.hpp"
 #include "cairn/memory.hpp"
+#include "format/limits.hpp"
 
 namespace cairn::plan {
 
 /// Dimensions of a box that travels between ranks, at most.
-inline constexpr std::size_t kMaxDimensions = 8;
+inline constexpr std::size_t kMaxDimensions = format::limits::kDimensions;
 
 /// A box of a tensor in this rank's memory, row-major, with gaps where it has strides. Memory boxes are numbered by their
 /// place in a list.

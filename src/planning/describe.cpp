@@ -17,18 +17,12 @@
 #include "format/safetensors.hpp"
 #include "gpu/runtime.hpp"
 #include "plan/strides.hpp"
+#include "planning/save_limits.hpp"
 #include "shard/box_math.hpp"
 #include "shard/box_sweep.hpp"
 
 namespace cairn::checkpoint {
 namespace {
-
-bool is_section_name(std::string_view name) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), allowed);
-}
 
 Error wrong(const Shard& shard, const std::string& what) {
   return {ErrorKind::kUsage, fmt::format("tensor '{}' (section {}): {}", base::printable(shard.name),
@@ -68,9 +62,7 @@ void check_device_pointer(const Shard& shard, const void* data) {
 }
 
 void check_shard(const Shard& shard, const void* data, Memory memory) {
-  if (!is_section_name(shard.section)) {
-    throw wrong(shard, "a section is 1 to 64 letters, digits, '_' or '-': it names files");
-  }
+  if (const std::string problem = section_problem(shard.section); !problem.empty()) throw wrong(shard, problem);
   if (shard.name.empty()) throw wrong(shard, "the name is empty");
   if (!base::is_utf8(shard.name)) throw wrong(shard, "the name is not UTF-8");
   if (shard.name == "__metadata__") throw wrong(shard, "safetensors reserves this name");
@@ -78,7 +70,8 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
     throw wrong(shard,
                 fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxDimensions));
   }
-  format::tensor_bytes(shard.dtype, shard.shape, shard.name);
+  const format::TensorSize size = format::try_tensor_bytes(shard.dtype, shard.shape);
+  if (size.error) throw wrong(shard, size.reason);
   std::uint64_t bytes = 0;
   for (const Box& box : shard.boxes) {
     if (!shard::fits(box, shard.shape)) {

@@ -9,6 +9,7 @@
 #include "directory/root.hpp"
 #include "faults.hpp"
 #include "format/blocks.hpp"
+#include "format/limits.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -347,10 +348,10 @@ TEST_F(Damage, AFileBeyondAllReasonIsNotReadIntoMemory) {
 }
 
 TEST_F(Damage, ABlockSizeThatNoMemoryHoldsIsRefused) {
-  base::Bytes blocks = format::encode_blocks({format::kMaxBlockBytes * 2, {}});
+  base::Bytes blocks = format::encode_blocks({format::limits::kBlockBytes * 2, {}});
   EXPECT_THROW((void)format::decode_blocks(blocks, "cairn.blocks"), Error);
-  blocks = format::encode_blocks({format::kMaxBlockBytes, {}});
-  EXPECT_EQ(format::decode_blocks(blocks, "cairn.blocks").block_bytes, format::kMaxBlockBytes);
+  blocks = format::encode_blocks({format::limits::kBlockBytes, {}});
+  EXPECT_EQ(format::decode_blocks(blocks, "cairn.blocks").block_bytes, format::limits::kBlockBytes);
 }
 
 TEST(Sections, OfOnesOwnComeBack) {

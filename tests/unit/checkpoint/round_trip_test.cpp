@@ -2,9 +2,12 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "cairn/error.hpp"
 #include "directory_names.hpp"
 #include "expect_error.hpp"
+#include "format/manifest.hpp"
 #include "os/file.hpp"
 #include "simulated_save.hpp"
 #include "soft_limit.hpp"
@@ -194,8 +197,13 @@ TEST(RankBlobs, AreTheFilesThatTensorsWouldBe) {
     comm::run_simulated(ranks, save, 2);
     const auto blobs = data_files(root / fmt::format("blobs-{}", ranks));
     EXPECT_EQ(blobs, data_files(root / fmt::format("tensors-{}", ranks))) << ranks;
-    EXPECT_EQ(read_file(root / fmt::format("blobs-{}", ranks) / checkpoint::kManifestFile),
-              read_file(root / fmt::format("tensors-{}", ranks) / checkpoint::kManifestFile));
+    const auto manifest_of = [&](const std::string& name) {
+      return format::parse_manifest(read_file(root / name / checkpoint::kManifestFile), name);
+    };
+    format::Manifest manifest = manifest_of(fmt::format("blobs-{}", ranks));
+    EXPECT_EQ(std::exchange(manifest.rank_blobs, 0), static_cast<std::uint64_t>(ranks));
+    EXPECT_EQ(format::encode_manifest(manifest),
+              format::encode_manifest(manifest_of(fmt::format("tensors-{}", ranks))));
     EXPECT_EQ(blobs.contains("rank_state.safetensors.index.json"), ranks == 5);
   }
 }

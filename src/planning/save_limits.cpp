@@ -1,0 +1,141 @@
+#include "planning/save_limits.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "base/json.hpp"
+#include "base/text.hpp"
+#include "cairn/error.hpp"
+#include "format/blocks.hpp"
+#include "format/hf_index.hpp"
+#include "format/limits.hpp"
+#include "format/stored_checkpoint.hpp"
+#include "interop/file_names.hpp"
+#include "interop/sharding_info.hpp"
+
+namespace cairn::checkpoint {
+namespace {
+
+namespace limits = format::limits;
+
+Error usage(const std::string& text) { return {ErrorKind::kUsage, text}; }
+
+void check_utf8(std::string_view text, std::string_view what) {
+  if (!base::is_utf8(text)) throw usage(fmt::format("{} '{}' is not UTF-8", what, base::printable(text)));
+}
+
+void check_map(const std::map<std::string, std::string>& map, const char* what) {
+  for (const auto& [key, value] : map) {
+    check_utf8(key, fmt::format("{}: key", what));
+    check_utf8(value, fmt::format("{}: the value of '{}',", what, base::printable(key)));
+  }
+}
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return text;
+}
+
+}  // namespace
+
+std::string section_problem(std::string_view section) {
+  const auto is_allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+  };
+  if (section.empty() || section.size() > limits::kSectionBytes || !std::ranges::all_of(section, is_allowed)) {
+    return fmt::format("a section is 1 to {} letters, digits, '_' or '-': it names files", limits::kSectionBytes);
+  }
+  const std::string file = std::string(section) + ".safetensors";
+  if (interop::parse_data_name(file).numbered || interop::is_mindspore_part_name(file)) {
+    return fmt::format("its file {} would look like one part of a set; use a section without such numbers", file);
+  }
+  return {};
+}
+
+void check_file_options(const FileOptions& files) {
+  if (files.block_bytes == 0 || files.block_bytes > limits::kBlockBytes) {
+    throw usage(fmt::format("Options::files.block_bytes is {}; give 1 to {}, since a reader holds a block in memory",
+                            files.block_bytes, limits::kBlockBytes));
+  }
+  if (files.align_bytes < 8 || files.align_bytes > limits::kAlignBytes || !std::has_single_bit(files.align_bytes)) {
+    throw usage(fmt::format("Options::files.align_bytes is {}; give a power of two from 8 to {}", files.align_bytes,
+                            limits::kAlignBytes));
+  }
+  check_map(files.metadata, "Options::files.metadata");
+  for (const auto& [key, value] : files.metadata) {
+    if (!key.starts_with("cairn.") && key != interop::kDcpShardingInfoKey) continue;
+    throw usage(fmt::format("Options::files.metadata: the key '{}' says how a file holds its tensors; take another one",
+                            base::printable(key)));
+  }
+}
+
+void check_carried_name(const std::string& name) {
+  const auto refuse = [&](const std::string& why) {
+    return usage(fmt::format("'{}' cannot be carried along: {}", base::printable(name), why));
+  };
+  if (name.size() > limits::kFileNameBytes) {
+    throw refuse(fmt::format("the name has {} bytes, and files have at most {}", name.size(), limits::kFileNameBytes));
+  }
+  if (!base::is_utf8(name)) throw refuse("the name is not UTF-8");
+  if (name.find('/') != std::string::npos) throw refuse("the name has a folder");
+  try {
+    format::check_relative_path(name, "a carried file");
+  } catch (const Error&) {
+    throw refuse(
+        "it is empty, '.' or '..', or has a backslash, a drive letter or a NUL, so that it names no file "
+        "everywhere");
+  }
+  if (interop::is_cairn_file(lower(name))) throw refuse("the name is Cairn's own");
+  if (interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name)) {
+    throw refuse("a reader would take it for tensors of this checkpoint");
+  }
+}
+
+void check_block_table(std::span<const plan::DataFile> files, std::uint64_t block_bytes) {
+  format::BlockTableSize size(block_bytes);
+  for (const plan::DataFile& file : files) size.add(file.name.size(), file.size_bytes);
+  if (size.bytes() <= limits::kBlockTableBytes) return;
+  throw usage(
+      fmt::format("the checksums of blocks of {} bytes would take {} bytes, above the limit of {}; make "
+                  "Options::files.block_bytes larger",
+                  block_bytes, size.bytes(), limits::kBlockTableBytes));
+}
+
+void check_index(std::string_view name, std::uint64_t bytes) {
+  if (bytes <= limits::kIndexBytes) return;
+  throw usage(
+      fmt::format("{} would have {} bytes, above the limit of {}; give the tensors shorter names, or spread them "
+                  "over several sections",
+                  base::printable(name), bytes, limits::kIndexBytes));
+}
+
+void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
+                    std::span<const std::string> carried) {
+  check_utf8(manifest.run_id, "Options::run_id");
+  if (manifest.run_id.size() > limits::kRunIdBytes) {
+    throw usage(
+        fmt::format("Options::run_id has {} bytes; give at most {}", manifest.run_id.size(), limits::kRunIdBytes));
+  }
+  check_utf8(manifest.layout, "Extras::layout");
+  check_map(manifest.user_metadata, "Extras::metadata");
+  for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});
+  constexpr std::uint64_t kLongestSize = std::numeric_limits<std::uint64_t>::max();
+  for (const std::string& name : carried) manifest.carried_files.push_back({name, "", kLongestSize, 0});
+  const std::uint64_t bytes = format::encode_manifest(manifest).size();
+  if (bytes <= limits::kManifestBytes) return;
+  std::uint64_t of_user = 0;
+  for (const auto& [key, value] : manifest.user_metadata) of_user += key.size() + value.size();
+  throw usage(
+      fmt::format("cairn.json would have {} bytes, above the limit of {}: Extras::metadata has {} of them, "
+                  "Extras::layout {}, and {} are listed; carry large texts as files (Extras::carry_texts)",
+                  bytes, limits::kManifestBytes, of_user, manifest.layout.size(),
+                  base::counted(files.size() + carried.size(), "file")));
+}
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,39 @@
+// States, options and extras of every odd kind, drawn at random, the same on all ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+
+namespace cairn::test {
+
+struct OddTensor {
+  Tensor tensor;
+  std::string section;
+  std::vector<std::byte> content;
+  std::uint64_t owner = 0;  ///< the rank that has it where it cannot be cut; the number of ranks: all have it
+};
+
+struct OddCase {
+  Options options;
+  std::vector<OddTensor> tensors;
+  Extras extras;                             ///< of this rank
+  std::map<std::string, std::string> files;  ///< to be made, and carried along
+  bool is_async = false;
+  std::string text;  ///< for messages
+};
+
+OddCase odd_case(std::mt19937_64& random, std::uint64_t ranks, std::uint64_t rank);
+
+/// What a rank holds of a tensor: rows of it, all of it, or nothing.
+std::vector<Box> boxes_of(const OddTensor& odd_tensor, std::uint64_t rank, std::uint64_t ranks);
+
+/// The bytes of those boxes.
+std::vector<std::byte> content_of(const OddTensor& odd_tensor, const std::vector<Box>& boxes);
+
+}  // namespace cairn::test

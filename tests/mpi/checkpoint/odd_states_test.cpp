@@ -1,0 +1,306 @@
+// What a save writes, a load opens: states, options and extras of every odd kind either are kUsage before anything is
+// written, or come back equal by every way of reading them. There is no third outcome.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <mpi.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/text.hpp"
+#include "cairn/checkpoint.hpp"
+#include "cairn/log.hpp"
+#include "cairn/staging.hpp"
+#include "checkpoint/verify.hpp"
+#include "comm/mpi.hpp"
+#include "expect_error.hpp"
+#include "odd_states.hpp"
+#include "random.hpp"
+#include "shared_temp_dir.hpp"
+#include "world.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Random = std::mt19937_64;
+/// All that is below a root, but for the lease, as text.
+std::string picture_of(const fs::path& root) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    const std::string name = entry.path().lexically_relative(root).string();
+    if (name.starts_with(".cairn/epoch-")) continue;
+    std::string& content = files[name];
+    if (entry.is_directory()) continue;
+    std::ifstream in(entry.path(), std::ios::binary);
+    content = std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  std::string all;
+  for (const auto& [name, content] : files) all += name + "=" + content + ";";
+  return all;
+}
+
+class OddStates : public testing::Test {
+ protected:
+  OddStates() {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+  ~OddStates() override { set_log_sink({}); }
+
+  /// Collective: the same on all ranks, from rank 0.
+  std::string picture() const {
+    MPI_Barrier(MPI_COMM_WORLD);
+    std::string text = world_.rank == 0 ? picture_of(root_ / "root") : "";
+    MPI_Barrier(MPI_COMM_WORLD);
+    return text;
+  }
+
+  void save_first() const {
+    const std::vector<float> values = {1, 2, 3};
+    Checkpointer(MPI_COMM_WORLD, root_ / "root")
+        .save(1, std::vector<Source>{{{"model", "w", DType::kF32, {3}, {{{0}, {3}}}}, values.data()}});
+  }
+
+  /// Writes the files to carry where that can be; a name that no file can have is left out.
+  void make_files(OddCase& odd_one) const {
+    for (auto file = odd_one.files.begin(); file != odd_one.files.end();) {
+      const fs::path path = root_ / "files" / file->first;
+      const bool can_be = !file->first.empty() && file->first.find('/') == std::string::npos && file->first != "." &&
+                          file->first != ".." && file->first.size() <= 255 &&
+                          file->first.find('\0') == std::string::npos;
+      if (!can_be) {
+        file = odd_one.files.erase(file);
+        continue;
+      }
+      if (world_.rank == 0) {
+        fs::create_directories(root_ / "files");
+        std::ofstream(path, std::ios::binary) << file->second;
+      }
+      odd_one.extras.carry_files.push_back(path);
+      ++file;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+
+  /// Whether it was saved; else it was kUsage, and nothing has changed.
+  bool save(const OddCase& odd_one) const {
+    const auto rank = static_cast<std::uint64_t>(world_.rank);
+    const auto ranks = static_cast<std::uint64_t>(world_.ranks);
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<Source> sources;
+    for (const OddTensor& tensor : odd_one.tensors) {
+      const std::vector<Box> boxes = boxes_of(tensor, rank, ranks);
+      memory.push_back(content_of(tensor, boxes));
+      sources.push_back({{tensor.section, tensor.tensor.name, tensor.tensor.dtype, tensor.tensor.shape, boxes},
+                         memory.back().empty() ? nullptr : memory.back().data()});
+    }
+    const std::string before = picture();
+    try {
+      Checkpointer checkpointer(MPI_COMM_WORLD, root_ / "root", odd_one.options);
+      if (odd_one.is_async) {
+        static_cast<void>(checkpointer.save_async(2, sources, odd_one.extras).wait());
+      } else {
+        checkpointer.save(2, sources, odd_one.extras);
+      }
+      return true;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+      expect_one_line(error.what(), {});
+    }
+    EXPECT_EQ(picture() == before, true) << "something was written";
+    return false;
+  }
+
+  void expect_tensors(Checkpointer& checkpointer, const OddCase& odd_one) {
+    std::set<std::tuple<std::string, std::string, DType, std::vector<std::uint64_t>>> saved;
+    std::set<std::tuple<std::string, std::string, DType, std::vector<std::uint64_t>>> listed;
+    for (const OddTensor& tensor : odd_one.tensors) {
+      saved.insert({tensor.section, tensor.tensor.name, tensor.tensor.dtype, tensor.tensor.shape});
+    }
+    for (const TensorInfo& info : checkpointer.tensors(2))
+      listed.insert({info.section, info.name, info.dtype, info.shape});
+    EXPECT_TRUE(listed == saved) << listed.size() << " tensors of " << saved.size() << " are listed";
+  }
+
+  /// By `load`, every tensor whole on every rank.
+  template <class Load>
+  void expect_content(const OddCase& odd_one, Load load) {
+    std::vector<std::vector<std::byte>> memory;
+    std::vector<Target> targets;
+    for (const OddTensor& tensor : odd_one.tensors) {
+      memory.emplace_back(tensor.content.size(), std::byte{0x5a});
+      const Box whole{std::vector<std::uint64_t>(tensor.tensor.shape.size(), 0), tensor.tensor.shape};
+      targets.push_back({{tensor.section, tensor.tensor.name, tensor.tensor.dtype, tensor.tensor.shape, {whole}},
+                         memory.back().empty() ? nullptr : memory.back().data()});
+    }
+    load(targets);
+    for (std::size_t i = 0; i < targets.size(); ++i) {
+      EXPECT_TRUE(memory[i] == odd_one.tensors[i].content) << base::printable(targets[i].name, 40);
+    }
+  }
+
+  void expect_extras(Checkpointer& checkpointer, const OddCase& odd_one) {
+    const Checkpointer::LoadedExtras loaded = checkpointer.load_extras(2);
+    EXPECT_TRUE(loaded.metadata == odd_one.extras.metadata);
+    EXPECT_TRUE(loaded.layout == odd_one.extras.layout);
+    EXPECT_EQ(loaded.ranks, static_cast<std::uint64_t>(world_.ranks));
+    EXPECT_TRUE(loaded.rank_blob == odd_one.extras.rank_blob);
+    std::map<std::string, std::string> carried = odd_one.extras.carry_texts;
+    carried.insert(odd_one.files.begin(), odd_one.files.end());
+    for (const auto& [name, text] : carried) {
+      const auto at = loaded.carried.find(name);
+      ASSERT_NE(at, loaded.carried.end()) << base::printable(name);
+      EXPECT_EQ(at->second, text.size());
+      std::string content;
+      checkpointer.load_carried(2, name, [&](std::span<const std::byte> piece) {
+        content.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+      });
+      EXPECT_TRUE(content == text) << base::printable(name);
+    }
+    std::size_t indexes = 0;
+    for (const auto& [name, bytes] : loaded.carried) indexes += name.ends_with(".index.json") ? 1 : 0;
+    EXPECT_LE(loaded.carried.size(), carried.size() + indexes);
+  }
+
+  void expect_back(const OddCase& odd_one) {
+    Options options;
+    options.engine.name = "posix";
+    Checkpointer checkpointer(MPI_COMM_WORLD, root_ / "root", options);
+    EXPECT_EQ(checkpointer.latest(), 2U);
+    const bool is_coded = !odd_one.options.quantisation.codecs.empty();
+    expect_tensors(checkpointer, odd_one);
+    if (!is_coded) {
+      expect_content(odd_one, [&](const auto& targets) { checkpointer.load(2, targets); });
+      expect_content(odd_one, [&](const auto& targets) { EXPECT_EQ(checkpointer.load_latest(targets).step, 2U); });
+      expect_content(odd_one, [&](const auto& targets) {  // each rank for itself, as a program on one rank does
+        load_from(MPI_COMM_SELF, root_ / "root" / "checkpoint-2", targets);
+      });
+    }
+    expect_extras(checkpointer, odd_one);
+    const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD);
+    const auto verified = checkpoint::verify(*communicator, root_ / "root" / "checkpoint-2");
+    EXPECT_TRUE(verified.faults.empty()) << verified.faults.front().message;
+    EXPECT_TRUE(verified.has_checksums);
+  }
+
+  /// In a root of its own. Whether it was saved: then it came back; else it was kUsage, and nothing has changed.
+  bool is_saved_and_back(OddCase& odd_one) {
+    SCOPED_TRACE(odd_one.text);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_.rank == 0) {
+      fs::remove_all(root_ / "root");
+      fs::remove_all(root_ / "files");
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    save_first();
+    make_files(odd_one);
+    try {
+      if (!save(odd_one)) return false;
+      expect_back(odd_one);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+    return true;
+  }
+
+  const World world_;
+  SharedTempDir root_;
+};
+
+OddTensor tensor_of(const std::string& section, const std::string& name, DType dtype) {
+  OddTensor odd_tensor{{name, dtype, {6}}, section, std::vector<std::byte>(6 * bits_of(dtype) / 8), 0};
+  for (std::size_t i = 0; i < odd_tensor.content.size(); ++i) odd_tensor.content[i] = static_cast<std::byte>(i);
+  return odd_tensor;
+}
+
+/// Those that were saved once and could not be opened, or were wrong, and their kin.
+TEST_F(OddStates, KnownOnes) {
+  const auto is_saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
+    OddCase odd_one;
+    odd_one.options.engine.name = "posix";
+    odd_one.options.allow_other_run = true;
+    odd_one.tensors = {tensor_of("model", "w", DType::kF32)};
+    odd_one.text = text;
+    change(odd_one);
+    return is_saved_and_back(odd_one);
+  };
+  const auto saved = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
+    EXPECT_TRUE(is_saved(text, change)) << text;
+  };
+  const auto refused = [&](const std::string& text, const std::function<void(OddCase&)>& change) {
+    EXPECT_FALSE(is_saved(text, change)) << text;
+  };
+  for (const std::uint64_t bytes : {1, 2, 3, 5, 7, 8, 9}) {
+    saved("small blocks", [&](OddCase& odd_one) { odd_one.options.files.block_bytes = bytes; });
+  }
+  for (const std::uint64_t bytes : {std::uint64_t{0}, (std::uint64_t{1} << 30) + 1}) {
+    refused("block size", [&](OddCase& odd_one) { odd_one.options.files.block_bytes = bytes; });
+  }
+  refused("alignment", [](OddCase& odd_one) { odd_one.options.files.align_bytes = 12; });
+  for (const char* section : {"model-00001-of-00002", "w-0000000-0000004", "a.b"}) {
+    refused("section", [&](OddCase& odd_one) { odd_one.tensors.push_back(tensor_of(section, "v", DType::kI8)); });
+  }
+  saved("no tensors", [](OddCase& odd_one) {
+    odd_one.tensors.clear();
+    odd_one.extras.metadata = {{"epoch", "3"}};
+    odd_one.extras.carry_texts = {{"config.json", "{}"}};
+  });
+  saved("nothing at all", [](OddCase& odd_one) { odd_one.tensors.clear(); });
+  saved("blobs alone", [&](OddCase& odd_one) {
+    odd_one.tensors.clear();
+    odd_one.extras.rank_blob.resize(static_cast<std::size_t>(world_.rank) + 1);
+  });
+  saved("tensors that look like blobs", [](OddCase& odd_one) {
+    odd_one.tensors = {tensor_of("rank_state", "rank-00000", DType::kU8), tensor_of("rank_state", "v", DType::kU8)};
+  });
+  saved("another system's mark", [](OddCase& odd_one) {
+    odd_one.options.files.metadata = {{"format", "np"}};
+    odd_one.tensors = {tensor_of("optimizer", "w/moment1_0", DType::kU16)};
+  });
+  for (const char* key : {"cairn.coding/w", "DCP_SHARDING_INFO", "\xff"}) {
+    refused("metadata of files", [&](OddCase& odd_one) { odd_one.options.files.metadata = {{key, "{}"}}; });
+  }
+  for (const char* name :
+       {"\xff", "cairn.json", "Cairn.JSON", "x.safetensors_shard_0001", "model_state.pdparams", ".."}) {
+    refused("carried text", [&](OddCase& odd_one) { odd_one.extras.carry_texts = {{name, "x"}}; });
+  }
+  refused("carried file", [](OddCase& odd_one) { odd_one.files = {{"\xff", "x"}}; });
+  saved("carried config", [](OddCase& odd_one) { odd_one.extras.carry_texts = {{"config.json", "["}}; });
+  refused("metadata", [](OddCase& odd_one) { odd_one.extras.metadata = {{"key", "\xff"}}; });
+  refused("layout", [](OddCase& odd_one) { odd_one.extras.layout = "\xff"; });
+  refused("run", [](OddCase& odd_one) { odd_one.options.run_id = "\xff"; });
+  refused("long run", [](OddCase& odd_one) { odd_one.options.run_id = std::string(1025, 'r'); });
+  refused("hints", [](OddCase& odd_one) { odd_one.options.engine.hints = {{"\xff", "1"}}; });
+}
+
+TEST_F(OddStates, AreRefusedBeforeAnythingIsWrittenOrComeBack) {
+  const char* text = std::getenv("CAIRN_TEST_ODD_STATES");
+  const int cases = text == nullptr ? 40 : std::atoi(text);
+  int saved = 0;
+  for (int i = 0; i < cases; ++i) {
+    Random random = make_random(static_cast<std::uint64_t>(i) + 1);
+    OddCase odd_one =
+        odd_case(random, static_cast<std::uint64_t>(world_.ranks), static_cast<std::uint64_t>(world_.rank));
+    odd_one.text = "case " + std::to_string(i) + ": " + odd_one.text;
+    saved += is_saved_and_back(odd_one) ? 1 : 0;
+    int failed = HasFailure() ? 1 : 0;
+    MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    if (failed != 0) break;
+  }
+  if (HasFailure()) return;
+  EXPECT_GE(saved, cases / 4) << "nearly all cases were refused: the test shows little";
+}
+
+}  // namespace
+}  // namespace cairn::test
