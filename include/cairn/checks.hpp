@@ -42,9 +42,9 @@ enum class StaleSections {
   kRefuse,  ///< kState
 };
 
-/// What a save does about values that are NaN or infinite, in tensors of F64, F32, F16, BF16, F8_E4M3, F8_E5M2 and
-/// F8_E8M0. They are counted where checksums are made, in what is written: of moments that are coded in the scales, since codecs
-/// refuse such moments by themselves (src/quant/README.md).
+/// What a save does about values that are NaN or infinite: of floats of 8 bits and more, and of C64, whose two parts are a value
+/// each. They are counted where checksums are made, in what is written: of moments that are coded in the scales, since codecs
+/// refuse such moments by themselves (src/quant/README.md). stage() compares replicas, and does nothing else of this header.
 enum class NonFinite {
   kIgnore,  ///< not looked for
   kCount,   ///< in Report::non_finite
