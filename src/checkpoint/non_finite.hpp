@@ -1,7 +1,8 @@
 // Values that are NaN or infinite in what a save writes, counted tensor by tensor where checksums are made.
 //
-// Bytes come in any order, from windows, runs that bypass them, and on all ranks; a value may even be cut between two of them (blocks
-// whose size is no multiple of 8 bytes). What is cut waits for the rest of it, at the end on the rank that the tensor chooses.
+// Bytes come in any order, from windows, runs that bypass them, and on all ranks; a value may even be cut between two
+// of them (blocks whose size is no multiple of 8 bytes). What is cut waits for the rest of it, at the end on the rank
+// that the tensor chooses.
 #pragma once
 
 #include <array>

@@ -152,7 +152,8 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
     replica_copies_ = std::make_unique<io::DeviceCopies>(device_share(options_.limits.memory_budget_bytes));
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
-  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, device});
+  if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
+  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
     if (!warning.empty()) planned.report.warnings.push_back(std::move(warning));
   });

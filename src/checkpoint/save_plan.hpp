@@ -22,6 +22,7 @@
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 #include "plan/pieces.hpp"
+#include "plan/samples.hpp"
 #include "planning/catalog_steps.hpp"
 #include "planning/paddle_files.hpp"
 
@@ -38,12 +39,13 @@ struct SavePlan {
   std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
   std::optional<io::Exchange> exchange;      ///< refers to buffers and device
   std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;              ///< of all tensors
-  std::vector<plan::Replica> replicas;         ///< of this rank's boxes
-  bool has_replicas = false;                   ///< some rank has, moments that are coded included
-  std::vector<std::string> changing_sections;  ///< that have tensors which Options::frozen does not select
-  std::vector<FloatsInFile> floats;            ///< that this rank writes bytes of, for Checks::non_finite
-  plan::PackedCatalog catalog;                 ///< on rank 0, for their names
+  std::uint64_t tensor_bytes = 0;               ///< of all tensors
+  std::vector<plan::Replica> replicas;          ///< of this rank's boxes
+  bool has_replicas = false;                    ///< some rank has, moments that are coded included
+  std::optional<plan::SampleRule> sample_rule;  ///< of them, from the first comparison on
+  std::vector<std::string> changing_sections;   ///< that have tensors which Options::frozen does not select
+  std::vector<FloatsInFile> floats;             ///< that this rank writes bytes of, for Checks::non_finite
+  plan::PackedCatalog catalog;                  ///< on rank 0, for their names
   std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
 };
 
@@ -61,8 +63,8 @@ struct SavePlanOptions {
 std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
-/// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them as
-/// tensors, without asking who has what. `boxes`: this rank's, whose MemoryBox::tensor is the rank; or none.
+/// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them
+/// as tensors, without asking who has what. `boxes`: this rank's, whose MemoryBox::tensor is the rank; or none.
 std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
                                          std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 

@@ -27,7 +27,8 @@ bool can_be_nan(DType dtype);
 /// Bytes of a value: of C64 those of a part. Requires: can_be_nan().
 std::uint64_t value_bytes(DType dtype);
 
-/// Of whole values, little-endian, at any address. As quick as memory, but where there are some. Requires: can_be_nan().
+/// Of whole values, little-endian, at any address. As quick as memory, but where there are some. Requires:
+/// can_be_nan().
 NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values);
 
 }  // namespace cairn::quant
