@@ -45,6 +45,8 @@ void put_write_ops(const plan::FileLayout& layout, const io::WindowBuffer& windo
   }
 }
 
+constexpr std::size_t kCountedBytes = 256ULL << 10;
+
 /// What checksum_direct() looks at between two looks at storage.
 constexpr std::uint64_t kLargestDirectOp = 64ULL << 20;
 /// As many on every rank.
@@ -93,7 +95,7 @@ void FileWriter::write_bypass(const io::BypassRuns& runs, const io::BypassMemory
                      done += data.size();
                      call.add_bytes(data.size());
                      call.begin("checksum");
-                     checksums_->add(file, offset, data);
+                     add_checksum(file, offset, data);
                      call.add_bytes(data.size());
                      call.begin("write");
                    });
@@ -183,7 +185,18 @@ format::BlockTable FileWriter::reduce_checksums() {
 
 void FileWriter::add_checksums(std::span<const io::WriteOp> ops) {
   if (!checksums_) return;
-  for (const io::WriteOp& op : ops) checksums_->add(op.file, op.offset, op.data);
+  for (const io::WriteOp& op : ops) add_checksum(op.file, op.offset, op.data);
+}
+
+void FileWriter::add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data) {
+  if (job_.counter == nullptr) return checksums_->add(file, offset, data);
+  while (!data.empty()) {  // what was checksummed is counted while it is in the cache
+    const auto piece = data.first(std::min(data.size(), kCountedBytes));
+    checksums_->add(file, offset, piece);
+    job_.counter->add(file, offset, piece);
+    offset += piece.size();
+    data = data.subspan(piece.size());
+  }
 }
 
 }  // namespace cairn::checkpoint

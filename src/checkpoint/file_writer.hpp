@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "checkpoint/call.hpp"
+#include "checkpoint/non_finite.hpp"
 #include "comm/communicator.hpp"
 #include "format/blocks.hpp"
 #include "io/bypass_runs.hpp"
@@ -38,6 +39,7 @@ struct WriteJob {
   std::uint64_t rounds = 0;               ///< of all ranks
   bool has_checksums = true;
   const io::BypassRuns* direct_runs = nullptr;  ///< of this rank, for begin_direct(); null on all ranks: none
+  NonFiniteCounter* counter = nullptr;          ///< is given all bytes of tensors when they are checksummed; or none
 };
 
 /// Returns when a direct run's bytes are in memory. Must throw nothing.
@@ -98,6 +100,7 @@ class FileWriter {
     std::uint64_t expected_bytes = 0;
   };
   void add_checksums(std::span<const io::WriteOp> ops);
+  void add_checksum(std::uint32_t file, std::uint64_t offset, std::span<const std::byte> data);
   /// Of all ranks: what is in no extent.
   [[nodiscard]] std::uint64_t bypass_bytes() const { return total_bytes_ - job_.extents.total_bytes(); }
 

@@ -19,23 +19,25 @@
 #include "comm/agree.hpp"
 #include "comm/messages.hpp"
 #include "format/crc32c.hpp"
-#include "plan/samples.hpp"
 
 namespace cairn::checkpoint {
 namespace {
 
 /// Of what is not in host memory in one piece, on its way to be hashed.
 constexpr std::uint64_t kRoomBytes = 512ULL << 10;
+/// Boxes whose places are asked for before one is looked at.
+constexpr std::size_t kAhead = 4;
 constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
 plan::Sample sample_of(const HeldReplica& held, const ReplicaComparison& what) {
   const std::uint64_t bytes = plan::own_bytes(*held.box);
   if (what.checks.replicas == ReplicaCheck::kAll) return plan::Sample::all(bytes);
-  return plan::Sample::of(bytes, plan::sample_seed(what.step, held.tensor, held.box->box));
+  if (bytes <= what.rule.whole_bytes) return plan::Sample::all(bytes);
+  return plan::Sample::of(bytes, plan::sample_seed(what.step, held.tensor, held.box->box), what.rule);
 }
 
-/// Reads ranges of boxes, and gives each to see(number, bytes): those of one box in their order. Where memory has gaps or is a
-/// device's they come together in a room of their own, and are seen when that is full.
+/// Reads ranges of boxes, and gives each to see(number, bytes): those of one box in their order. Where memory has gaps
+/// or is a device's they come together in a room of their own, and are seen when that is full.
 template <class See>
 class RangeReader {
  public:
@@ -83,11 +85,13 @@ class RangeReader {
   std::uint64_t used_ = 0;
 };
 
-/// Each place of a sample is another line of memory: asked for before the first one is looked at, they come side by side.
+/// Each place of a sample is another line of memory: asked for before the first one is looked at, they come side by
+/// side.
 void prefetch(const plan::MemoryBox& box, const plan::Sample& sample) {
-  if (plan::is_on_device(box) || !box.strides.empty() || plan::own_bytes(box) <= plan::kSampledWholeBytes) return;
-  if (sample.size() != plan::kSamplePlaces) return;  // all bytes, in long pieces
-  for (std::uint64_t i = 0; i < sample.size(); ++i) __builtin_prefetch(box.bytes.data() + sample[i].begin);
+  if (plan::is_on_device(box) || !box.strides.empty()) return;
+  for (std::uint64_t i = 0; i < sample.size() && sample[i].bytes() <= plan::kPlaceBytes; ++i) {
+    __builtin_prefetch(box.bytes.data() + sample[i].begin);
+  }
 }
 
 std::uint64_t with(std::uint64_t hash, std::uint64_t more) { return base::split_mix64(hash ^ more); }
@@ -98,11 +102,16 @@ std::vector<std::uint64_t> hash_boxes(const ReplicaComparison& what) {
   RangeReader reader(what.device, [&](std::size_t number, std::span<const std::byte> bytes) {
     hashes[number] = with(hashes[number], format::crc32c(bytes));
   });
-  for (std::size_t i = 0; i < what.replicas.size(); ++i) {
-    const plan::MemoryBox& box = *what.replicas[i].box;
-    const plan::Sample sample = sample_of(what.replicas[i], what);
-    prefetch(box, sample);
-    for (std::uint64_t r = 0; r < sample.size(); ++r) reader.read(i, box, sample[r]);
+  std::array<std::optional<plan::Sample>, kAhead> ahead;
+  for (std::size_t next = 0; next < what.replicas.size() + kAhead; ++next) {
+    std::optional<plan::Sample>& sample = ahead[next % kAhead];
+    if (next >= kAhead) {
+      const std::size_t i = next - kAhead;
+      for (std::uint64_t r = 0; r < sample->size(); ++r) reader.read(i, *what.replicas[i].box, (*sample)[r]);
+    }
+    if (next >= what.replicas.size()) continue;
+    sample = sample_of(what.replicas[next], what);
+    prefetch(*what.replicas[next].box, *sample);
   }
   reader.finish();
   return hashes;
@@ -111,9 +120,10 @@ std::vector<std::uint64_t> hash_boxes(const ReplicaComparison& what) {
 /// To the rank that compares each set of holders: its hash, and that of all that they hold.
 comm::Messages hash_sets(std::span<const HeldReplica> replicas, std::span<const std::uint64_t> hashes, int ranks) {
   std::unordered_map<std::uint64_t, std::uint64_t> of_sets;
-  for (std::size_t i = 0; i < replicas.size(); ++i) {
-    std::uint64_t& hash = of_sets[replicas[i].holders];
-    hash = with(hash, hashes[i]);
+  for (std::size_t i = 0; i < replicas.size();) {
+    const std::uint64_t holders = replicas[i].holders;
+    std::uint64_t& hash = of_sets[holders];
+    for (; i < replicas.size() && replicas[i].holders == holders; ++i) hash = with(hash, hashes[i]);  // mostly many
   }
   comm::MessageWriter out(static_cast<std::size_t>(ranks));
   for (const auto& [holders, hash] : of_sets) {
@@ -366,6 +376,17 @@ std::string describe(comm::Communicator& communicator, const Difference& found, 
 }
 
 }  // namespace
+
+plan::SampleRule agree_on_sample(comm::Communicator& communicator, std::span<const HeldReplica> replicas) {
+  std::uint64_t places = 0;
+  comm::agree(communicator, "measure the replicas", [&] {
+    std::vector<std::uint64_t> bytes;
+    bytes.reserve(replicas.size());
+    for (const HeldReplica& held : replicas) bytes.push_back(plan::own_bytes(*held.box));
+    places = plan::sample_rule(bytes).places;
+  });
+  return plan::rule_of_places(communicator.min(places));
+}
 
 std::string compare_replicas(comm::Communicator& communicator, const ReplicaComparison& what) {
   const int ranks = communicator.size();

@@ -1,10 +1,10 @@
 // Are the replicas of a box the same? What a save compares before it writes a mixture of them.
 //
-// Nobody has two replicas in its memory, so hashes meet: each rank makes one of every box that others hold as well (of a
-// sample, or of all bytes: plan/samples.hpp), and one of all boxes that the same ranks hold. These alone travel with every save,
-// 16 bytes for each set of ranks that this rank is in, to the rank that the set's own hash chooses. Only where they differ do
-// those of the boxes travel, to the homes of their tensors, and then what names the first difference. No rank has more
-// to do than it holds boxes, or than the ranks are that hold one.
+// Nobody has two replicas in its memory, so hashes meet: each rank makes one of every box that others hold as well (of
+// a sample, or of all bytes: plan/samples.hpp), and one of all boxes that the same ranks hold. These alone travel with
+// every save, 16 bytes for each set of ranks that this rank is in, to the rank that the set's own hash chooses. Only
+// where they differ do those of the boxes travel, to the homes of their tensors, and then what names the first
+// difference. No rank has more to do than it holds boxes, or than the ranks are that hold one.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include "comm/communicator.hpp"
 #include "io/device_copies.hpp"
 #include "plan/pieces.hpp"
+#include "plan/samples.hpp"
 
 namespace cairn::checkpoint {
 
@@ -31,11 +32,15 @@ struct ReplicaComparison {
   std::span<const HeldReplica> replicas;  ///< in an order that is the same on all ranks that hold some
   std::uint64_t step = 0;
   const Checks& checks;
+  plan::SampleRule rule = {};          ///< of agree_on_sample()
   io::DeviceCopies* device = nullptr;  ///< where this rank has boxes in device memory
 };
 
-/// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) where Checks::replicas_differ
-/// says so. Requires: Checks::replicas is not kOff.
+/// Collective. How much of each replica is compared with ReplicaCheck::kSample.
+plan::SampleRule agree_on_sample(comm::Communicator& communicator, std::span<const HeldReplica> replicas);
+
+/// Collective. Returns a warning, the same on all ranks, or "". Throws comm::AgreedError(kState) where
+/// Checks::replicas_differ says so. Requires: Checks::replicas is not kOff.
 std::string compare_replicas(comm::Communicator& communicator, const ReplicaComparison& what);
 
 }  // namespace cairn::checkpoint

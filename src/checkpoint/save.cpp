@@ -14,170 +14,15 @@
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/replicas.hpp"
 #include "checkpoint/save_content.hpp"
-#include "checkpoint/window_io.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
 #include "directory/lease.hpp"
 #include "directory/root.hpp"
 #include "directory/run_name.hpp"
 #include "format/manifest.hpp"
-#include "plan/transfers.hpp"
-#include "planning/layout_steps.hpp"
 #include "planning/save_limits.hpp"
-#include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {
-
-namespace {
-
-/// What the ranks know of a save's files before they plan who moves which bytes.
-struct PlannedFiles {
-  std::unique_ptr<plan::HfLayout> files;
-  std::vector<std::uint64_t> header_bytes;     ///< by file
-  std::map<std::string, std::string> indexes;  ///< on rank 0
-  std::vector<plan::Piece> pieces;             ///< that this rank provides, by catalog number
-  std::vector<plan::Replica> replicas;         ///< of its boxes
-  std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
-};
-
-/// Patterns name tensors as the program gives them: "w.exp_avg", also where "w.exp_avg@q8" is stored.
-bool is_frozen(std::span<const shard::Selector> frozen, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
-  const std::string_view stored = tensor.name();
-  const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
-  return std::ranges::any_of(frozen, [&](const shard::Selector& one) {
-    return one.selects(tensor.section(), stored) || one.selects(tensor.section(), given);
-  });
-}
-
-/// Sections with bytes that training changes.
-std::vector<std::string> changing_sections(const plan::HfLayout& files, const Options& options) {
-  std::vector<shard::Selector> frozen;
-  for (const Selection& selection : options.frozen) frozen.emplace_back(selection);
-  std::vector<std::string> changing;
-  for (std::size_t s = 0; s < files.sections(); ++s) {
-    const plan::HfLayout::Section& section = files.section(s);
-    const bool is_coded = options.quantisation.codecs.contains(section.name);
-    plan::PackedCatalog::Cursor at(files.catalog(), section.first_tensor);
-    for (std::uint32_t t = section.first_tensor; t < section.end_tensor && at.next(); ++t) {
-      if (at.size_bytes() == 0 || is_frozen(frozen, at, is_coded)) continue;
-      changing.push_back(section.name);
-      break;
-    }
-  }
-  return changing;
-}
-
-/// Collective. Extents and transfers. Requires: boxes and pieces go together.
-std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, PlannedFiles known,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
-  const Options& options = how.options;
-  plan::HfLayout& files = *known.files;
-  std::unique_ptr<SavePlan> made;
-  MemorySplit budget;
-  std::vector<std::uint32_t> groups;
-  std::vector<plan::FileRange> ranges;
-  std::optional<plan::BlockGrid> grid;
-  format::StoredCheckpoint places;  // of the tensors that this rank provides pieces of
-  comm::agree(communicator, "lay out the files", [&] {
-    made = std::make_unique<SavePlan>();
-    made->layout = files.without_content(known.header_bytes);
-    made->layout.index_files = std::move(known.indexes);
-    made->facts = std::move(known.facts);
-    made->replicas = std::move(known.replicas);
-    check_block_table(made->layout.files, options.files.block_bytes);
-    budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
-    made->tensors = files.catalog().size();
-    made->tensor_bytes = files.tensor_bytes();
-    made->changing_sections = changing_sections(files, options);
-    places = place_pieces(made->layout, files, known.pieces);
-    groups = files.section_of_files();
-    ranges = plan::whole_files(file_sizes(made->layout.stored));
-    made->bypass_way = how.bypass_way;
-    if (how.bypass_way) grid.emplace(file_sizes(made->layout.stored), options.files.block_bytes);
-  });
-  if (grid) {
-    comm::agree(communicator, "find long runs", [&] {
-      made->bypass = io::BypassRuns(plan::regions_of_memory(known.pieces, boxes, places), *how.bypass_way);
-    });
-    const plan::BlockSet bypass = io::keep_tiled_blocks(communicator, *grid, made->bypass);
-    comm::agree(communicator, "find long runs", [&] {
-      plan::BlockSet blocks(*grid);
-      for (const plan::FileRange& range : ranges) blocks.insert(range);
-      blocks.remove(bypass);
-      ranges = blocks.ranges();
-    });
-  }
-  plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
-                                           options.files.block_bytes, how.choice, Access::kWrite);
-  budget = budget.fitted_to(extents);
-  if (how.beside != nullptr) budget = budget.beside(how.beside->bytes(), options.files.block_bytes);
-  std::vector<plan::Runs> transfers;
-  std::vector<plan::Window> windows;
-  comm::agree(communicator, "plan the exchange", [&] {
-    if (std::any_of(boxes.begin(), boxes.end(), plan::is_on_device)) {
-      budget = budget.with_device_copies(device_share(options.limits.memory_budget_bytes));
-      made->device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
-    }
-    made->extents = std::make_unique<plan::ExtentMap>(std::move(extents));
-    add_headers(made->layout, files, made->extents->of(communicator.rank()));
-    known.files.reset();
-    const auto outside = how.bypass_way ? plan::OutsideExtents::kStays : plan::OutsideExtents::kIsError;
-    transfers = plan::transfers_of_memory(known.pieces, boxes, places, *made->extents, outside);
-    places = {};
-    windows = plan::cut_windows(made->extents->of(communicator.rank()), budget.window_bytes, options.files.block_bytes);
-  });
-  made->buffer_bytes = largest_buffer(windows);
-  const auto buffers = how.store.get(communicator, made->buffer_bytes);
-  made->buffers = buffers;
-  made->exchange.emplace(communicator, made->layout.stored.files, *made->extents, budget.window_bytes, *buffers,
-                         std::move(transfers),
-                         io::ExchangeOptions{budget.exchange_bytes, made->device.get(), how.largest_message_bytes});
-  return made;
-}
-
-}  // namespace
-
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
-  PlannedFiles known;
-  plan::PackedCatalog catalog = exchange_catalog(communicator, state);
-  std::vector<std::uint32_t> tensor_of_shard;
-  comm::agree(communicator, "assign the tensors to files", [&] {
-    tensor_of_shard = number_tensors(catalog, state.sources);
-    known.files = std::make_unique<plan::HfLayout>(std::move(catalog), layout_of_save(how.options.files));
-    const interop::PaddlePackage* package = package_of_form(how.options.files.form);
-    if (package == nullptr) return;
-    const plan::PackedCatalog& all = known.files->catalog();
-    known.facts = check_for_paddle(all, *package, share_of_catalog(all, communicator.rank(), communicator.size()));
-    const std::string problem = problem_of_adam(*package, *known.facts);
-    if (!problem.empty()) throw Error(ErrorKind::kUsage, problem);
-  });
-  known.header_bytes = exchange_header_sizes(communicator, *known.files);
-  known.indexes = exchange_indexes(communicator, *known.files);
-  SettledClaims settled = exchange_claims(communicator, known.files->catalog(), boxes, tensor_of_shard);
-  known.pieces = std::move(settled.pieces);
-  known.replicas = std::move(settled.replicas);
-  return plan_transfers(communicator, std::move(known), boxes, how);
-}
-
-std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how) {
-  PlannedFiles known;
-  comm::agree(communicator, "assign the blobs to files", [&] {
-    plan::CatalogPacker packer;
-    for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-      packer.add({std::string(kRankSection), rank_blob_name(static_cast<int>(rank)), DType::kU8, {sizes[rank]}});
-    }
-    const base::Bytes catalog = packer.take();
-    known.files = std::make_unique<plan::HfLayout>(plan::PackedCatalog(std::span(&catalog, 1)),
-                                                   layout_of_save(how.options.files));
-    known.pieces = plan::whole_pieces(communicator.rank(), boxes);
-  });
-  known.header_bytes = exchange_header_sizes(communicator, *known.files);
-  known.indexes = exchange_indexes(communicator, *known.files);
-  return plan_transfers(communicator, std::move(known), boxes, how);
-}
-
 namespace {
 
 namespace fs = std::filesystem;
@@ -309,7 +154,8 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
     replica_copies_ = std::make_unique<io::DeviceCopies>(device_share(options_.limits.memory_budget_bytes));
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
-  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, device});
+  if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
+  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
     if (!warning.empty()) planned.report.warnings.push_back(std::move(warning));
   });
@@ -323,14 +169,14 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   call.begin("commit");
   Commit commit(communicator_, std::move(made.target));  // removes what is unfinished when it goes
   try {
-    made.content.blocks = write_files(*plan_, memory, commit.partial(), call, escort);
+    made.content.blocks = write_state(memory, {commit.partial(), escort}, call, report);
     check_stale(made.content.blocks, place.step, report);
     comm::agree(communicator_, "remember the checksums", [&] {
       saved = {place.step, made.content.blocks, {communicator_.rank(), communicator_.size()}};
     });
     if (blob_plan_) {
       const QuietProgress quiet;  // the state's files were what takes long
-      format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, commit.partial(), call, nullptr);
+      format::BlockTable blocks = write_files(*blob_plan_, {planned.state.blob}, {commit.partial()}, call);
       comm::agree(communicator_, "finish the checksums", [&] { add_blocks(made.content, std::move(blocks)); });
     }
     std::string warning =
@@ -371,16 +217,34 @@ void Saver::check_stale(const format::BlockTable& blocks, std::uint64_t step, Re
   throw comm::AgreedError(ErrorKind::kState, text);
 }
 
-format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const fs::path& partial, Call& call,
-                                      SaveEscort* escort) {
+format::BlockTable Saver::write_state(const RoundMemory& memory, Writing how, Call& call, Report& report) {
+  const NonFinite action = options_.checks.non_finite;
+  if (action == NonFinite::kIgnore) return write_files(*plan_, memory, how, call);
+  std::optional<NonFiniteCounter> counter;
+  comm::agree(communicator_, "count values that are not finite", [&] { counter.emplace(plan_->floats); });
+  how.counter = &*counter;
+  format::BlockTable blocks = write_files(*plan_, memory, how, call);
+  NonFiniteValues values = collect_non_finite(communicator_, *counter, plan_->catalog);
+  std::string text;
+  comm::agree(communicator_, "count values that are not finite", [&] {
+    if (values.tensors != 0) text = words_of(values);
+    if (!text.empty() && action == NonFinite::kWarn) report.warnings.push_back(text);
+    report.non_finite = std::move(values);
+  });
+  if (!text.empty() && action == NonFinite::kRefuse) throw comm::AgreedError(ErrorKind::kState, text);
+  return blocks;
+}
+
+format::BlockTable Saver::write_files(SavePlan& plan, const RoundMemory& memory, const Writing& how, Call& call) {
+  SaveEscort* const escort = how.escort;
   io::Exchange& exchange = *plan.exchange;
   const std::shared_ptr<io::WindowPool> buffers = store_.pool;
   const bool is_direct = plan.bypass_way == io::BypassWay::kDirect;
   FileWriter files(communicator_, {plan.layout, *plan.extents, exchange.windows(), *buffers, exchange.rounds(), true,
-                                   is_direct ? &plan.bypass : nullptr});
+                                   is_direct ? &plan.bypass : nullptr, how.counter});
   try {
     call.begin("open");
-    files.open(choice_->name, options_.engine.hints, partial);
+    files.open(choice_->name, options_.engine.hints, how.partial);
     if (is_direct) {
       call.begin("write");
       files.begin_direct(memory.of(0), [&](std::span<const std::byte> bytes) { escort->wait_for(bytes); });

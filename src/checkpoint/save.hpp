@@ -13,6 +13,8 @@
 
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/engine_choice.hpp"
+#include "checkpoint/non_finite.hpp"
+#include "checkpoint/save_plan.hpp"
 #include "checkpoint/step_before.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
@@ -23,54 +25,11 @@
 #include "io/device_copies.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
-#include "plan/coverage.hpp"
-#include "plan/extents.hpp"
-#include "plan/file_layout.hpp"
 #include "plan/pieces.hpp"
-#include "planning/catalog_steps.hpp"
 #include "planning/describe.hpp"
 #include "planning/paddle_files.hpp"
 
 namespace cairn::checkpoint {
-
-// The plan of a save: everything between the ranks' descriptions and the first byte. Kept for the next save.
-
-struct SavePlan {
-  base::Bytes description;  ///< what it was made of, for the comparison with the next save; filled by the caller
-  plan::FileLayout layout;  ///< with the headers that this rank writes, and on rank 0 with the indexes; no tensors
-  std::optional<io::BypassWay> bypass_way;  ///< none: there are no such runs
-  io::BypassRuns bypass;                    ///< of this rank; in no extent
-  std::unique_ptr<plan::ExtentMap> extents;
-  std::uint64_t buffer_bytes = 0;            ///< of a window of this rank
-  std::weak_ptr<io::WindowPool> buffers;     ///< those that `exchange` uses: the store may need larger ones meanwhile
-  std::unique_ptr<io::DeviceCopies> device;  ///< for boxes in device memory; null: this rank has none
-  std::optional<io::Exchange> exchange;      ///< refers to buffers and device
-  std::uint64_t tensors = 0;
-  std::uint64_t tensor_bytes = 0;              ///< of all tensors
-  std::vector<plan::Replica> replicas;         ///< of this rank's boxes
-  bool has_replicas = false;                   ///< some rank has, moments that are coded included
-  std::vector<std::string> changing_sections;  ///< that have tensors which Options::frozen does not select
-  std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then
-};
-
-struct SavePlanOptions {
-  const Options& options;
-  const EngineChoice& choice;
-  io::WindowStore& store;
-  std::optional<io::BypassWay> bypass_way;
-  const io::WindowPool* beside = nullptr;  ///< of a plan that is kept meanwhile: to do with its windows where they can
-  std::uint64_t largest_message_bytes = io::ExchangeOptions().largest_message_bytes;
-};
-
-/// Collective. Catalog, file layout, extents, coverage check and transfers. Throws kState for holes, overlaps and
-/// contradictions, kUsage for options that cannot work, and for what Options::files.form refuses.
-std::unique_ptr<SavePlan> make_save_plan(comm::Communicator& communicator, const DescribedState& state,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
-
-/// Collective. Of the ranks' blobs, `sizes[r]` being the size of rank r's: the plan that make_save_plan() makes of them as
-/// tensors, without asking who has what. `boxes`: this rank's, whose MemoryBox::tensor is the rank; or none.
-std::unique_ptr<SavePlan> make_blob_plan(comm::Communicator& communicator, std::span<const std::uint64_t> sizes,
-                                         std::span<const plan::MemoryBox> boxes, const SavePlanOptions& how);
 
 /// Keys of a manifest beside those that the format knows: how this save was written.
 inline constexpr const char* kEngineKey = "engine";
@@ -78,7 +37,6 @@ inline constexpr const char* kHintsKey = "hints";
 
 struct CommitContent;
 class Lease;
-struct SavePlan;
 class Call;
 
 /// One life of a root: between taking its lease and leaving it, or resuming again.
@@ -209,9 +167,17 @@ class Saver {
   bool renew_buffers(SavePlan& plan);
   /// Collective.
   Made describe_checkpoint(const Place& place) const;
+  /// How the files of a plan are written.
+  struct Writing {
+    const std::filesystem::path& partial;
+    SaveEscort* escort = nullptr;
+    NonFiniteCounter* counter = nullptr;
+  };
   /// Collective. The files of a plan from the memory of all ranks, synced and closed; gives their checksums.
-  format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const std::filesystem::path& partial,
-                                 Call& call, SaveEscort* escort);
+  format::BlockTable write_files(SavePlan& plan, const RoundMemory& memory, const Writing& how, Call& call);
+  /// Collective. As write_files(), and says in the report what was counted; throws comm::AgreedError(kState) where
+  /// Checks::non_finite says so.
+  format::BlockTable write_state(const RoundMemory& memory, Writing how, Call& call, Report& report);
   /// Collective. Says in the report how much has changed since the step before; throws comm::AgreedError(kState) where Checks::stale
   /// says so.
   void check_stale(const format::BlockTable& blocks, std::uint64_t step, Report& report) const;

@@ -1,8 +1,9 @@
 // The step before, as the checksums of its blocks: which sections are still as they were there?
 //
-// Every rank knows the whole block table of what it saves or opens for a moment, and keeps the checksums of its share until the next
-// save: 4 bytes for each of its blocks, a megabyte of a 1 TB checkpoint for all ranks together. Whose a block is depends on its file's
-// name and its number alone, so that it stays with its rank when other files come and go.
+// Every rank knows the whole block table of what it saves or opens for a moment, and keeps the checksums of its share
+// until the next save: 4 bytes for each of its blocks, a megabyte of a 1 TB checkpoint for all ranks together. Whose a
+// block is depends on its file's name and its number alone, so that it stays with its rank when other files come and
+// go.
 #pragma once
 
 #include <cstdint>
@@ -53,8 +54,8 @@ class StepBefore {
   std::unordered_map<std::uint64_t, File> files_;  ///< by a hash of the name
 };
 
-/// Collective. How much of each section of `table`, which has the files of `layout`, is as it was; the same on all ranks.
-/// Requires: before.has_blocks_of(table.block_bytes).
+/// Collective. How much of each section of `table`, which has the files of `layout`, is as it was; the same on all
+/// ranks. Requires: before.has_blocks_of(table.block_bytes).
 std::vector<SectionChange> changes_since(comm::Communicator& communicator, const StepBefore& before,
                                          const plan::FileLayout& layout, const format::BlockTable& table);
 

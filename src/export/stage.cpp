@@ -130,7 +130,8 @@ std::string compare_staged(comm::Communicator& communicator, const StagedState& 
       held.push_back({&box, &state.sources[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
     }
   });
-  std::string warning = compare_replicas(communicator, {held, 0, state.options.checks, device.get()});
+  const plan::SampleRule rule = agree_on_sample(communicator, held);
+  std::string warning = compare_replicas(communicator, {held, 0, state.options.checks, rule, device.get()});
   call.begin("plan");
   return warning;
 }

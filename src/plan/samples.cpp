@@ -18,15 +18,33 @@ std::uint64_t sample_seed(std::uint64_t step, std::uint64_t tensor, const Box& b
   return seed;
 }
 
-Sample Sample::of(std::uint64_t box_bytes, std::uint64_t seed) {
-  if (box_bytes <= kSampledWholeBytes) return all(box_bytes);
+SampleRule rule_of_places(std::uint64_t places) {
+  const SampleRule usual;
+  return places >= usual.places ? usual : SampleRule{places * kPlaceBytes, places};
+}
+
+SampleRule sample_rule(std::span<const std::uint64_t> box_bytes) {
+  const SampleRule usual;
+  std::uint64_t all = 0;
+  std::uint64_t sampled = 0;
+  for (const std::uint64_t bytes : box_bytes) {
+    all += bytes;
+    sampled += bytes <= usual.whole_bytes ? bytes : usual.places * kPlaceBytes;
+  }
+  const std::uint64_t most = std::max(kSampledBytes, all / 64);
+  if (sampled <= most) return usual;
+  return rule_of_places(std::clamp<std::uint64_t>(most / kPlaceBytes / box_bytes.size(), 1, usual.places - 1));
+}
+
+Sample Sample::of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule) {
+  if (box_bytes <= rule.whole_bytes) return all(box_bytes);
   const std::uint64_t lines = (box_bytes - 1) / kPlaceBytes + 1;
   // Where part p begins, without a product that could overflow.
   const auto begin_of = [&](std::uint64_t p) {
-    return lines / kSamplePlaces * p + lines % kSamplePlaces * p / kSamplePlaces;
+    return lines / rule.places * p + lines % rule.places * p / rule.places;
   };
-  std::vector<std::uint64_t> places(kSamplePlaces);
-  for (std::uint64_t p = 0; p < kSamplePlaces; ++p) {
+  std::vector<std::uint64_t> places(rule.places);
+  for (std::uint64_t p = 0; p < rule.places; ++p) {
     seed = base::split_mix64(seed);
     places[p] = (begin_of(p) + seed % (begin_of(p + 1) - begin_of(p))) * kPlaceBytes;
   }

@@ -1,11 +1,12 @@
 // Which bytes of a box are compared with those of its replicas, and where they lie in a rank's memory. Pure.
 //
-// Bytes of a box are counted in its row-major order, without the gaps that a rank may have between its rows: so they are
-// the same on all ranks, however each holds the box.
+// Bytes of a box are counted in its row-major order, without the gaps that a rank may have between its rows: so they
+// are the same on all ranks, however each holds the box.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,11 +23,24 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// Boxes of up to so many bytes are compared whole.
-inline constexpr std::uint64_t kSampledWholeBytes = 64ULL << 10;
-/// Of larger ones so many places of so many bytes.
-inline constexpr std::uint64_t kSamplePlaces = 64;
 inline constexpr std::uint64_t kPlaceBytes = 64;
+
+/// How much of a box is compared: the same on all ranks.
+struct SampleRule {
+  std::uint64_t whole_bytes = 64ULL << 10;  ///< boxes of up to so many are compared whole
+  std::uint64_t places = 64;                ///< of larger ones so many, of kPlaceBytes each
+};
+
+/// What is sampled stays below this, or below a 64th of what there is: else states of very many small tensors would be
+/// compared whole.
+inline constexpr std::uint64_t kSampledBytes = 16ULL << 20;
+
+/// Of the replicas of a rank, which have these bytes: the usual rule, or one of fewer places. Of several ranks the rule
+/// with fewest places is good for all.
+SampleRule sample_rule(std::span<const std::uint64_t> box_bytes);
+/// The rule of so many places.
+SampleRule rule_of_places(std::uint64_t places);
+
 /// What is compared whole is so in pieces of this.
 inline constexpr std::uint64_t kCompareBytes = 64ULL << 10;
 
@@ -41,9 +55,9 @@ class Sample {
  public:
   /// All bytes, in pieces of kCompareBytes.
   static Sample all(std::uint64_t box_bytes) { return Sample(box_bytes, {}); }
-  /// The box in kSamplePlaces equal parts, of each one place, which the seed chooses: a place is kPlaceBytes at a multiple of
-  /// that, or what the box has left there. All of it where it has up to kSampledWholeBytes.
-  static Sample of(std::uint64_t box_bytes, std::uint64_t seed);
+  /// The box in as many equal parts as the rule has places, of each one place, which the seed chooses: kPlaceBytes at a
+  /// multiple of that, or what the box has left there. All of it where the rule says so.
+  static Sample of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule = {});
 
   [[nodiscard]] std::uint64_t size() const;
   [[nodiscard]] ByteRange operator[](std::uint64_t i) const;
@@ -66,8 +80,8 @@ struct RowsInMemory {
   std::vector<std::uint64_t> strides;  ///< in bytes
 };
 
-/// Calls visit(offset, bytes) for every stretch of memory of which bytes [range.begin, range.end) of the box consist, in order.
-/// `offset` counts from box.bytes. Requires: the range is in the box.
+/// Calls visit(offset, bytes) for every stretch of memory of which bytes [range.begin, range.end) of the box consist,
+/// in order. `offset` counts from box.bytes. Requires: the range is in the box.
 template <class Visit>
 void for_each_stretch(const MemoryBox& box, const ByteRange& range, const Visit& visit) {
   if (range.begin == range.end) return;

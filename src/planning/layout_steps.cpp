@@ -200,7 +200,7 @@ std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank
   return pieces;
 }
 
-std::vector<plan::Replica> collect_replicas(const comm::Messages& provided, int rank) {
+std::vector<plan::Replica> collect_replicas(const comm::Messages& provided) {
   std::vector<plan::Replica> replicas;
   for (const base::Bytes& bytes : provided) {
     for (comm::MessageReader in(bytes); !in.done();) {
@@ -208,7 +208,7 @@ std::vector<plan::Replica> collect_replicas(const comm::Messages& provided, int 
       if (head.dimensions == kIsReplica) {
         replicas.push_back(get_replica(in, head));
       } else {
-        static_cast<void>(get_piece(in, head, rank));
+        static_cast<void>(in.raw(2 * sizeof(std::uint64_t) * head.dimensions));
       }
     }
   }
@@ -268,7 +268,7 @@ SettledClaims exchange_claims(comm::Communicator& communicator, const plan::Pack
   messages = communicator.all_to_all(std::move(messages));
   SettledClaims settled;
   comm::agree(communicator, "collect the parts to provide", [&] {
-    settled = {collect_pieces(messages, communicator.rank()), collect_replicas(messages, communicator.rank())};
+    settled = {collect_pieces(messages, communicator.rank()), collect_replicas(messages)};
   });
   return settled;
 }

@@ -63,7 +63,7 @@ comm::Messages settle_claims(const plan::PackedCatalog& catalog, const comm::Mes
 /// 3. What homes told this rank: which pieces of its boxes it has to provide, by catalog number.
 std::vector<plan::Piece> collect_pieces(const comm::Messages& provided, int rank);
 /// And which of its boxes are replicas, in an order that is the same on all ranks that hold some.
-std::vector<plan::Replica> collect_replicas(const comm::Messages& provided, int rank);
+std::vector<plan::Replica> collect_replicas(const comm::Messages& provided);
 
 // The messages between the steps of planning a save: catalog, file sizes, claims. Each function is collective; the work
 // between messages is in catalog_steps.hpp, layout_steps.hpp and layout_steps.hpp.

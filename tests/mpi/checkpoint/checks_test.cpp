@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,26 @@ TEST_F(Checked, ReplicasOfMomentsThatAreCodedInTheBackground) {
   EXPECT_THAT(message, HasSubstr("tensor 'aligned/moment2_0' (section optimizer): its replicas differ"));
   expect_same_everywhere(message);
   EXPECT_FALSE(has(2));
+}
+
+/// Long runs of a snapshot go to storage as they lie, where that can be; and replicas count once.
+TEST_F(Checked, ValuesThatAreNotFinite) {
+  Options options;
+  options.checks.non_finite = NonFinite::kCount;
+  options.checks.replicas_differ = ReplicasDiffer::kWarn;
+  Checkpointer checkpointer = make(options);
+  Replicated state(world_.ranks);
+  state.fill(std::numeric_limits<float>::infinity());
+  const std::uint64_t values = state.sources()[0].shape[0];
+  for (const bool is_async : {false, true}) {
+    const Report report =
+        is_async ? checkpointer.save_async(2, state.sources()).wait() : checkpointer.save(1, state.sources());
+    ASSERT_TRUE(report.non_finite);
+    EXPECT_EQ(report.non_finite->infinities, values);
+    EXPECT_EQ(report.non_finite->nans, 0U);
+    ASSERT_EQ(report.non_finite->first.size(), 1U);
+    EXPECT_EQ(report.non_finite->first[0].name, "w");
+  }
 }
 
 /// What the next save is compared with: the last one, of either kind, or what was loaded since.

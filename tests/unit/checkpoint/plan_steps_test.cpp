@@ -225,6 +225,12 @@ TEST(ClaimSteps, ClaimsGoToHomesAndPiecesComeBack) {
   EXPECT_EQ(second,
             (std::vector<plan::Piece>{{0, 1, 1, {{128, 0}, {128, 512}}}, {2, 2, 1, {{3}, {3}}}, {1, 0, 1, {}}}));
 
+  // "a" is replicated, and stored from both ranks.
+  const auto replicas = collect_replicas(provided[0]);
+  ASSERT_EQ(replicas.size(), 1U);
+  EXPECT_EQ(replicas[0], (plan::Replica{0, 1, replicas[0].holders, true}));
+  EXPECT_EQ(collect_replicas(provided[1]), (std::vector<plan::Replica>{{0, 1, replicas[0].holders, true}}));
+
   EXPECT_THROW(collect_pieces(provided[0], 1), Error) << "pieces of another rank";
   std::swap(claimed[0][0], claimed[0][1]);
   EXPECT_THROW(settle_claims(packed, claimed[0], 0), Error) << "claims of another rank";

@@ -246,7 +246,7 @@ TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
       const checkpoint::HeldReplica held{&box, &source, 0, 99, true};
       for (std::uint64_t step = 0; step < 200; ++step) {
         try {
-          checkpoint::compare_replicas(communicator, {{&held, 1}, step, options.checks, nullptr});
+          checkpoint::compare_replicas(communicator, {{&held, 1}, step, options.checks, {}, nullptr});
         } catch (const Error&) {
           if (communicator.rank() == 0) steps.insert(step);
         }

@@ -1,4 +1,5 @@
-// Sections that are as they were in the step before: told in the report, and named when training should have changed them.
+// Sections that are as they were in the step before: told in the report, and named when training should have changed
+// them.
 #include "checkpoint/step_before.hpp"
 
 #include <gmock/gmock.h>

@@ -37,11 +37,11 @@ TEST(Samples, OfLargeBoxesEveryPartHasOnePlace) {
   for (const std::uint64_t bytes : {65'537ULL, 100'003ULL, 1ULL << 32, (1ULL << 62) + 5}) {
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       const auto places = ranges_of(Sample::of(bytes, seed));
-      ASSERT_EQ(places.size(), kSamplePlaces);
-      for (std::uint64_t p = 0; p < kSamplePlaces; ++p) {
+      ASSERT_EQ(places.size(), 64U);
+      for (std::uint64_t p = 0; p < 64; ++p) {
         EXPECT_EQ(places[p].begin % kPlaceBytes, 0U);
         EXPECT_EQ(places[p].end, std::min(places[p].begin + kPlaceBytes, bytes));
-        const double part = static_cast<double>(bytes) / kSamplePlaces;
+        const double part = static_cast<double>(bytes) / 64;
         EXPECT_GE(static_cast<double>(places[p].begin), part * static_cast<double>(p) - kPlaceBytes);
         EXPECT_LE(static_cast<double>(places[p].begin), part * static_cast<double>(p + 1));
       }
@@ -58,6 +58,29 @@ TEST(Samples, StepsTogetherSeeEveryByte) {
     }
   }
   EXPECT_EQ(std::ranges::count(is_seen, true), static_cast<std::ptrdiff_t>(bytes));
+}
+
+/// Very many small tensors: not all of their bytes, but something of each.
+TEST(Samples, StayWithinABudget) {
+  const auto rule_of = [](std::size_t boxes, std::uint64_t bytes) {
+    return sample_rule(std::vector<std::uint64_t>(boxes, bytes));
+  };
+  const auto bytes_of = [](const SampleRule& rule, std::uint64_t bytes) {
+    std::uint64_t sum = 0;
+    for (const ByteRange& range : ranges_of(Sample::of(bytes, 3, rule))) sum += range.bytes();
+    return sum;
+  };
+  EXPECT_EQ(rule_of(0, 0).places, 64U);
+  EXPECT_EQ(rule_of(256, 64 << 10).whole_bytes, 64U << 10) << "16 MiB";
+  const SampleRule fewer = rule_of(257, 64 << 10);
+  EXPECT_EQ(fewer.places, 63U);
+  EXPECT_EQ(bytes_of(fewer, 64 << 10), 63U * 64);
+  EXPECT_EQ(bytes_of(fewer, 4000), 4000U);
+  const SampleRule fewest = rule_of(270'000, 2048);
+  EXPECT_EQ(fewest.places, 1U);
+  EXPECT_EQ(bytes_of(fewest, 2048), 64U);
+  EXPECT_EQ(rule_of(1'000'000, 2ULL << 20).places, 64U) << "4 KiB of 2 MiB are less than a 64th";
+  EXPECT_EQ(rule_of_places(64).whole_bytes, SampleRule().whole_bytes);
 }
 
 TEST(Samples, ChangeWithStepTensorAndBox) {

@@ -1,0 +1,34 @@
+// How many values are NaN or infinite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "cairn/dtype.hpp"
+
+namespace cairn::quant {
+
+struct NonFiniteCount {
+  std::uint64_t nans = 0;
+  std::uint64_t infinities = 0;
+
+  [[nodiscard]] bool any() const { return nans != 0 || infinities != 0; }
+  NonFiniteCount& operator+=(const NonFiniteCount& other) {
+    nans += other.nans;
+    infinities += other.infinities;
+    return *this;
+  }
+};
+
+/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, whose two parts are a value each.
+bool can_be_nan(DType dtype);
+
+/// Bytes of a value: of C64 those of a part. Requires: can_be_nan().
+std::uint64_t value_bytes(DType dtype);
+
+/// Of whole values, little-endian, at any address. As quick as memory, but where there are some. Requires:
+/// can_be_nan().
+NonFiniteCount count_non_finite(DType dtype, std::span<const std::byte> values);
+
+}  // namespace cairn::quant
