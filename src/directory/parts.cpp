@@ -21,8 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxJsonBytes = 256ULL << 20;
-
 /// Of a file that is neither safetensors nor JSON: so many bytes of two of one name are compared.
 constexpr std::uint64_t kComparedBytes = 1ULL << 20;
 
@@ -106,11 +104,11 @@ class Lister {
       compare(entry.name, first->second / entry.name, path / entry.name);
     } else if (interop::is_data_name(entry.name)) {
       out_.data_files.push_back(entry.name);
-    } else if (entry.name.ends_with(".json") && entry.size_bytes <= kMaxJsonBytes) {
+    } else if (const std::uint64_t most = interop::most_text_bytes(entry.name); most > 0 && entry.size_bytes <= most) {
       if (index_texts_ == IndexTexts::kLeave && interop::set_of_index(entry.name)) {
         out_.indexes.push_back(entry.name);
       } else {
-        out_.found.json[entry.name] = os::read_text(path / entry.name, kMaxJsonBytes);
+        out_.found.json[entry.name] = os::read_text(path / entry.name, most);
       }
     } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
       out_.found.others[entry.name] = entry.size_bytes;

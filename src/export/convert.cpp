@@ -46,14 +46,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxConfigBytes = 256ULL << 20;
-
 /// Rank-local; nothing where it has none.
 std::string config_of(const OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
                                            : os::exists(source.path_of("config.json"));
-  return has_config ? read_carried(source, "config.json", kMaxConfigBytes) : "";
+  return has_config ? read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
 }
 
 shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
