@@ -97,7 +97,7 @@ class JsonWriter {
 /// Takes the parser's events.
 class JsonBuilder {
  public:
-  explicit JsonBuilder(std::string_view path) : path_(path) {}
+  JsonBuilder(std::string_view path, const JsonLimits& limits) : path_(path), limits_(limits) {}
 
   Json take() { return std::move(root_); }
 
@@ -112,6 +112,7 @@ class JsonBuilder {
   bool start_array(std::size_t) { return open(Json::array()); }
   bool end_array() { return close(); }
   bool end_object() {
+    if (skipped_ > 0) return close();
     const auto members = open_.back()->items();
     std::vector<std::string_view> keys;
     keys.reserve(members.size());
@@ -123,7 +124,10 @@ class JsonBuilder {
     return close();
   }
   bool key(std::string& value) {
+    if (skipped_ > 0) return true;
     key_ = std::move(value);
+    is_wanted_ = open_.size() > 1 || limits_.members.empty() ||
+                 std::ranges::find(limits_.members, std::string_view(key_)) != limits_.members.end();
     return true;
   }
   template <class Exception>
@@ -134,30 +138,55 @@ class JsonBuilder {
   }
 
  private:
+  /// Counts before it is kept.
+  void charge(const Json& value) {
+    std::uint64_t bytes = sizeof(Json::Member) + key_.size();
+    if (value.is_string()) bytes += value.text().size();
+    if (bytes > limits_.memory_bytes - used_bytes_) {
+      fail_format(path_, fmt::format("its values take more than {} of memory", format_size(limits_.memory_bytes)));
+    }
+    used_bytes_ += bytes;
+  }
   Json& place(Json value) {
+    charge(value);
     if (open_.empty()) return root_ = std::move(value);
     Json& parent = *open_.back();
     if (parent.is_array()) return std::get<Json::Array>(parent.value_).emplace_back(std::move(value));
     return std::get<Json::Object>(parent.value_).emplace_back(Json::Member{std::move(key_), std::move(value)}).value;
   }
+  /// Of a member that is not wanted, or in it.
+  [[nodiscard]] bool is_skipped() const { return skipped_ > 0 || !is_wanted_; }
   bool put(Json value) {
-    place(std::move(value));
+    if (!is_skipped()) place(std::move(value));
+    is_wanted_ = true;
     return true;
   }
   // The parent of an open value grows only after that is closed: pointers stay.
   bool open(Json value) {
-    if (open_.size() >= kMaxJsonDepth) {
+    if (open_.size() + skipped_ >= kMaxJsonDepth) {
       fail_format(path_, fmt::format("JSON is nested more than {} levels deep", kMaxJsonDepth));
+    }
+    if (is_skipped()) {
+      ++skipped_;
+      return true;
     }
     open_.push_back(&place(std::move(value)));
     return true;
   }
   bool close() {
+    if (skipped_ > 0) {
+      is_wanted_ = --skipped_ == 0;
+      return true;
+    }
     open_.pop_back();
     return true;
   }
 
   std::string_view path_;
+  JsonLimits limits_;
+  std::uint64_t used_bytes_ = 0;
+  std::size_t skipped_ = 0;  ///< values that are open, and not kept
+  bool is_wanted_ = true;    ///< the member whose key was read last
   Json root_;
   std::vector<Json*> open_;
   std::string key_;
@@ -205,9 +234,9 @@ Json Json::object() {
   return out;
 }
 
-Json Json::parse(std::string_view text, std::string_view path) {
+Json Json::parse(std::string_view text, std::string_view path, const JsonLimits& limits) {
   check_text(text, path);
-  JsonBuilder builder(path);
+  JsonBuilder builder(path, limits);
   Tree::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
 }

@@ -20,6 +20,14 @@ namespace cairn::base {
 
 inline constexpr int kMaxJsonDepth = 127;
 
+/// Of a document that somebody else wrote.
+struct JsonLimits {
+  std::uint64_t memory_bytes = 1ULL << 30;  ///< of all values that are kept, about; a byte of text can become forty
+  /// Members of the document that are kept, where it is an object; empty: all. The rest takes no memory, and two of one key
+  /// in it are not seen.
+  std::span<const std::string_view> members = {};
+};
+
 struct JsonFormat {
   int indent = -1;          ///< spaces per level; below 0: all on one line
   bool sorted = false;      ///< keys by code point
@@ -66,7 +74,7 @@ class Json {
   static Json object();
 
   /// The document; Error(kFormat) naming `path` and the place.
-  static Json parse(std::string_view text, std::string_view path);
+  static Json parse(std::string_view text, std::string_view path, const JsonLimits& limits = {});
   [[nodiscard]] std::string dump(const JsonFormat& format = {}) const;
 
   [[nodiscard]] bool is_null() const;

@@ -9,11 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "base/text.hpp"
 #include "cairn/log.hpp"
 
 namespace cairn {
 namespace base {
 namespace {
+
+constexpr std::size_t kLongestLine = 1 << 16;
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
@@ -53,12 +56,13 @@ bool give_to_sink(LogLevel level, const std::string& line) noexcept {
   }
 }
 
-void log(LogLevel level, const std::string& line) {
+void log(LogLevel level, const std::string& text) {
   const auto spdlog_level = level == LogLevel::kDebug     ? spdlog::level::debug
                             : level == LogLevel::kWarning ? spdlog::level::warn
                                                           : spdlog::level::err;
-  if (!logger().should_log(spdlog_level) || give_to_sink(level, line)) return;
-  logger().log(spdlog_level, line);
+  if (!logger().should_log(spdlog_level)) return;
+  const std::string line = one_line(text, kLongestLine);
+  if (!give_to_sink(level, line)) logger().log(spdlog_level, line);
 }
 
 }  // namespace

@@ -66,4 +66,17 @@ std::vector<std::uint32_t> order_of_texts(std::span<const std::string_view> text
   return order;
 }
 
+std::optional<EqualTexts> first_equal_texts(std::span<const std::string_view> texts) {
+  const std::vector<std::uint32_t> order = order_of_texts(texts);
+  std::optional<EqualTexts> found;
+  for (std::size_t first = 0, next = 1; next < order.size(); ++next) {
+    if (texts[order[first]] != texts[order[next]]) {
+      first = next;
+    } else if (next == first + 1 && (!found || order[next] < found->second)) {
+      found = EqualTexts{order[first], order[next]};
+    }
+  }
+  return found;
+}
+
 }  // namespace cairn::base

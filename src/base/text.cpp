@@ -81,59 +81,6 @@ std::string format_size(std::uint64_t bytes) {
   return fmt::format("{:.{}f} {}", value, places, kNames[unit]);
 }
 
-namespace {
-
-constexpr std::size_t kPrintedBytes = 200;
-
-bool is_printable(std::string_view text, std::size_t limit) {
-  if (text.size() > limit) return false;
-  bool is_escaped = false;  // looked at once: a loop without a way out is done many characters at a time
-  for (const char c : text) {
-    is_escaped |= static_cast<unsigned char>(c) < 0x20 || c == 0x7f || c == '\'' || c == '\\';
-  }
-  return !is_escaped;
-}
-
-}  // namespace
-
-std::string_view printable(std::string_view text, std::string& room) {
-  if (is_printable(text, kPrintedBytes)) return text;
-  return room = printable(text, kPrintedBytes);
-}
-
-std::string printable(std::string_view text, std::size_t limit) {
-  if (is_printable(text, limit)) return std::string(text);
-  std::string out;
-  for (const char c : text.substr(0, limit)) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u < 0x20 || u == 0x7f || c == '\'' || c == '\\') {
-      out += fmt::format("\\x{:02x}", u);
-    } else {
-      out.push_back(c);
-    }
-  }
-  if (text.size() > limit) out += "...";
-  return out;
-}
-
-std::string one_line(std::string_view text) {
-  constexpr std::size_t kMost = 1000;
-  std::string out;
-  for (const char c : text.substr(0, kMost)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return text.size() > kMost ? out + "..." : out;
-}
-
-void fail_format(std::string_view where, const std::string& what) {
-  throw Error(ErrorKind::kFormat, fmt::format("{}: {}", one_line(where), what));
-}
-
 // Table 3-7 of the Unicode standard, with a fast path over eight ASCII bytes at a time (headers are nearly all ASCII).
 
 namespace {
@@ -169,6 +116,126 @@ bool well_formed(std::string_view text, std::size_t at, Sequence sequence) {
 }
 
 }  // namespace
+
+// What a terminal shows as it is.
+
+namespace {
+
+struct CodeRange {
+  std::uint32_t first;
+  std::uint32_t last;
+};
+
+/// Controls of eight bits, which terminals obey; what turns the direction of writing, joins lines, or is not seen.
+constexpr std::array<CodeRange, 12> kUnseen = {{{0x80, 0x9f},
+                                                {0xad, 0xad},
+                                                {0x61c, 0x61c},
+                                                {0x180e, 0x180e},
+                                                {0x200b, 0x200f},
+                                                {0x2028, 0x202e},
+                                                {0x2060, 0x206f},
+                                                {0xfeff, 0xfeff},
+                                                {0xfff9, 0xfffb},
+                                                {0x1bca0, 0x1bca3},
+                                                {0x1d173, 0x1d17a},
+                                                {0xe0000, 0xe0fff}}};
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+std::uint32_t code_of(std::string_view character) {
+  const auto lead = static_cast<unsigned char>(character[0]);
+  std::uint32_t code = character.size() == 1 ? lead : lead & (0x7FU >> character.size());
+  for (const char c : character.substr(1)) code = code << 6 | (static_cast<unsigned char>(c) & 0x3FU);
+  return code;
+}
+
+/// The character at `at`; empty where it is ill-formed.
+std::string_view character_at(std::string_view text, std::size_t at) {
+  const Sequence sequence = sequence_of(static_cast<unsigned char>(text[at]));
+  return well_formed(text, at, sequence) ? text.substr(at, sequence.length) : std::string_view();
+}
+
+bool is_unseen(std::string_view character) {
+  if (character.size() == 1) return is_control(character[0]);
+  const std::uint32_t code = code_of(character);
+  return std::ranges::any_of(kUnseen, [&](const CodeRange& r) { return code >= r.first && code <= r.last; });
+}
+
+bool is_ascii(std::string_view text) {
+  bool has_other = false;  // looked at once: a loop without a way out is done many characters at a time
+  for (const char c : text) has_other |= static_cast<unsigned char>(c) >= 0x80;
+  return !has_other;
+}
+
+/// Up to `limit` bytes of the text, whole characters; `escapes` says of ASCII what else is escaped.
+template <class Escapes>
+std::string escaped(std::string_view text, std::size_t limit, const Escapes& escapes) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::string_view character = character_at(text, at);
+    const std::size_t bytes = std::max<std::size_t>(character.size(), 1);
+    if (bytes > limit - at) break;
+    if (character.empty() || is_unseen(character) || escapes(character[0])) {
+      for (const char c : text.substr(at, bytes)) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      out += character;
+    }
+    at += bytes;
+  }
+  return at < text.size() ? out + "..." : out;
+}
+
+constexpr std::size_t kPrintedBytes = 200;
+
+bool is_quoting(char c) { return c == '\'' || c == '\\'; }
+
+bool is_printable(std::string_view text, std::size_t limit) {
+  if (text.size() > limit) return false;
+  bool is_escaped = false;  // looked at once, as above
+  for (const char c : text) {
+    is_escaped |= static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f || is_quoting(c);
+  }
+  return !is_escaped;
+}
+
+}  // namespace
+
+std::string_view printable(std::string_view text, std::string& room) {
+  if (is_printable(text, kPrintedBytes)) return text;
+  return room = printable(text, kPrintedBytes);
+}
+
+std::string printable(std::string_view text, std::size_t limit) {
+  if (is_printable(text, limit)) return std::string(text);
+  return escaped(text, limit, is_quoting);
+}
+
+std::string one_line(std::string_view text, std::size_t limit) {
+  return escaped(text, limit, [](char) { return false; });
+}
+
+std::string visible_json(std::string json) {
+  if (is_ascii(json)) return json;
+  std::string out;
+  const auto put = [&](std::uint32_t unit) { out += fmt::format("\\u{:04x}", unit); };
+  for (std::size_t at = 0; at < json.size();) {
+    const std::string_view character = character_at(json, at);
+    at += std::max<std::size_t>(character.size(), 1);
+    if (character.size() < 2 || !is_unseen(character)) {
+      out += character.empty() ? std::string_view(json).substr(at - 1, 1) : character;
+      continue;
+    }
+    const std::uint32_t code = code_of(character);
+    if (code >= 0x10000) put(0xd800 + ((code - 0x10000) >> 10));
+    put(code >= 0x10000 ? 0xdc00 + ((code - 0x10000) & 0x3ff) : code);
+  }
+  return out;
+}
+
+void fail_format(std::string_view where, const std::string& what) {
+  throw Error(ErrorKind::kFormat, fmt::format("{}: {}", one_line(where), what));
+}
 
 std::size_t find_invalid_utf8(std::string_view text) {
   std::size_t at = 0;

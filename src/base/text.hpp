@@ -19,8 +19,9 @@ std::uint64_t parse_size(std::string_view text);
 /// "1.90 GiB", "512 B": three significant places, binary units.
 std::string format_size(std::uint64_t bytes);
 
-/// A name from a file or a user, made safe for a one-line message: control characters, DEL, quotes and backslash are
-/// escaped as \xNN, and what is longer than `limit` bytes is cut with "...".
+/// A name from a file or a user, made safe for a one-line message: as bytes \xNN stand quotes, backslash, and what a terminal
+/// would obey or not show (control characters of seven and eight bits, marks that turn the direction of writing, what is
+/// not UTF-8). What is longer than `limit` bytes is cut with "...".
 std::string printable(std::string_view text, std::size_t limit = 200);
 /// The same without a copy of what is printable as it is: `room` is for other texts, which the result then leads to.
 std::string_view printable(std::string_view text, std::string& room);
@@ -71,9 +72,12 @@ std::string joined(const Range& range, std::string_view separator = ", ") {
 
 // Where an error message begins: the path or the place in a file, on one line.
 
-/// The text with control characters as \xNN, cut after 1000 bytes. Unlike base::printable it leaves quotes, so that a
-/// place that is already part of a message ("x.json: tensor 'a'") keeps its form.
-std::string one_line(std::string_view text);
+/// The same without quotes and backslash, so that a place that is already part of a message ("x.json: tensor 'a'") keeps
+/// its form.
+std::string one_line(std::string_view text, std::size_t limit = 1000);
+
+/// JSON that says the same, with \uNNNN for what a terminal would obey or not show.
+std::string visible_json(std::string json);
 
 /// Throws Error(kFormat): "<where>: <what>".
 [[noreturn]] void fail_format(std::string_view where, const std::string& what);

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/text.hpp"
 #include "base/version.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi.hpp"
@@ -30,7 +31,7 @@ std::string one_line(std::string_view text) {
     }
   }
   while (!out.empty() && out.back() == ' ') out.pop_back();
-  return out;
+  return base::one_line(out, std::string::npos);
 }
 
 void Output::line(std::string_view text) {
@@ -81,26 +82,28 @@ namespace {
 
 constexpr base::JsonFormat kJsonFormat = {.indent = 2, .is_lenient = true};
 
+std::string text_of(const base::Json& value) { return base::visible_json(value.dump(kJsonFormat)); }
+
 }  // namespace
 
-void print_json(Output& output, const base::Json& document) { output.line(document.dump(kJsonFormat)); }
+void print_json(Output& output, const base::Json& document) { output.line(text_of(document)); }
 
 void print_json(Output& output, const base::Json& before, const JsonList& list, const base::Json& after) {
   if (before.empty() || after.empty()) throw Error(ErrorKind::kInternal, "a list without keys on both sides");
-  std::string text = before.dump(kJsonFormat);
+  std::string text = text_of(before);
   text.resize(text.size() - std::string_view("\n}").size());
   output.text(text + ",\n  " + base::json_quoted(list.key, kJsonFormat) + ": [");
   bool is_first = true;
   list.walk([&](const base::Json& value) {
     text = std::exchange(is_first, false) ? "\n    " : ",\n    ";
-    for (const char c : value.dump(kJsonFormat)) {  // text in it has no newlines: they are escaped
+    for (const char c : text_of(value)) {  // text in it has no newlines: they are escaped
       text += c;
       if (c == '\n') text += "    ";
     }
     output.text(text);
   });
   output.text(is_first ? "]," : "\n  ],");
-  output.line(after.dump(kJsonFormat).substr(std::string_view("{").size()));
+  output.line(text_of(after).substr(std::string_view("{").size()));
 }
 
 base::Json json_number(double value) {

@@ -105,11 +105,11 @@ class Lister {
       compare(entry.name, first->second / entry.name, path / entry.name);
     } else if (interop::is_data_name(entry.name)) {
       out_.data_files.push_back(entry.name);
-    } else if (entry.name.ends_with(".json") && entry.size_bytes <= format::limits::kIndexBytes) {
+    } else if (const std::uint64_t most = interop::most_text_bytes(entry.name); most > 0 && entry.size_bytes <= most) {
       if (index_texts_ == IndexTexts::kLeave && interop::set_of_index(entry.name)) {
         out_.indexes.push_back(entry.name);
       } else {
-        out_.found.json[entry.name] = os::read_text(path / entry.name, format::limits::kIndexBytes);
+        out_.found.json[entry.name] = os::read_text(path / entry.name, most);
       }
     } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
       out_.found.others[entry.name] = entry.size_bytes;

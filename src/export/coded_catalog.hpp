@@ -18,16 +18,16 @@ namespace cairn::checkpoint {
 
 // A window of a file layout as ranges of tensors: what must be loaded to fill it. Pure.
 
-/// Consecutive bytes of one stored box that a window holds. `boxes` are their elements, end to end. A sub-byte dtype may
-/// be cut inside an element group by the window; then the boxes cover a little more on both sides, and `skip_bytes` of
-/// the loaded bytes come before the window's.
+/// Consecutive bytes of one stored box that a window holds. `boxes` are their elements, end to end. The window may cut an
+/// element, or a group of sub-byte ones; then the boxes cover a little more on both sides, and `skip_bytes` of the loaded
+/// bytes come before the window's.
 struct TensorRange {
   std::uint32_t tensor = 0;  ///< index into the layout's stored tensors
   std::vector<Box> boxes;
   std::uint64_t window_offset = 0;  ///< where the bytes lie in the window's buffer
   std::uint64_t bytes = 0;
   std::uint64_t skip_bytes = 0;
-  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` except for cut sub-byte groups
+  std::uint64_t loaded_bytes = 0;  ///< of the boxes; equals `bytes` where the window cuts no element
 };
 
 /// Finds ranges of tensors by file offset. `layout` must outlive it.

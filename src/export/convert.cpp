@@ -54,7 +54,7 @@ std::string config_of(const OpenCheckpoint& source) {
   const auto& carried = source.carried;
   const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
                                            : os::exists(source.path_of("config.json"));
-  return has_config ? read_carried(source, "config.json", format::limits::kIndexBytes) : "";
+  return has_config ? read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
 }
 
 shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {

@@ -51,37 +51,62 @@ Box transposed(Box box) {
   return box;
 }
 
+/// Bytes of a box that go into a window, which may begin and end within its elements.
+struct Clip {
+  std::uint64_t skip = 0;  ///< of the box, before the first one
+  std::span<std::byte> to;
+};
+
+/// An element at `at` bytes of the box.
+template <std::size_t kBytes>
+void put_clipped(const std::byte* element, std::uint64_t at, const Clip& clip) {
+  const std::uint64_t begin = std::max(at, clip.skip);
+  const std::uint64_t end = std::min(at + kBytes, clip.skip + clip.to.size());
+  if (begin < end) std::memcpy(clip.to.data() + (begin - clip.skip), element + (begin - at), end - begin);
+}
+
 /// `from` has `columns` rows of `rows` elements. In squares that fit the cache, or every element would cost a line of it.
 template <std::size_t kBytes>
-void transpose(const std::byte* from, std::size_t rows, std::size_t columns, std::byte* to) {
+void transpose(const std::byte* from, std::size_t rows, std::size_t columns, const Clip& clip) {
   constexpr std::size_t kSquare = 32;
+  const bool is_whole = clip.skip == 0 && clip.to.size() == rows * columns * kBytes;
   for (std::size_t r = 0; r < rows; r += kSquare) {
     for (std::size_t c = 0; c < columns; c += kSquare) {
       for (std::size_t i = r; i < std::min(r + kSquare, rows); ++i) {
         for (std::size_t j = c; j < std::min(c + kSquare, columns); ++j) {
-          std::memcpy(to + (i * columns + j) * kBytes, from + (j * rows + i) * kBytes, kBytes);
+          const std::byte* const element = from + (j * rows + i) * kBytes;
+          const std::uint64_t at = (i * columns + j) * kBytes;
+          if (is_whole) {
+            std::memcpy(clip.to.data() + at, element, kBytes);
+          } else {
+            put_clipped<kBytes>(element, at, clip);
+          }
         }
       }
     }
   }
 }
 
-/// What was read of boxes of a range, as transposed() says, into the order of the range.
-void transpose(std::span<const Box> boxes, std::uint64_t element_bytes, std::span<const std::byte> from,
-               std::span<std::byte> to) {
-  for (const Box& box : boxes) {
+/// What was read of the boxes of a range, as transposed() says, into the order of the range and its place in the window.
+void transpose(const TensorRange& range, std::uint64_t element_bytes, std::span<const std::byte> from,
+               std::span<std::byte> window) {
+  std::uint64_t at = 0;  // of the loaded bytes
+  for (const Box& box : range.boxes) {
     const std::uint64_t rows = box.shape.at(0);
     const std::uint64_t columns = box.shape.at(1);
+    const std::uint64_t end = at + rows * columns * element_bytes;
+    const std::uint64_t first = std::max(at, range.skip_bytes);
+    const std::uint64_t last = std::min(end, range.skip_bytes + range.bytes);
+    const Clip clip{first - at, window.subspan(range.window_offset + first - range.skip_bytes, last - first)};
+    const std::byte* const box_bytes = from.subspan(at, end - at).data();
     switch (element_bytes) {
-      case 1: transpose<1>(from.data(), rows, columns, to.data()); break;
-      case 2: transpose<2>(from.data(), rows, columns, to.data()); break;
-      case 4: transpose<4>(from.data(), rows, columns, to.data()); break;
-      case 8: transpose<8>(from.data(), rows, columns, to.data()); break;
+      case 1: transpose<1>(box_bytes, rows, columns, clip); break;
+      case 2: transpose<2>(box_bytes, rows, columns, clip); break;
+      case 4: transpose<4>(box_bytes, rows, columns, clip); break;
+      case 8: transpose<8>(box_bytes, rows, columns, clip); break;
       default: throw Error(ErrorKind::kInternal, "elements of this size are not transposed");
     }
-    const std::uint64_t bytes = rows * columns * element_bytes;
-    from = from.subspan(bytes);
-    to = to.subspan(bytes);
+    at = end;
   }
 }
 
@@ -102,7 +127,7 @@ std::uint64_t batch_bytes(const Options& options) {
 /// Where a batch is loaded to.
 struct WindowFiller::BatchMemory {
   std::span<std::byte> window;
-  std::vector<base::Bytes> cut;            ///< by range: sub-byte groups that the window cuts, what is transposed
+  std::vector<base::Bytes> cut;            ///< by range: elements that the window cuts, what is transposed
   std::vector<std::vector<float>> values;  ///< two of each item
 };
 
@@ -278,7 +303,7 @@ void WindowFiller::run_step(const Content& content, std::span<std::byte> window)
         if (memory.cut[r].empty()) continue;
         if (origin_of(range).is_transposed) {
           const DType dtype = work_.content.catalog.tensors[numbers_[range.tensor]].dtype;
-          transpose(range.boxes, bits_of(dtype) / 8, memory.cut[r], window.subspan(range.window_offset, range.bytes));
+          transpose(range, bits_of(dtype) / 8, memory.cut[r], window);
           continue;
         }
         std::memcpy(window.data() + range.window_offset, memory.cut[r].data() + range.skip_bytes, range.bytes);

@@ -192,7 +192,9 @@ void check_unique(const Manifest& manifest, std::string_view path) {
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
-  Json document = base::Json::parse(text, path);
+  // Any map of texts that is written as a manifest of its largest size (256 MiB) fits in.
+  constexpr std::uint64_t kMostMemoryBytes = 2ULL << 30;
+  Json document = base::Json::parse(text, path, {.memory_bytes = kMostMemoryBytes});
   const JsonReader reader(document, path);
   Manifest manifest;
   manifest.version = read_version(reader, text, path);

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <cstring>
 #include <limits>
-#include <unordered_map>
 
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/pickle_store.hpp"
@@ -25,22 +25,74 @@ bool is_ascii(std::string_view text) {
   return std::ranges::all_of(text, [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
+/// Keys that are compared, in classes of those that are equal: each is looked at once, however often it is used, and none
+/// of them is hashed. Strangers choose keys.
+class KeyClasses {
+ public:
+  static constexpr std::uint32_t kNone = UINT32_MAX;  ///< of a key that is not compared
+
+  explicit KeyClasses(const PickleStore& store) : class_of_(store.nodes.size(), kNone) {
+    std::vector<PickleIndex> texts;
+    std::vector<PickleIndex> integers;
+    for (const PickleNode& node : store.nodes) {
+      const auto entries = store.entries_of(node);
+      for (std::size_t i = 0; i < entries.size(); i += 2) {
+        const PickleNode& key = store.nodes[entries[i]];
+        if (class_of_[entries[i]] != kNone) continue;
+        const bool is_text = key.is_inline && (key.kind == PickleKind::kText || key.is_old_string);
+        if (!is_text && key.kind != PickleKind::kInteger) continue;
+        class_of_[entries[i]] = 0;
+        (is_text ? texts : integers).push_back(entries[i]);
+      }
+    }
+    std::vector<std::string_view> words;
+    words.reserve(texts.size());
+    for (const PickleIndex text : texts) words.push_back(store.text_of(store.nodes[text]));
+    const std::vector<std::uint32_t> order = base::order_of_texts(words);
+    number(
+        order.size(), [&](std::size_t i) { return texts[order[i]]; },
+        [&](std::size_t i) { return words[order[i]] == words[order[i - 1]]; });
+    const auto value_of = [&](PickleIndex integer) { return store.nodes[integer].place; };
+    std::ranges::sort(integers, {}, value_of);
+    number(
+        integers.size(), [&](std::size_t i) { return integers[i]; },
+        [&](std::size_t i) { return value_of(integers[i]) == value_of(integers[i - 1]); });
+  }
+
+  [[nodiscard]] std::uint32_t of(PickleIndex key) const { return class_of_[key]; }
+  [[nodiscard]] std::size_t count() const { return count_; }
+
+ private:
+  /// Of sorted keys: where `is_as_before` says so, the class of the one before.
+  template <class KeyAt, class IsAsBefore>
+  void number(std::size_t keys, const KeyAt& key_at, const IsAsBefore& is_as_before) {
+    for (std::size_t i = 0; i < keys; ++i) {
+      if (i == 0 || !is_as_before(i)) ++count_;
+      class_of_[key_at(i)] = static_cast<std::uint32_t>(count_ - 1);
+    }
+  }
+
+  std::vector<std::uint32_t> class_of_;  ///< by node
+  std::size_t count_ = 0;
+};
+
 /// Keeps the last value of each key, in the place of the first.
 class EntryMerger {
  public:
-  explicit EntryMerger(PickleStore& store) : store_(store) {}
+  explicit EntryMerger(PickleStore& store) : store_(store), classes_(store), last_(classes_.count()) {}
 
   void merge(std::vector<PickleIndex>& entries) {
-    if (entries.size() < 4) return;
-    texts_.clear();
-    integers_.clear();
+    ++merged_;
     std::size_t kept = 0;
     for (std::size_t i = 0; i < entries.size(); i += 2) {
-      std::size_t* place = place_of(store_.nodes[entries[i]], kept);
-      if (place != nullptr && *place != kept) {
-        warn(store_.nodes[entries[i]]);
-        entries[*place + 1] = entries[i + 1];
-        continue;
+      if (const std::uint32_t number = classes_.of(entries[i]); number != KeyClasses::kNone) {
+        Place& place = last_[number];
+        if (place.of == merged_) {
+          warn(store_.nodes[entries[i]]);
+          entries[place.entry + 1] = entries[i + 1];
+          continue;
+        }
+        place = {merged_, kept};
       }
       entries[kept] = entries[i];
       entries[kept + 1] = entries[i + 1];
@@ -50,13 +102,10 @@ class EntryMerger {
   }
 
  private:
-  /// Where the key's entry is; `next` when it is new, nullptr for a key that is not compared.
-  std::size_t* place_of(const PickleNode& key, std::size_t next) {
-    if (key.kind == PickleKind::kInteger) return &integers_.try_emplace(key.place, next).first->second;
-    const bool is_text = key.kind == PickleKind::kText || key.is_old_string;
-    if (!is_text || !key.is_inline) return nullptr;
-    return &texts_.try_emplace(store_.text_of(key), next).first->second;
-  }
+  struct Place {
+    std::size_t of = 0;  ///< which merge
+    std::size_t entry = 0;
+  };
 
   void warn(const PickleNode& key) {
     if (store_.warnings.size() == kWarnings) return;
@@ -67,8 +116,9 @@ class EntryMerger {
   }
 
   PickleStore& store_;
-  std::unordered_map<std::string_view, std::size_t> texts_;
-  std::unordered_map<std::uint64_t, std::size_t> integers_;
+  KeyClasses classes_;
+  std::vector<Place> last_;  ///< by class
+  std::size_t merged_ = 0;
 };
 
 /// Heights from the root, without recursion: values may lie in each other as deep as the file is long.
@@ -330,7 +380,7 @@ std::optional<PickleValue> PickleValue::find(std::string_view key) const {
   return std::nullopt;
 }
 
-std::string PickleValue::name() const {
+std::string_view PickleValue::name() const {
   PickleValue at = *this;
   if (!at.is(PickleKind::kObject)) at.expect(PickleKind::kGlobal);
   // An object may be what an object's call gives, and so on; such chains are made by hand.
@@ -342,7 +392,7 @@ std::string PickleValue::name() const {
     at = has_class ? at.arguments().at(0) : callable;
   }
   if (!at.is(PickleKind::kGlobal)) return "?";
-  return std::string(store_->text_of(store_->nodes[at.index_]));
+  return store_->text_of(store_->nodes[at.index_]);
 }
 
 PickleValue PickleValue::callable() const {

@@ -110,7 +110,7 @@ class PickleValue {
 
   /// "module.name" of a global. Of an object: of the class that it is one of, or of what was called; `__builtin__`,
   /// `copy_reg` and `numpy._core` under the names `builtins`, `copyreg` and `numpy.core`.
-  [[nodiscard]] std::string name() const;
+  [[nodiscard]] std::string_view name() const;
 
   // An object: callable(*arguments, **keywords), then `state` given to it.
   [[nodiscard]] PickleValue callable() const;   ///< a global, an object or a persistent value

@@ -63,14 +63,13 @@ std::optional<Json> element(const PickledArray& array, std::uint64_t bits) {
 
 class Writer {
  public:
-  explicit Writer(std::size_t most) : left_(most) {}
+  explicit Writer(std::size_t most_bytes) : left_(most_bytes) {}
 
   /// Nothing when a limit is reached.
   std::optional<Json> write(PickleValue from) {
     const PickleValue value = plain(from);
-    if (left_ == 0 || path_.size() == kDepth || std::ranges::find(path_, value.id()) != path_.end())
+    if (path_.size() == kDepth || std::ranges::find(path_, value.id()) != path_.end() || !take(kValueBytes))
       return std::nullopt;
-    --left_;
     path_.push_back(value.id());
     std::optional<Json> out = write_one(value);
     path_.pop_back();
@@ -80,6 +79,16 @@ class Writer {
  private:
   using Entries = std::vector<std::pair<PickleValue, PickleValue>>;
 
+  /// The least that a value takes in a text, with what separates it from the next.
+  static constexpr std::size_t kValueBytes = 2;
+
+  /// Counts before it is written.
+  bool take(std::size_t bytes) {
+    if (bytes > left_) return false;
+    left_ -= bytes;
+    return true;
+  }
+
   std::optional<Json> write_one(PickleValue value) {
     switch (value.kind()) {
       case PickleKind::kNone: return Json(nullptr);
@@ -88,12 +97,12 @@ class Writer {
       case PickleKind::kLongInteger: return write_long(value);
       case PickleKind::kFloat: return real(value.real());
       case PickleKind::kText: return write_text(value);
-      case PickleKind::kBytes: return value.is_text() ? Json(value.text()) : write_bytes(value.bytes());
+      case PickleKind::kBytes: return value.is_text() ? write_text(value) : write_bytes(value.bytes());
       case PickleKind::kList:
       case PickleKind::kTuple:
       case PickleKind::kSet: return write_elements(value);
       case PickleKind::kDict: return write_entries(*dict_of(value));
-      case PickleKind::kGlobal: return Json({{"name", value.name()}});
+      case PickleKind::kGlobal: return with("name", write_string(value.name()));
       case PickleKind::kObject: return write_object(value);
       case PickleKind::kPersistent: return with("persistent", write(value.persistent_id()));
     }
@@ -105,14 +114,19 @@ class Writer {
     return Json({{key, *std::move(value)}});
   }
 
-  static Json write_long(PickleValue value) {
-    const std::string digits = value.long_integer();
-    const bool fits = digits.starts_with("0x") && digits.size() <= 18;
-    return fits ? Json(value.unsigned_integer()) : Json(digits);
+  std::optional<Json> write_string(std::string_view text) {
+    if (!take(text.size())) return std::nullopt;
+    return Json(text);
   }
 
-  static Json write_text(PickleValue value) {
-    if (value.is_text()) return value.text();
+  std::optional<Json> write_long(PickleValue value) {
+    const std::string digits = value.long_integer();
+    const bool fits = digits.starts_with("0x") && digits.size() <= 18;
+    return fits ? Json(value.unsigned_integer()) : write_string(digits);
+  }
+
+  std::optional<Json> write_text(PickleValue value) {
+    if (value.is_text()) return write_string(value.text());
     return Json({{"text", value.bytes().size_bytes}});
   }
 
@@ -120,9 +134,7 @@ class Writer {
     Json out = Json::object();
     out["bytes"] = bytes.memory ? bytes.memory->size() : bytes.size_bytes;
     if (!bytes.memory) return out;
-    // As many values as numbers would be.
-    if (bytes.memory->size() > left_) return std::nullopt;
-    left_ -= bytes.memory->size();
+    if (!take(2 * bytes.memory->size())) return std::nullopt;
     out["hex"] = hexadecimal(*bytes.memory);
     return out;
   }
@@ -137,22 +149,36 @@ class Writer {
     return out;
   }
 
+  /// An object where all keys are different names, else pairs.
   std::optional<Json> write_entries(const Entries& entries) {
-    std::map<std::string, Json> object;
-    Json pairs = Json::array();
-    bool has_names = true;
+    if (entries.size() > left_ / kValueBytes) return std::nullopt;
+    std::map<std::string, std::size_t> names;  // and which entry has it
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const std::optional<std::string> name = name_of_key(entries[i].first);
+      if (!name || !names.try_emplace(*name, i).second) return with("dict", write_pairs(entries));
+      if (!take(name->size())) return std::nullopt;
+    }
+    std::map<std::string, Json> out;
+    for (const auto& [name, i] : names) {
+      auto value = write(entries[i].second);
+      if (!value) return std::nullopt;
+      out.emplace(name, *std::move(value));
+    }
+    return Json(out);
+  }
+
+  std::optional<Json> write_pairs(const Entries& entries) {
+    Json out = Json::array();
     for (const auto& entry : entries) {
       auto key = write(entry.first);
       auto value = write(entry.second);
       if (!key || !value) return std::nullopt;
       Json pair = Json::array();
-      pair.push_back(*key);
-      pair.push_back(*value);
-      pairs.push_back(std::move(pair));
-      const std::optional<std::string> name = name_of_key(entry.first);
-      has_names = has_names && name && object.try_emplace(*name, *std::move(value)).second;
+      pair.push_back(*std::move(key));
+      pair.push_back(*std::move(value));
+      out.push_back(std::move(pair));
     }
-    return has_names ? Json(object) : Json({{"dict", std::move(pairs)}});
+    return out;
   }
 
   static std::optional<std::string> name_of_key(PickleValue key) {
@@ -167,9 +193,10 @@ class Writer {
     if (const auto array = array_of(value)) return write_array(*array);
     if (const auto integer = integer_of(value)) return Json(*integer);
     if (const auto number = number_of(value)) return real(*number);
+    auto name = write_string(value.name());
+    bool is_whole = name.has_value();
     Json out = Json::object();
-    out["object"] = value.name();
-    bool is_whole = true;
+    if (is_whole) out["object"] = *std::move(name);
     const auto put = [&](const char* key, std::optional<Json> part) {
       is_whole = is_whole && part;
       if (is_whole) out[key] = *std::move(part);
@@ -188,6 +215,7 @@ class Writer {
   }
 
   std::optional<Json> write_array(const PickledArray& array) {
+    if (!take(array.type.size() + kValueBytes * array.shape.size())) return std::nullopt;
     Json out = Json::object();
     out["array"] = array.type;
     out["shape"] = Json(array.shape);
@@ -195,8 +223,7 @@ class Writer {
     const std::span<const std::byte> bytes = *array.data.memory;
     Json values = Json::array();
     for (std::size_t at = 0; at < bytes.size(); at += array.item_bytes) {
-      if (left_ == 0) return std::nullopt;
-      --left_;
+      if (!take(kValueBytes)) return std::nullopt;
       auto value = element(array, loaded(bytes.subspan(at, array.item_bytes), array.is_big_endian));
       if (!value) return out;
       values.push_back(*std::move(value));
@@ -205,12 +232,12 @@ class Writer {
     return out;
   }
 
-  std::size_t left_;                 ///< values that may still be written
+  std::size_t left_;                 ///< bytes that may still be written
   std::vector<std::uint32_t> path_;  ///< those that are being written
 };
 
 }  // namespace
 
-std::optional<Json> json_of(PickleValue value, std::size_t most) { return Writer(most).write(value); }
+std::optional<Json> json_of(PickleValue value, std::size_t most_bytes) { return Writer(most_bytes).write(value); }
 
 }  // namespace cairn::format

@@ -23,8 +23,8 @@ namespace cairn::format {
 /// | class or function | {"name": name} |
 /// | persistent id, text that was not read | {"persistent": id}, {"text": bytes} |
 ///
-/// Nothing when that is more than `most` values, more than 100 deep, or contains itself. Throws Error(kFormat) as
-/// array_of() does.
-std::optional<base::Json> json_of(PickleValue value, std::size_t most = 100'000);
+/// Nothing when its text would have more than about `most_bytes`, is more than 100 deep, or contains itself. Texts count each
+/// time: a pickle may have one in many places. Throws Error(kFormat) as array_of() does.
+std::optional<base::Json> json_of(PickleValue value, std::size_t most_bytes = 256 << 10);
 
 }  // namespace cairn::format

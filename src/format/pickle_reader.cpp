@@ -7,7 +7,7 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <unordered_map>
+#include <map>
 
 #include "base/text.hpp"
 #include "format/pickle.hpp"
@@ -473,17 +473,17 @@ class Machine {
 
   static constexpr std::uint64_t kLongestIntegerBytes = 512;
   static constexpr std::uint64_t kLongestName = 1000;
-  static constexpr std::uint64_t kSparseMemoBytes = 48;
+  static constexpr std::uint64_t kSparseMemoBytes = 64;
   static constexpr std::uint8_t kLatestProtocol = 5;
 
   PickleInput input_;
   PickleOptions options_;
   std::unique_ptr<PickleStore> store_;
   std::vector<PickleIndex> stack_;
-  std::vector<std::size_t> marks_;  ///< sizes of the stack
-  std::vector<PickleIndex> memo_;   ///< entries 0, 1, 2 and so on, as picklers number them
-  std::unordered_map<std::uint64_t, PickleIndex> sparse_memo_;
-  std::uint64_t frame_end_ = 0;  ///< of the frame that ends last
+  std::vector<std::size_t> marks_;                    ///< sizes of the stack
+  std::vector<PickleIndex> memo_;                     ///< entries 0, 1, 2 and so on, as picklers number them
+  std::map<std::uint64_t, PickleIndex> sparse_memo_;  ///< sorted: strangers choose the numbers
+  std::uint64_t frame_end_ = 0;                       ///< of the frame that ends last
   std::uint64_t used_bytes_ = 0;
   std::uint64_t begin_ = 0;
   std::uint64_t at_ = 0;  ///< offset of the opcode that runs

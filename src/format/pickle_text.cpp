@@ -1,5 +1,6 @@
 #include "format/pickle_text.hpp"
 
+#include <algorithm>
 #include <charconv>
 
 #include "base/digits.hpp"
@@ -8,6 +9,7 @@ namespace cairn::format {
 namespace {
 
 constexpr std::size_t kMostDigits = 1200;
+constexpr std::size_t kDigitsOfAStep = 9;
 constexpr std::size_t kLargestMagnitude = 8;
 
 std::uint8_t unsigned_of(char c) { return static_cast<std::uint8_t>(c); }
@@ -86,14 +88,20 @@ std::optional<PickleInteger> PickleInteger::from_decimal(std::string_view digits
   out.is_negative_ = digits.starts_with('-');
   if (out.is_negative_) digits.remove_prefix(1);
   if (digits.size() > kMostDigits || !base::is_all_digits(digits)) return std::nullopt;
-  for (const char digit : digits) {
-    unsigned carry = static_cast<unsigned>(digit - '0');
+  // Nine digits at a time: of a long number every step goes over all of it.
+  for (; !digits.empty(); digits.remove_prefix(std::min(kDigitsOfAStep, digits.size()))) {
+    std::uint64_t carry = 0;
+    std::uint64_t factor = 1;
+    for (const char digit : digits.substr(0, kDigitsOfAStep)) {
+      carry = carry * 10 + static_cast<std::uint64_t>(digit - '0');
+      factor *= 10;
+    }
     for (char& c : out.magnitude_) {
-      const unsigned sum = unsigned_of(c) * 10U + carry;
+      const std::uint64_t sum = unsigned_of(c) * factor + carry;
       c = static_cast<char>(sum & 0xff);
       carry = sum >> 8;
     }
-    if (carry != 0) out.magnitude_ += static_cast<char>(carry);
+    for (; carry != 0; carry >>= 8) out.magnitude_ += static_cast<char>(carry & 0xff);
   }
   return out;
 }

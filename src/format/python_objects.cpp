@@ -90,7 +90,7 @@ std::optional<PickleValue> stands_for(PickleValue value) {
   if (!value.is(PickleKind::kObject) || !value.callable().is(PickleKind::kGlobal) || !is_bare(value)) {
     return std::nullopt;
   }
-  const std::string name = value.callable().name();
+  const std::string_view name = value.callable().name();
   const PickleValue arguments = value.arguments();
   if (name == "builtins.tuple" || name == "builtins.list" || name == "builtins.set" || name == "builtins.frozenset") {
     if (arguments.size() == 1 && is_sequence(arguments.at(0))) return arguments.at(0);
@@ -327,7 +327,7 @@ std::optional<PickledBytes> bytes_of(PickleValue value) {
     if (from.is(PickleKind::kBytes)) return from.bytes();
     const bool is_call = from.is(PickleKind::kObject) && from.callable().is(PickleKind::kGlobal) && is_bare(from);
     if (!is_call) return std::nullopt;
-    const std::string name = from.callable().name();
+    const std::string_view name = from.callable().name();
     const PickleValue arguments = from.arguments();
     const bool is_bytes = name == "builtins.bytes" || name == "builtins.bytearray";
     if (is_bytes && arguments.size() == 0) {
@@ -438,7 +438,7 @@ void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::
 }
 
 std::vector<std::string> opaque_names(const Pickle& pickle) {
-  std::set<std::string> names;
+  std::set<std::string_view> names;
   std::vector<bool> is_seen;
   std::vector<PickleValue> open = {pickle.root()};
   while (!open.empty()) {
@@ -448,7 +448,7 @@ std::vector<std::string> opaque_names(const Pickle& pickle) {
     if (is_seen[value.id()]) continue;
     is_seen[value.id()] = true;
     if (value.is(PickleKind::kGlobal)) {
-      const std::string name = value.name();
+      const std::string_view name = value.name();
       const bool is_known = std::ranges::find(kKnownNames, name) != kKnownNames.end() || small_float(name) != nullptr;
       if (!is_known) names.insert(name);
     }

@@ -8,11 +8,10 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
-#include <unordered_set>
 
 #include "base/checked.hpp"
 #include "base/mix.hpp"
+#include "base/sort_texts.hpp"
 #include "base/text.hpp"
 #include "interop/file_names.hpp"
 #include "interop/outline.hpp"
@@ -72,6 +71,16 @@ Error twice(const Copy& first, const Copy& second, const Reading& reading, const
   return reading.error(ErrorKind::kFormat, *second.file,
                        fmt::format("tensor {} is in this file and in {} as well{}", in_quotes(second.entry->name),
                                    shown(*first.file), hint));
+}
+
+/// No two of them may have one name.
+void check_once(std::span<const Copy> copies, const Reading& reading, const char* hint = "") {
+  std::vector<std::string_view> names;
+  names.reserve(copies.size());
+  for (const Copy& copy : copies) names.push_back(copy.entry->name);
+  if (const auto same = base::first_equal_texts(names)) {
+    throw twice(copies[same->first], copies[same->second], reading, hint);
+  }
 }
 
 bool is_paddle_optimizer(Strictness strictness) {
@@ -155,8 +164,8 @@ Matched match(const DataSet& set, const std::set<std::string>& files, const Read
 
 /// First moments that have scales: in O2 the index lists such a moment and no file holds it, because its codes share
 /// bytes with the second moment's.
-std::unordered_set<std::string_view> moments_in_shared_codes(const Matched& matched) {
-  std::unordered_set<std::string_view> moments;
+std::set<std::string_view> moments_in_shared_codes(const Matched& matched) {
+  std::set<std::string_view> moments;
   for (const Copy& copy : matched.unlisted) {
     const std::string_view name = copy.entry->name;
     if (!name.ends_with(kScales)) continue;
@@ -168,7 +177,7 @@ std::unordered_set<std::string_view> moments_in_shared_codes(const Matched& matc
 }
 
 void check_all_found(const DataSet& set, Strictness strictness, const Matched& matched, const Reading& reading) {
-  std::unordered_set<std::string_view> shared;
+  std::set<std::string_view> shared;
   if (strictness == Strictness::kPaddleQuantised) shared = moments_in_shared_codes(matched);
   for (std::size_t i = 0; i < matched.listed.size(); ++i) {
     const format::IndexEntry& tensor = set.index.tensors[i];
@@ -200,18 +209,13 @@ void check_total_size(const DataSet& set, std::uint64_t listed_bytes, std::uint6
 /// Tensors that the index does not list: an error, except in Paddle's optimizer files. Those that are taken.
 std::vector<Copy> take_unlisted(const DataSet& set, Strictness strictness, Matched& matched, Reading& reading) {
   std::vector<Copy> taken = matched.unlisted;
-  std::unordered_map<std::string_view, Copy> known;
-  for (const Copy& copy : matched.unlisted) {
-    if (!is_paddle_optimizer(strictness)) {
-      throw reading.error(
-          ErrorKind::kFormat, *copy.file,
-          fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is "
-                      "damaged",
-                      in_quotes(copy.entry->name), shown(set.index_file)));
-    }
-    const auto [place, added] = known.emplace(copy.entry->name, copy);
-    if (!added) throw twice(place->second, copy, reading, kSplitParamHint);
+  if (!taken.empty() && !is_paddle_optimizer(strictness)) {
+    throw reading.error(
+        ErrorKind::kFormat, *taken.front().file,
+        fmt::format("holds tensor {}, which {} does not list; the index belongs to another save or is damaged",
+                    in_quotes(taken.front().entry->name), shown(set.index_file)));
   }
+  check_once(taken, reading, kSplitParamHint);
   if (strictness == Strictness::kPaddleQuantised) {
     std::erase_if(matched.unlisted, [](const Copy& copy) { return is_scale_name(copy.entry->name); });
   }
@@ -298,16 +302,13 @@ void check_numbers(const DataSet& set, Reading& reading) {
 
 void read_unindexed(const DataSet& set, Reading& reading, Tensors& tensors) {
   check_numbers(set, reading);
-  std::unordered_map<std::string_view, Copy> known;
-  Placer placer(set.section, reading);
+  std::vector<Copy> copies;
   for (const std::string& file : set.files) {
-    for (const auto& entry : reading.header(file).tensors) {
-      const Copy copy{&entry, &file};
-      const auto [place, added] = known.emplace(entry.name, copy);
-      if (!added) throw twice(place->second, copy, reading);
-      tensors.push_back(placer.placed(copy));
-    }
+    for (const auto& entry : reading.header(file).tensors) copies.push_back({&entry, &file});
   }
+  if (set.files.size() > 1) check_once(copies, reading);  // a header has no name twice
+  Placer placer(set.section, reading);
+  for (const Copy& copy : copies) tensors.push_back(placer.placed(copy));
 }
 
 /// Cairn's own manifest knows the section of each file. Empty: it does not.

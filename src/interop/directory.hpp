@@ -45,7 +45,7 @@ struct Directory {
   std::vector<std::string> parts;  ///< all directories, `path` first, where several hold a part of the files each
   std::map<std::string, std::string> part_of;                    ///< file -> directory, of those that are not in `path`
   std::map<std::string, format::SafetensorsHeader> safetensors;  ///< every *.safetensors file at the top level
-  std::map<std::string, std::string> json;         ///< name -> text of *.json up to 1 GiB: indexes, config
+  std::map<std::string, std::string> json;         ///< name -> text, of those up to most_text_bytes() (file_names.hpp)
   std::map<std::string, format::HfIndex> indexes;  ///< those that were read already, and are not in `json`
   std::span<const format::ManifestFile> manifest;  ///< its data files, in sections; none: Cairn did not write it
   std::string form;  ///< the manifest's: the word of a Form, whose dialect it is; empty: to be recognised

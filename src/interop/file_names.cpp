@@ -118,6 +118,15 @@ bool belongs_to_model(std::string_view file) {
   return std::any_of(kTexts.begin(), kTexts.end(), [&](std::string_view text) { return file.starts_with(text); });
 }
 
+std::uint64_t most_text_bytes(std::string_view file) {
+  constexpr std::uint64_t kIndexBytes = 256 << 20;
+  constexpr std::uint64_t kTrainerBytes = 64 << 20;  // of a step number behind a log of all steps
+  constexpr std::uint64_t kConfigBytes = 16 << 20;
+  if (set_of_index(file) || is_legacy_index_name(file) || file == "cairn.json") return kIndexBytes;
+  if (file == "trainer_state.json") return kTrainerBytes;
+  return file == "config.json" ? kConfigBytes : 0;
+}
+
 bool is_cairn_file(std::string_view file) { return file == "cairn.json" || file == "cairn.blocks"; }
 
 }  // namespace cairn::interop

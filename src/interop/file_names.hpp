@@ -57,6 +57,10 @@ bool is_mindspore_part_name(std::string_view file);
 /// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
 bool belongs_to_model(std::string_view file);
 
+/// Up to what size a text is looked into; 0 of files that no dialect looks into. What is larger, or not looked into, is carried
+/// along unread: a stranger's tokenizer.json may have any size.
+std::uint64_t most_text_bytes(std::string_view file);
+
 /// Files that Cairn itself keeps in a checkpoint: no data, and not to be carried along.
 bool is_cairn_file(std::string_view file);
 

@@ -7,20 +7,36 @@
 
 #include "base/json.hpp"
 #include "base/text.hpp"
+#include "interop/file_names.hpp"
 
 namespace cairn::interop {
 namespace {
 
+constexpr std::uint64_t kMostMemoryBytes = 16 << 20;  // of one member
+
+void leave(const std::string& line, About& about) {
+  if (std::ranges::find(about.left, line) == about.left.end()) about.left.push_back(line);
+}
+
 /// An object's member in a JSON file of the directory; null where either is not there.
-std::optional<base::Json> member_of(const Reading& reading, const std::string& file, const char* key, About& about) {
+std::optional<base::Json> member_of(const Reading& reading, const std::string& file, std::string_view key,
+                                    About& about) {
   const auto text = reading.directory().json.find(file);
-  if (text == reading.directory().json.end()) return std::nullopt;
+  if (text == reading.directory().json.end()) {
+    if (reading.directory().others.contains(file)) {
+      leave(fmt::format("what {} says: it has more than the {} that are looked into", file,
+                        base::format_size(most_text_bytes(file))),
+            about);
+    }
+    return std::nullopt;
+  }
   try {
-    const base::Json document = base::Json::parse(text->second, reading.raw_path_of(file));
+    const base::JsonLimits limits{.memory_bytes = kMostMemoryBytes, .members = {&key, 1}};
+    const base::Json document = base::Json::parse(text->second, reading.raw_path_of(file), limits);
     const base::Json* const value = document.is_object() ? document.find(key) : nullptr;
     if (value != nullptr) return *value;
   } catch (const Error& error) {
-    if (std::ranges::find(about.left, error.what()) == about.left.end()) about.left.emplace_back(error.what());
+    leave(error.what(), about);
   }
   return std::nullopt;
 }

@@ -3,7 +3,7 @@
 
 #include <fmt/core.h>
 
-#include <unordered_map>
+#include <map>
 
 #include "base/text.hpp"
 #include "cairn/error.hpp"
@@ -19,13 +19,12 @@ struct Parameter {
   std::uint64_t position = 0;
 };
 
-using Parameters = std::unordered_map<std::string_view, Parameter>;
+using Parameters = std::map<std::string_view, Parameter>;
 
 // Specs as the list gives them in section "model", else as the model says.
 Parameters parameters_of(const Model& model, const std::vector<std::string>& sections,
                          const std::vector<Tensor>& tensors) {
   Parameters out;
-  out.reserve(model.tensors.size());
   for (std::uint64_t i = 0; i < model.tensors.size(); ++i) out[model.tensors[i].name] = {&model.tensors[i], i};
   for (std::uint64_t i = 0; i < tensors.size(); ++i) {
     if (sections[i] != "model") continue;

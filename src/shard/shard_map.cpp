@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/text.hpp"
@@ -72,8 +72,9 @@ class BoundMap {
   std::vector<ShardClass> classes_;
   std::vector<Where> wheres_;
   std::vector<Buffer> buffers_;
-  std::unordered_map<std::string, std::uint32_t> class_index_;
-  std::unordered_map<std::string, std::uint32_t> where_index_;
+  // Sorted: strangers choose shapes and names.
+  std::map<std::string, std::uint32_t> class_index_;
+  std::map<std::string, std::uint32_t> where_index_;
 };
 
 namespace {
@@ -180,7 +181,7 @@ void BoundMap::bind_all(const Model& model, const std::vector<std::string>& sect
                         const std::vector<Tensor>& tensors) {
   const std::vector<TensorFacts> facts = facts_of(model, sections, tensors);
   JsonBinder binder(rules_, model);  // a short form is a JSON form without rules
-  std::unordered_map<std::string, std::uint32_t> buffer_index;
+  std::map<std::string, std::uint32_t> buffer_index;
   items_.reserve(tensors.size());
   for (std::uint32_t i = 0; i < tensors.size(); ++i) {
     TensorRule rule = binder.bind({tensors[i], sections[i], facts[i]});

@@ -163,6 +163,43 @@ class Hostile(CairnTest):
         self.assertNotIn("\x1b", result.err)
 
 
+# An 8-bit CSI, marks that turn the direction of writing, one that is not seen.
+UNSEEN = "\x9b31m\u202egnp\u2066\u200b"
+
+
+class UnseenNames(CairnTest):
+    """Names that a terminal would obey reach it escaped, wherever they stand."""
+
+    def setUp(self):
+        super().setUp()
+        self.checkpoint = self.folder / ("a" + UNSEEN)
+        self.name = "w" + UNSEEN
+        write_safetensors(self.checkpoint / f"set{UNSEEN}.safetensors", {self.name: counting("F32", [4])},
+                          {"key" + UNSEEN: "value" + UNSEEN})
+        (self.checkpoint / ("note" + UNSEEN)).write_text("text")
+        (self.checkpoint / "config.json").write_text(json.dumps({"transformers_version": UNSEEN}))
+
+    def check(self, result):
+        for character in UNSEEN:
+            if not character.isascii():
+                self.assertNotIn(character, result.out + result.err)
+        return result
+
+    def test_in_tables_documents_and_messages(self):
+        other = self.folder / ("b" + UNSEEN)
+        for arguments in (["inspect"], ["inspect", "--tensors"], ["inspect", "--metadata"], ["verify"]):
+            with self.subTest(arguments=arguments):
+                result = self.check(self.good(arguments[0], self.checkpoint, *arguments[1:]))
+                self.assertIn("\\xc2\\x9b31m\\xe2\\x80\\xaegnp", result.out)
+        self.check(self.good("convert", self.checkpoint, other))
+        self.check(self.good("diff", self.checkpoint, other))
+        self.check(self.good("ls", self.folder))
+        document = self.check(self.good("inspect", self.checkpoint, "--json")).json()
+        self.assertIn(self.name, [tensor["name"] for tensor in document["tensors"]])
+        write_safetensors(other / "more.safetensors", {self.name: counting("F32", [4])})
+        self.check(self.bad(1, "inspect", other, says=["\\xe2\\x80\\xae"]))
+
+
 class HostileManifest(CairnTest):
     def setUp(self):
         super().setUp()

@@ -9,12 +9,30 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 
 namespace cairn::fuzz {
 
 inline void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
+}
+
+/// A terminal obeys nothing in it: no control characters of seven or eight bits, no marks that turn the direction of writing.
+inline void require_one_line(std::string_view text) {
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  require(std::ranges::none_of(text, is_control), "a message must be one printable line");
+  require(base::is_utf8(text), "a message must be UTF-8");
+  for (std::size_t at = 0; at + 1 < text.size(); ++at) {
+    const std::string_view two = text.substr(at, 2);
+    const auto next = static_cast<unsigned char>(two[1]);
+    require(two[0] != '\xc2' || next >= 0xa0, "a message must have no controls of eight bits");
+    if (two != "\xe2\x80" && two != "\xe2\x81") continue;
+    const auto last = static_cast<unsigned char>(text[at + 2]);
+    const bool turns = two[1] == '\x80' ? last == 0x8e || last == 0x8f || (last >= 0xa8 && last <= 0xae)
+                                        : last >= 0xa6 && last <= 0xa9;
+    require(!turns, "a message must not turn the direction of writing");
+  }
 }
 
 /// The message of the refusal; nothing when `parse` accepted.
@@ -26,8 +44,7 @@ inline std::optional<std::string> refusal_of(const std::function<void()>& parse,
   } catch (const Error& error) {
     const std::string_view message = error.what();
     require(std::ranges::find(kinds, error.kind()) != kinds.end(), "bad input must be an error of the stated kind");
-    const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
-    require(std::ranges::none_of(message, control), "a message must be one printable line");
+    require_one_line(message);
     return std::string(message);
   }
 }

@@ -12,6 +12,7 @@
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
 #include "interop/directory.hpp"
+#include "recognised_checks.hpp"
 
 namespace cairn::fuzz {
 namespace {
@@ -34,7 +35,7 @@ class Looker {
     visit(pickle_.root(), 1);
     (void)opaque_names(pickle_);
     may_refuse([&] {
-      const auto json = json_of(pickle_.root(), 1000);
+      const auto json = json_of(pickle_.root(), 4000);
       if (json) require(base::Json::parse(json->dump(), "json") == *json, "what is written as JSON must be JSON");
     });
   }
@@ -128,22 +129,6 @@ interop::Directory directory_of(std::span<const std::byte> weights, std::span<co
   for (const std::string& file : files) directory.others[file] = content_of(file).size();
   directory.access.open = [=](const std::string& file) { return source_of(content_of(file)); };
   return directory;
-}
-
-void check_boxes(const interop::Recognised& recognised) {
-  for (const PlacedTensor& placed : recognised.tensors) {
-    for (const StoredBox& stored : stored_tensor(placed).boxes) {
-      if (std::ranges::find(stored.box.shape, 0) != stored.box.shape.end()) continue;
-      std::uint64_t elements = 1;  // up to the end of the last row
-      for (const std::uint64_t length : stored.box.shape) elements *= length;
-      if (!stored.box.shape.empty()) {
-        const std::uint64_t rows = elements / stored.box.shape.back();
-        elements = (rows - 1) * stored_row_elems(stored) + stored.box.shape.back();
-      }
-      require(stored.offset_bytes + elements * bits_of(placed.dtype) / 8 <= recognised.files.at(stored.file).size_bytes,
-              "a tensor must lie in its file");
-    }
-  }
 }
 
 /// A stranger's pickle of weights, and what follows it as one of state, are described, or refused with the place.

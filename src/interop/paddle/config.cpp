@@ -1,14 +1,25 @@
 #include "interop/paddle/config.hpp"
 
+#include <fmt/core.h>
+
 #include <utility>
+
+#include "base/text.hpp"
+#include "interop/file_names.hpp"
 
 namespace cairn::interop {
 
 base::Json config_of(const Reading& reading) {
   constexpr const char* kConfig = "config.json";
+  constexpr std::uint64_t kMostMemoryBytes = 64 << 20;
   const auto text = reading.directory().json.find(kConfig);
-  if (text == reading.directory().json.end()) return base::Json::object();
-  base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig));
+  if (text == reading.directory().json.end()) {
+    if (!reading.directory().others.contains(kConfig)) return base::Json::object();
+    throw reading.error(ErrorKind::kFormat, kConfig,
+                        fmt::format("it has more than the {} that are looked into; such a configuration is not one",
+                                    base::format_size(most_text_bytes(kConfig))));
+  }
+  base::Json config = base::Json::parse(text->second, reading.raw_path_of(kConfig), {.memory_bytes = kMostMemoryBytes});
   return config.is_object() ? std::move(config) : base::Json::object();
 }
 

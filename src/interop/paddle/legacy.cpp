@@ -30,6 +30,8 @@ namespace {
 constexpr const char* kMasters = "master_weights";
 /// Tied weights have two or three; a pickle could have any number, and a state for each.
 constexpr std::size_t kMostNames = 8;
+/// Names of tensors may have so many bytes beyond those of the file; a short key stands for long names.
+constexpr std::uint64_t kFreeNameBytes = 16 << 20;
 
 /// The fragments of every weight of a set, by tensor-parallel rank: of pipeline stages and ranks of experts that share it
 /// the first one's.
@@ -137,6 +139,8 @@ class LegacyReader {
   /// The tensors under the names of unified checkpoints.
   std::vector<PickledTensor> renamed(const RankFile& file, const std::vector<PickledTensor>& tensors, bool is_state) {
     const StaticNames& names = names_of(file);
+    const std::uint64_t most_bytes = kFreeNameBytes + reading_.directory().others.at(file.name);
+    std::uint64_t name_bytes = 0;
     std::vector<PickledTensor> out;
     for (const PickledTensor& tensor : tensors) {
       const auto parts = is_state ? split_state_key(tensor.key, names) : std::pair(std::string_view(tensor.key), "");
@@ -151,6 +155,11 @@ class LegacyReader {
       for (const std::string& name : known->second) {
         PickledTensor& copy = out.emplace_back(tensor);
         copy.key = is_state ? name + "/" + std::string(parts->second) : name;
+        name_bytes += copy.key.size();
+        if (name_bytes <= most_bytes) continue;
+        throw reading_.error(
+            ErrorKind::kFormat, file.name,
+            fmt::format("tensor {}: names up to this one have more bytes than the file", in_quotes(tensor.key)));
       }
     }
     return out;

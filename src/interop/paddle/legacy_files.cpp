@@ -141,6 +141,16 @@ std::optional<LegacyName> parse_legacy_name(std::string_view file) {
   return std::nullopt;
 }
 
+bool is_legacy_index_name(std::string_view file) {
+  constexpr std::string_view kMiddle = ".index";
+  constexpr std::string_view kEnd = ".json";
+  return file.ends_with(kEnd) && std::ranges::any_of(kSets, [&](const LegacySet& set) {
+           if (set.suffix != kWeights || !file.starts_with(set.name)) return false;
+           const std::string_view rest = file.substr(set.name.size());
+           return rest.starts_with(std::string(set.suffix) + std::string(kMiddle));
+         });
+}
+
 LegacyKind legacy_kind(Reading& reading) {
   const auto names = names_in(reading);
   if (names.empty() || has_unified(reading)) return LegacyKind::kNone;
@@ -170,7 +180,9 @@ std::string LegacyFiles::parallel() const {
 
 std::string index_name_of(const RankFiles& weights, const Rank& rank) {
   // "model_state.pdparams.index.json", and of a rank "model_state.pdparams.index.tp00.json".
-  RankFiles plain = weights;
+  RankFiles plain;
+  plain.set = weights.set;
+  plain.named = weights.named;
   plain.suffix = {};
   const std::string ranks = plain.name_of(rank).substr(weights.set.size());
   return weights.set + std::string(weights.suffix) + ".index" + ranks + ".json";

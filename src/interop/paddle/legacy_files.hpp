@@ -25,6 +25,9 @@ struct LegacyName {
 /// Nothing for other names.
 std::optional<LegacyName> parse_legacy_name(std::string_view file);
 
+/// Of the indexes of such files' pieces.
+bool is_legacy_index_name(std::string_view file);
+
 enum class LegacyKind {
   kNone,       ///< no such files, or safetensors files that count instead
   kPickles,    ///< weights are in pickles

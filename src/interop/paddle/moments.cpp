@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "quant/boxes.hpp"
@@ -19,16 +21,19 @@ namespace {
 /// The stored tensors of one parameter's moments, by what follows the parameter's name: "/moment1_0@scales".
 using Family = std::map<std::string, const format::PlacedTensor*, std::less<>>;
 
-std::map<std::string, Family> families_of(const std::vector<format::PlacedTensor>& tensors,
-                                          const std::string& section) {
-  std::map<std::string, Family> families;
+using Families = std::map<std::string, Family>;
+
+/// By section.
+std::map<std::string, Families, std::less<>> families_of(const std::vector<format::PlacedTensor>& tensors,
+                                                         const std::set<std::string, std::less<>>& sections) {
+  std::map<std::string, Families, std::less<>> families;
   for (const auto& tensor : tensors) {
-    if (tensor.section != section) continue;
+    if (!sections.contains(tensor.section)) continue;
     const std::size_t slash = tensor.name.rfind('/');
     if (slash == std::string::npos) continue;
     const std::string rest(tensor.name.substr(slash));
     if (rest.starts_with(kFirstMoment) || rest.starts_with(kSecondMoment)) {
-      families[std::string(tensor.name.substr(0, slash))].emplace(rest, &tensor);
+      families[std::string(tensor.section)][std::string(tensor.name.substr(0, slash))].emplace(rest, &tensor);
     }
   }
   return families;
@@ -101,11 +106,18 @@ const quant::Codec* codec_of_stage(const DataSet& set, const Reading& reading) {
 
 std::vector<QuantisedMoments> find_quantised_moments(const std::vector<format::PlacedTensor>& tensors,
                                                      const DataSets& sets, const Reading& reading) {
+  std::set<std::string, std::less<>> sections;
+  for (const auto& [name, set] : sets) {
+    if (is_quantised_paddle(set)) sections.insert(set.section);
+  }
+  const auto families = families_of(tensors, sections);
   std::vector<QuantisedMoments> found;
   for (const auto& [name, set] : sets) {
     if (!is_quantised_paddle(set)) continue;
     const quant::Codec& codec = *codec_of_stage(set, reading);
-    for (const auto& [parameter, family] : families_of(tensors, set.section)) {
+    const auto of_section = families.find(set.section);
+    if (of_section == families.end()) continue;
+    for (const auto& [parameter, family] : of_section->second) {
       if (is_coded(family)) found.push_back(check_family(codec, set.section, parameter, family, reading));
     }
   }

@@ -11,7 +11,6 @@
 #include <span>
 #include <string_view>
 #include <tuple>
-#include <unordered_set>
 
 #include "base/json.hpp"
 #include "base/text.hpp"
@@ -183,7 +182,7 @@ std::vector<RankFiles> sets_by_rank(Reading& reading) {
 
 /// An index of flat slices names one owner of each tensor; that much must be true.
 void check_owners(const DataSet& set, const Reading& reading) {
-  std::map<std::string_view, std::unordered_set<std::string_view>> names_of_files;
+  std::map<std::string_view, std::set<std::string_view>> names_of_files;
   for (const format::IndexEntry& tensor : set.index.tensors) {
     const std::string& file = set.index.file_of(tensor);
     const auto header = reading.directory().safetensors.find(file);

@@ -245,6 +245,8 @@ WholeTensor join_ranges(const Parameter& parameter, std::span<const Fragment> fr
                       in_quotes(parameter.name), shard::shape_text(of.shape), at, elements));
     }
   }
+  // A parameter without elements has no range of any slice, and is stored all the same.
+  if (out.slices.empty()) out.slices.push_back({fragments.front(), {{shard::whole(out.shape), 0, 0}}});
   return out;
 }
 

@@ -45,7 +45,8 @@ struct WholeTensor {
   std::vector<std::uint64_t> shape;
   CutBy cut = CutBy::kNothing;
   std::size_t dimension = 0;  ///< of kDimension
-  std::vector<Slice> slices;  ///< replicas left out, and slices that hold nothing but zeros behind the end
+  /// At least one, of at least one box. Replicas are left out, and slices that hold nothing but zeros behind the end.
+  std::vector<Slice> slices;
 };
 
 /// The parameter that a tensor belongs to, as its model has it.

@@ -89,7 +89,8 @@ class Teller {
       format::PickleOptions options;
       options.memory_bytes = kMostMemoryBytes;
       const format::Pickle pickle = format::read_pickle(source, reading_.raw_path_of(file), options);
-      if (const auto json = format::json_of(state_in(pickle.root()))) return Value{json->dump(), json->is_array()};
+      if (const auto json = format::json_of(state_in(pickle.root()), kMostBytes))
+        return Value{json->dump(), json->is_array()};
       leave_large(file);
       return std::nullopt;
     } catch (const Error& error) {
@@ -118,7 +119,9 @@ class Teller {
 
   void tell_of_trainer() {
     const auto text = reading_.directory().json.find(kTrainerJson);
-    if (text == reading_.directory().json.end()) return tell_of("trainer_state", kTrainerPickle);
+    if (text == reading_.directory().json.end()) {
+      return has(kTrainerJson) ? leave_large(kTrainerJson) : tell_of("trainer_state", kTrainerPickle);
+    }
     if (text->second.size() > kMostFileBytes) return leave_large(kTrainerJson);
     try {
       put("trainer_state", base::Json::parse(text->second, reading_.raw_path_of(kTrainerJson)).dump(), {kTrainerJson});

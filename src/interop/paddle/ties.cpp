@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <span>
@@ -44,28 +45,31 @@ const format::PlacedTensor* find_weight(const Recognised& out, std::string_view 
   return found == out.tensors.end() ? nullptr : &*found;
 }
 
-bool has_parameter(const Recognised& out, std::string_view section, std::string_view parameter) {
-  return std::ranges::any_of(out.tensors, [&](const auto& tensor) {
-    return tensor.section == section && parameter_of(tensor.name) == parameter;
-  });
+/// Sections that have tensors of the parameter.
+std::set<std::string_view> sections_of(const Recognised& out, std::string_view parameter) {
+  std::set<std::string_view> sections;
+  for (const format::PlacedTensor& tensor : out.tensors) {
+    if (parameter_of(tensor.name) == parameter) sections.insert(tensor.section);
+  }
+  return sections;
 }
 
 std::string renamed(std::string_view name, std::string_view parameter, std::string_view to) {
   return std::string(to) + std::string(name.substr(parameter.size()));
 }
 
-/// All tensors of the parameter in the section, and its coding, under the other name.
-void add_name(std::string_view section, std::string_view from, std::string_view to, Recognised& out) {
+/// All tensors of the parameter in these sections, and its codings, under the other name.
+void add_name(const std::set<std::string_view>& sections, std::string_view from, std::string_view to, Recognised& out) {
   std::vector<format::StoredTensor> more;
   for (const format::PlacedTensor& tensor : out.tensors) {
-    if (tensor.section != section || parameter_of(tensor.name) != from) continue;
+    if (parameter_of(tensor.name) != from || !sections.contains(tensor.section)) continue;
     more.push_back(format::stored_tensor(tensor));
     more.back().name = renamed(tensor.name, from, to);
   }
   for (format::StoredTensor& tensor : more) out.add(std::move(tensor));
   std::vector<QuantisedMoments> codings;
   for (const QuantisedMoments& moments : out.quantised) {
-    if (moments.section != section || parameter_of(moments.first) != from) continue;
+    if (parameter_of(moments.first) != from || !sections.contains(moments.section)) continue;
     QuantisedMoments& coding = codings.emplace_back(moments);
     for (std::string* name : {&coding.first, &coding.second}) *name = renamed(*name, from, to);
     for (std::string& part : coding.parts) part = renamed(part, from, to);
@@ -83,15 +87,19 @@ void add_tied(Reading& reading, Recognised& out) {
   const format::PlacedTensor* const first = find_weight(out, *embeddings);
   const format::PlacedTensor* const second = find_weight(out, *head);
   if (first != nullptr && second != nullptr && !std::ranges::equal(first->shape, second->shape)) return;
-  for (const std::string& section : out.sections) {
-    const bool has_embeddings = has_parameter(out, section, *embeddings);
-    const bool has_head = has_parameter(out, section, *head);
-    if (has_embeddings == has_head) continue;
-    const auto& [from, to] = has_head ? std::pair(*head, *embeddings) : std::pair(*embeddings, *head);
-    add_name(section, from, to, out);
-    reading.warn(fmt::format("section {}: what {} has is had as {} as well (tie_word_embeddings)", shown(section),
-                             in_quotes(from), in_quotes(to)));
-  }
+  const std::set<std::string_view> of_embeddings = sections_of(out, *embeddings);
+  const std::set<std::string_view> of_head = sections_of(out, *head);
+  const auto add_to_others = [&](const auto& having, const auto& lacking, std::string_view from, std::string_view to) {
+    std::set<std::string_view> sections;
+    std::ranges::set_difference(having, lacking, std::inserter(sections, sections.end()));
+    add_name(sections, from, to, out);
+    for (const std::string_view section : sections) {
+      reading.warn(fmt::format("section {}: what {} has is had as {} as well (tie_word_embeddings)", shown(section),
+                               in_quotes(from), in_quotes(to)));
+    }
+  };
+  add_to_others(of_embeddings, of_head, *embeddings, *head);
+  add_to_others(of_head, of_embeddings, *head, *embeddings);
 }
 
 }  // namespace cairn::interop

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/text.hpp"
 #include "interop/paddle/paddle.hpp"
 #include "quant/boxes.hpp"
@@ -52,9 +53,12 @@ Error missing(const Fragment& beside, std::string_view name, const std::string& 
                        fmt::format("tensor {} is missing: {}", in_quotes(name), why));
 }
 
-std::uint64_t offset_of(const Fragment& fragment, std::uint64_t first_elem) {
-  const std::uint64_t bytes = bits_of(fragment.entry->dtype) / 8;
-  return fragment.file->header->data_start + fragment.entry->begin + first_elem * bytes;
+std::uint64_t offset_of(const Fragment& fragment, std::uint64_t first_elem, const Reading& reading) {
+  const auto bits = base::try_mul(first_elem, bits_of(fragment.entry->dtype));
+  if (!bits || *bits % 8 != 0) {
+    throw wrong_fragment(fragment, reading, "has slices that begin within a byte, which are not read");
+  }
+  return fragment.file->header->data_start + fragment.entry->begin + *bits / 8;
 }
 
 /// Puts the tensors of one set together.
@@ -142,7 +146,8 @@ class SetReader {
     for (const Slice& slice : whole.slices) {
       const Fragment fragment = fragment_of(slice);
       for (const SliceBox& at : slice.boxes) {
-        tensor.boxes.push_back({fragment.file->number, offset_of(fragment, at.first_elem), at.box, at.row_elems});
+        tensor.boxes.push_back(
+            {fragment.file->number, offset_of(fragment, at.first_elem, reading_), at.box, at.row_elems});
       }
     }
     out_.add(std::move(tensor));
@@ -263,8 +268,8 @@ class SetReader {
       for (const SliceBox& at : whole.slices[k].boxes) {
         const Box box = codec_->part_box(whole.shape, part, at.box);
         // Of columns the codes' first element is in the first row, so that scales begin as many columns behind.
-        tensor.boxes.push_back(
-            {fragment.file->number, offset_of(fragment, at.first_elem), box, box.shape.size() > 1 ? at.row_elems : 0});
+        tensor.boxes.push_back({fragment.file->number, offset_of(fragment, at.first_elem, reading_), box,
+                                box.shape.size() > 1 ? at.row_elems : 0});
       }
     }
     out_.add(std::move(tensor));
@@ -280,7 +285,7 @@ class SetReader {
       Box box = shard::whole(shape);
       box.offset[0] = k;
       box.shape[0] = 1;
-      tensor.boxes.push_back({fragment.file->number, offset_of(fragment, 0), std::move(box)});
+      tensor.boxes.push_back({fragment.file->number, offset_of(fragment, 0, reading_), std::move(box)});
     }
     out_.add(std::move(tensor));
   }
@@ -306,9 +311,10 @@ void check_states(const Families& families, const Reading& reading) {
     for (const auto& [suffix, fragments] : family) states.emplace(without_scales(suffix), name);
   }
   for (const auto& [name, family] : families) {
+    std::set<std::string_view> own;
+    for (const auto& [suffix, fragments] : family) own.insert(without_scales(suffix));
     for (const auto& [state, other] : states) {
-      const auto is_of_state = [&state = state](const auto& member) { return without_scales(member.first) == state; };
-      if (std::ranges::any_of(family, is_of_state)) continue;
+      if (own.contains(state)) continue;
       throw missing(family.begin()->second.front(), std::string(name) + std::string(state),
                     fmt::format("parameter {} has one", in_quotes(other)), reading);
     }

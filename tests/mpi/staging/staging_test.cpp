@@ -98,6 +98,16 @@ TEST_F(Staging, EveryCutInAndEveryCutOut) {
   }
 }
 
+TEST_F(Staging, BlocksMayEndWithinElements) {
+  options_.overwrite = true;
+  int version = 0;
+  for (const std::uint64_t block_bytes : {61, 1021, 4099}) {
+    options_.files.block_bytes = block_bytes;
+    stage_in(Cut::kMixed, ++version);
+    expect_in(Cut::kColumns, version);
+  }
+}
+
 TEST_F(Staging, OtherNumbersOfRanksReadIt) {
   const FirstRanks some((world_.ranks + 1) / 2);
   stage_in(Cut::kMixed, 1);

@@ -100,6 +100,27 @@ TEST(Printable, EscapesAndCuts) {
   EXPECT_EQ(printable("abc", 3), "abc");
 }
 
+TEST(Printable, EscapesWhatTerminalsObeyOrDoNotShow) {
+  EXPECT_EQ(printable("\u4e2d\u6587 \U0001f600 \u0627"), "\u4e2d\u6587 \U0001f600 \u0627");
+  EXPECT_EQ(printable("\u009b31m"), "\\xc2\\x9b31m");                 // CSI in eight bits
+  EXPECT_EQ(printable("a\u202egnp.exe"), "a\\xe2\\x80\\xaegnp.exe");  // written from right to left
+  for (const char* unseen : {"\u0080", "\u009f", "\u00ad", "\u061c", "\u200b", "\u200f", "\u2028", "\u202a", "\u2066",
+                             "\u2069", "\ufeff", "\U000e0041"}) {
+    EXPECT_THAT(printable(unseen), testing::MatchesRegex(R"((\\x[0-9a-f][0-9a-f])+)"));
+    EXPECT_THAT(one_line(std::string("'") + unseen), testing::MatchesRegex(R"('(\\x[0-9a-f][0-9a-f])+)"));
+  }
+  EXPECT_EQ(printable("a\x9b\xff\xe2\x80"), "a\\x9b\\xff\\xe2\\x80");  // not UTF-8
+  // Characters are cut as wholes.
+  EXPECT_EQ(printable("ab\u4e2d", 3), "ab...");
+  EXPECT_EQ(printable("ab\u4e2d", 5), "ab\u4e2d");
+  EXPECT_EQ(one_line("a\\'\n"), "a\\'\\x0a");
+}
+
+TEST(VisibleJson, SaysTheSame) {
+  EXPECT_EQ(visible_json(R"({"a": "plain"})"), R"({"a": "plain"})");
+  EXPECT_EQ(visible_json("[\"\u4e2d\u202e\u009b\U000e0041\"]"), "[\"\u4e2d\\u202e\\u009b\\udb40\\udc41\"]");
+}
+
 TEST(Checked, FindsOverflow) {
   EXPECT_EQ(try_add(kMost, 0), kMost);
   EXPECT_FALSE(try_add(kMost, 1));

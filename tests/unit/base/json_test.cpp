@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <functional>
 #include <limits>
 
 #include "base/json_reader.hpp"
 #include "cairn/error.hpp"
+#include "expect_error.hpp"
 #include "nlohmann/json.hpp"
 
 namespace cairn::base {
@@ -95,6 +97,29 @@ TEST(Json, NestingIsBounded) {
   EXPECT_EQ(Json::parse(nested(kMaxJsonDepth, "[", "]"), "p").size(), 1U);
   EXPECT_EQ(failure_of(nested(kMaxJsonDepth + 1, "[", "]")), "a\\x0a.json: JSON is nested more than 127 levels deep");
   EXPECT_EQ(failure_of(nested(1'000'000, "{\"a\":", "}")), "a\\x0a.json: JSON is nested more than 127 levels deep");
+}
+
+TEST(Json, MembersThatAreNotWantedAreCheckedAndNotKept) {
+  constexpr std::array<std::string_view, 2> kWanted = {"b", "d"};
+  const JsonLimits limits{.memory_bytes = 1000, .members = kWanted};
+  const auto parsed = [&](const std::string& text) { return Json::parse(text, "x.json", limits).dump(); };
+  const std::string large = "[" + std::string(100'000, '[') + "1" + std::string(100'000, ']') + "]";
+  std::string zeros = "[0";
+  for (int i = 0; i < 10'000; ++i) zeros += ",0";
+  zeros += "]";
+  EXPECT_EQ(
+      parsed(R"({"a": )" + zeros + R"(, "b": {"a": [1], "c": 2}, "c": {"b": 3, "d": [{"b": 4}]}, "d": 5, "e": {}})"),
+      R"({"b":{"a":[1],"c":2},"d":5})");
+  EXPECT_EQ(parsed(R"({"a": [], "c": {}})"), "{}");
+  EXPECT_EQ(parsed(R"([{"a": 1}])"), R"([{"a":1}])");
+  const auto refused = [&](const std::string& text, std::string_view part) {
+    cairn::test::expect_error(ErrorKind::kFormat, [&] { parsed(text); }, {"x.json: ", part});
+  };
+  refused(R"({"b": )" + zeros + "}", "its values take more than 1000 B of memory");
+  refused(R"({"b": ")" + std::string(1000, 'x') + "\"}", "its values take more than 1000 B of memory");
+  refused(R"({"a": )" + large + "}", "nested more than 127 levels deep");
+  refused(R"({"a": [1, )", "not valid JSON");
+  refused(R"({"b": 1, "b": 2})", "the key 'b' appears twice");
 }
 
 TEST(Json, TextThatIsNotUtf8IsRefusedOrReplaced) {

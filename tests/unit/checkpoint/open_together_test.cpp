@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "bounded.hpp"
 #include "coded_files.hpp"
 #include "directory/open.hpp"
 #include "directory/open_parts.hpp"
@@ -273,6 +274,24 @@ TEST(OpenTogether, LeavesErrorsToOneRank) {
         write_file(folder / file_name("model", 2), text);
       },
       "block 0, which holds its header");
+}
+
+/// Files that no dialect looks into take no memory, whatever their names end in; a text that is too large is not read either.
+TEST(OpenTexts, LargeTextsAreNotRead) {
+  const TempDir root;
+  write_safetensors(root / "model.safetensors", {{"w", {DType::kF32, {1}, base::Bytes(4)}}}, {});
+  const auto write_large = [&](const std::string& name, std::uint64_t bytes) {
+    write_file(root / name, "{}");
+    fs::resize_file(root / name, bytes);
+  };
+  for (int i = 0; i < 4; ++i) write_large("vocabulary" + std::to_string(i) + ".json", 200 << 20);
+  write_large("config.json", 200 << 20);
+  write_large("trainer_state.json", 200 << 20);
+  OpenCheckpoint opened;
+  expect_bounded(5, 32 << 20, [&] { opened = checkpoint::open_here(root.path()); });
+  EXPECT_EQ(opened.carried.size(), 6U);
+  EXPECT_THAT(opened.about.left,
+              testing::ElementsAre(testing::HasSubstr("config.json"), testing::HasSubstr("trainer_state")));
 }
 
 }  // namespace

@@ -36,6 +36,12 @@ std::string raw(const char (&text)[size]) {
   return std::string(text, size - 1);
 }
 
+inline std::string repeated(std::string_view part, std::size_t count) {
+  std::string out;
+  for (std::size_t i = 0; i < count; ++i) out += part;
+  return out;
+}
+
 inline void expect_refused(const std::string& bytes, std::initializer_list<std::string_view> parts,
                            const PickleOptions& options = {}) {
   SCOPED_TRACE(bytes.substr(0, 100));

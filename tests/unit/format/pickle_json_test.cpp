@@ -1,6 +1,7 @@
 // Pickled state as JSON.
 #include "format/pickle_json.hpp"
 
+#include "bounded.hpp"
 #include "pickle_helpers.hpp"
 
 namespace cairn::format::testing {
@@ -89,16 +90,16 @@ TEST(PickleJson, State) {
 
 TEST(PickleJson, HasLimits) {
   const HeldPickle three("(I1\nI2\nt.");
-  EXPECT_TRUE(json_of(three.root(), 3));
-  EXPECT_FALSE(json_of(three.root(), 2));
-  EXPECT_FALSE(json_of(HeldPickle(raw("C\x03"
-                                      "abc."))
-                           .root(),
-                       3));
-  EXPECT_TRUE(json_of(HeldPickle(raw("C\x03"
-                                     "abc."))
-                          .root(),
-                      4));
+  EXPECT_TRUE(json_of(three.root(), 6));
+  EXPECT_FALSE(json_of(three.root(), 5));
+  const HeldPickle bytes(
+      raw("C\x03"
+          "abc."));
+  EXPECT_TRUE(json_of(bytes.root(), 8));
+  EXPECT_FALSE(json_of(bytes.root(), 7));
+  const HeldPickle entry("}Vabc\nNs.");
+  EXPECT_TRUE(json_of(entry.root(), 7));
+  EXPECT_FALSE(json_of(entry.root(), 6));
   const auto nested = [](std::size_t depth) { return "N" + std::string(depth - 1, '\x85') + "."; };
   EXPECT_TRUE(json_of(HeldPickle(nested(100)).root()));
   EXPECT_FALSE(json_of(HeldPickle(nested(101)).root()));
@@ -108,6 +109,22 @@ TEST(PickleJson, HasLimits) {
     laughs += "](h" + before + "h" + before + "eq" + std::string(1, static_cast<char>(i));
   }
   EXPECT_FALSE(json_of(HeldPickle(laughs + ".").root()));
+}
+
+/// One text, array, name or key in 100,000 places: 200 kB that would be hundreds of megabytes.
+TEST(PickleJson, WhatIsSharedIsCountedInEveryPlace) {
+  const std::string text = "X" + length_prefix(4000).substr(0, 4) + std::string(4000, 'x');
+  const std::string name = "c" + std::string(900, 'm') + "\n" + std::string(900, 'n') + "\n";
+  const std::string object = name + ")R";
+  const std::string entry = "}" + text + "Ns";
+  const std::string sizes = "(" + repeated("K\x01", 60) + "t";
+  const std::string array = "cnumpy.core.multiarray\n_reconstruct\n)R(K\x01" + sizes + "cnumpy\ndtype\n(Vu1\ntR" +
+                            "\x89" + raw("C\x01x") + "tb";
+  for (const std::string& shared : {text, name, object, entry, array}) {
+    const HeldPickle held("](" + shared + raw("q\x01") + repeated(raw("h\x01"), 100'000) + "e.");
+    SCOPED_TRACE(shared.substr(0, 100));
+    test::expect_bounded(5, 48 << 20, [&] { EXPECT_FALSE(json_of(held.root())); });
+  }
 }
 
 }  // namespace

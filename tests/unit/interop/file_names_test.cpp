@@ -21,6 +21,20 @@ void expect_numbered(const std::string& file, const std::string& set, std::uint6
   EXPECT_EQ(name.count, count) << file;
 }
 
+TEST(FileNames, TextsThatAreLookedInto) {
+  for (const char* file :
+       {"model.safetensors.index.json", "model.safetensors.index.fp16.json", "model_state.pdparams.index.json",
+        "lora_model_state.pdparams.index.tp00.json", "cairn.json"}) {
+    EXPECT_EQ(most_text_bytes(file), 256U << 20) << file;
+  }
+  EXPECT_EQ(most_text_bytes("trainer_state.json"), 64U << 20);
+  EXPECT_EQ(most_text_bytes("config.json"), 16U << 20);
+  for (const char* file : {"tokenizer.json", "generation_config.json", "index.json", "model_state.pdparams",
+                           "xconfig.json", "optimizer.pdopt.index.json"}) {
+    EXPECT_EQ(most_text_bytes(file), 0U) << file;
+  }
+}
+
 TEST(FileNames, SetsOfDataFiles) {
   expect_plain("model.safetensors", "model");
   expect_plain("model.fp16.safetensors", "model.fp16");

@@ -1,0 +1,186 @@
+// Any block size is right: what is saved, loaded, converted, transposed and coded does not depend on where blocks
+// end, though they end within elements, within groups of sub-byte ones, and within the blocks and scales of codecs.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "checkpoint/verify.hpp"
+#include "coded_files.hpp"
+#include "export/convert.hpp"
+#include "export/diff.hpp"
+#include "quantised_state.hpp"
+#include "random.hpp"
+#include "simulated_save.hpp"
+
+namespace cairn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+Options options_with(std::uint64_t block_bytes) {
+  Options options = small_options();
+  options.files.block_bytes = block_bytes;
+  options.limits.memory_budget_bytes = std::max<std::uint64_t>(64 << 10, 8 * block_bytes);
+  return options;
+}
+
+/// Runs `work` in a directory of its own for sizes that no element's size divides, and for drawn ones.
+template <class Work>
+void for_each_size(const fs::path& root, const Work& work) {
+  std::vector<std::uint64_t> sizes{9, 61, 1021, 4099};
+  auto random = make_random(61);
+  for (int i = 0; i < 2; ++i) sizes.push_back(std::uniform_int_distribution<std::uint64_t>(64, 9000)(random) | 1U);
+  for (const std::uint64_t size : sizes) {
+    SCOPED_TRACE("blocks of " + std::to_string(size) + " bytes");
+    const fs::path at = root / std::to_string(size);
+    fs::create_directory(at);
+    work(at, options_with(size));
+  }
+}
+
+std::map<std::string, std::string> without_blocks(const fs::path& directory) {
+  auto files = data_files(directory);
+  EXPECT_EQ(files.erase(checkpoint::kBlocksFile), 1U);
+  return files;
+}
+
+void expect_whole(const fs::path& directory) {
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    const auto result = checkpoint::verify(communicator, directory);
+    EXPECT_TRUE(result.has_checksums);
+    EXPECT_TRUE(result.faults.empty()) << result.faults.front().message;
+  });
+}
+
+TEST(BlockSizes, SavesAreTheSameFilesAndLoad) {
+  const TempDir root;
+  save_simulated(root / "usual", 1, Cut::kMixed, 3);
+  const auto expected = without_blocks(root / "usual/checkpoint-1");
+  for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
+    save_simulated(at, 1, Cut::kMixed, 3, options);
+    EXPECT_EQ(without_blocks(at / "checkpoint-1"), expected);
+    expect_loads(at / "checkpoint-1", 1, Cut::kColumns, 2, options.limits.memory_budget_bytes);
+    expect_whole(at / "checkpoint-1");
+  });
+}
+
+void convert_on(int ranks, const fs::path& from, const fs::path& to, checkpoint::ConvertOptions options) {
+  options.read = {"posix", options.write.limits.memory_budget_bytes, {}};
+  comm::run_simulated(ranks,
+                      [&](comm::Communicator& communicator) { checkpoint::convert(communicator, from, to, options); });
+}
+
+TEST(BlockSizes, ConversionsToShardsAndBackAreTheSame) {
+  const TempDir root;
+  save_simulated(root / "usual", 1, Cut::kMixed, 3);
+  const fs::path original = root / "usual/checkpoint-1";
+  const auto expected = without_blocks(original);
+  for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
+    checkpoint::ConvertOptions back;
+    back.write = options;
+    checkpoint::ConvertOptions to_shards = back;
+    to_shards.to = "shards";
+    to_shards.layout = "fsdp=3";
+    convert_on(2, original, at / "shards", to_shards);
+    convert_on(3, at / "shards", at / "checkpoint-1", back);
+    EXPECT_EQ(without_blocks(at / "checkpoint-1"), expected);
+    expect_whole(at / "shards");
+    comm::run_simulated(2, [&](comm::Communicator& communicator) {
+      const checkpoint::DiffOptions how{{"posix", options.limits.memory_budget_bytes, {}}, {}, false};
+      EXPECT_TRUE(checkpoint::diff(communicator, at / "shards", original, how).equal());
+    });
+  });
+}
+
+/// Elements that tell where they are.
+FileTensor counted(DType dtype, std::vector<std::uint64_t> shape) {
+  const std::uint64_t bytes = bits_of(dtype) / 8;
+  FileTensor tensor{dtype, std::move(shape), {}};
+  tensor.bytes.resize(shard::elements_of(tensor.shape) * bytes);
+  for (std::uint64_t i = 0; i < tensor.bytes.size() / bytes; ++i) {
+    const std::uint64_t value = i * 0x9e3779b97f4a7c15ULL >> 3;
+    std::memcpy(tensor.bytes.data() + i * bytes, &value, bytes);
+  }
+  return tensor;
+}
+
+FileTensor transposed(const FileTensor& tensor) {
+  const std::uint64_t bytes = bits_of(tensor.dtype) / 8;
+  FileTensor out{tensor.dtype, {tensor.shape[1], tensor.shape[0]}, base::Bytes(tensor.bytes.size())};
+  for (std::uint64_t r = 0; r < tensor.shape[0]; ++r) {
+    for (std::uint64_t c = 0; c < tensor.shape[1]; ++c) {
+      std::memcpy(out.bytes.data() + (c * tensor.shape[0] + r) * bytes,
+                  tensor.bytes.data() + (r * tensor.shape[1] + c) * bytes, bytes);
+    }
+  }
+  return out;
+}
+
+TEST(BlockSizes, TransposedWeightsOfEverySizeOfElementsAreWhole) {
+  const TempDir root;
+  FileTensors model;
+  const std::string stem = "model.layers.0.";
+  model[stem + "mlp.gate_proj.weight"] = counted(DType::kF32, {67, 41});
+  model[stem + "mlp.up_proj.weight"] = counted(DType::kF64, {67, 41});
+  model[stem + "mlp.down_proj.weight"] = counted(DType::kF16, {41, 67});
+  model[stem + "self_attn.q_proj.weight"] = counted(DType::kF8E4M3, {41, 41});
+  model[stem + "self_attn.o_proj.weight"] = counted(DType::kF32, {41, 41});
+  model[stem + "input_layernorm.weight"] = counted(DType::kF32, {41});
+  model["model.embed_tokens.weight"] = counted(DType::kF32, {97, 41});
+  fs::create_directory(root / "hf");
+  write_safetensors(root / "hf/model.safetensors", model, {});
+  write_file(root / "hf/config.json",
+             R"({"model_type": "llama", "hidden_size": 41, "intermediate_size": 67, "vocab_size": 97})");
+  for_each_size(root.path(), [&](const fs::path& at, const Options& options) {
+    checkpoint::ConvertOptions how;
+    how.write = options;
+    how.to = "paddlenlp";
+    for (const int ranks : {1, 3}) {
+      const fs::path to = at / std::to_string(ranks);
+      convert_on(ranks, root / "hf", to, how);
+      const FileTensors found = read_section(to, "model");
+      ASSERT_EQ(found.size(), model.size());
+      for (const auto& [name, tensor] : model) {
+        const bool is_linear = name.find("_proj.") != std::string::npos;
+        EXPECT_TRUE(found.at("llama" + name.substr(5)) == (is_linear ? transposed(tensor) : tensor)) << name;
+      }
+      expect_whole(to);
+    }
+  });
+}
+
+class CodesInBlocks : public testing::TestWithParam<const char*> {};
+
+TEST_P(CodesInBlocks, AreThoseOfTheWhole) {
+  const quant::Codec& codec = quant::find_codec(GetParam());
+  const TempDir root;
+  const auto save = [&](const fs::path& directory, const Options& options) {
+    comm::run_simulated(3, [&](comm::Communicator& communicator) {
+      MomentRank state(Cut::kMixed, communicator.rank(), 3);
+      state.fill(1);
+      io::WindowStore store;
+      checkpoint::Saver(communicator, options, store).save(directory, 1, state.sources(), {});
+    });
+  };
+  save(root / "plain", small_options());
+  for_each_size(root.path(), [&](const fs::path& at, Options options) {
+    checkpoint::ConvertOptions how;
+    how.write = options;
+    how.quant = GetParam();
+    convert_on(2, root / "plain", at / "converted", how);
+    expect_codes_of_the_whole(at / "converted", codec);
+    options.quantisation.codecs["optimizer"] = GetParam();
+    save(at / "saved", options);
+    expect_codes_of_the_whole(at / "saved", codec);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, CodesInBlocks, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
+                         [](const auto& codec) {
+                           std::string name = codec.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace cairn::test
