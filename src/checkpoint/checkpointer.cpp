@@ -57,21 +57,19 @@ struct Checkpointer::State {
                                        [this] { return checkpoint::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
-  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new
-  /// lease. A save under way ends as what it began.
+  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch. A save
+  /// under way ends as what it began.
   void resume_from(const format::Manifest& opened) {
     resumed = checkpoint::lineage_after(opened);
     if (!async || !async->is_busy()) begin_life();
   }
-  /// Rank-local, while no save is under way.
-  void begin_life() {
+  /// Rank-local, while no save is under way. The lease is held on: nobody else may take the root between two lives.
+  void begin_life() noexcept {
     if (!resumed) return;
     const bool has_saved = life.saves != 0;
     life = {life.lease, std::move(*resumed), 0};
     resumed.reset();
-    if (!has_saved || lease == nullptr) return;
-    lease.reset();  // released before another one is watched
-    watch_lease();
+    if (has_saved && lease != nullptr) lease->begin_life();
   }
   ~State() { end_async(); }
 
