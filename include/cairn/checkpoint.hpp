@@ -110,8 +110,8 @@ using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 /// Options, root and step must be the same on all ranks: else kUsage, naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. The root is created when missing. Without a limit on `options.waiting` a rank that does not come here
-  /// is waited for for ever; with one it cannot be named.
+  /// Collective. The root is created when missing; a relative one is that of the current directory now. Without a limit
+  /// on `options.waiting` a rank that does not come here is waited for for ever; with one it cannot be named.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;

@@ -14,6 +14,7 @@
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
 #include "directory/commit.hpp"
+#include "os/file.hpp"
 #include "os/process.hpp"
 #include "planning/describe.hpp"
 
@@ -261,6 +262,7 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
       job_->state = std::make_shared<SaveState>(request.step);
       job_->directory = request.directory;
       job_->extras = request.extras;
+      for (std::filesystem::path& file : job_->extras.carry_files) file = os::absolute_path(file);
       job_->root = request.root;
       job_->stall.wait_seconds = request.wait_seconds;
       job_->why_not = why_not_;

@@ -130,7 +130,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
   checkpoint::run_call(*communicator, "open the root", [&] {
     checkpoint::agree_on_options(*communicator, options, std::span(&root, 1));
     comm::agree(*communicator, "open the root",
-                [&] { state_ = std::make_unique<State>(*communicator, std::move(root), std::move(options)); });
+                [&] { state_ = std::make_unique<State>(*communicator, os::absolute_path(root), std::move(options)); });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
       const os::AccessScope access(state_->access);
       os::make_directory(state_->root);
