@@ -77,7 +77,7 @@ struct Checkpointer::State {
   void end_async() {
     if (!async) return;
     async->wait();
-    const auto of_saves = async->communicator().liveness();
+    const auto of_saves = apart->liveness();
     const auto here = communicator->liveness();
     if (!of_saves || !here) return;
     here->follow(*of_saves);
@@ -122,7 +122,8 @@ struct Checkpointer::State {
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
   std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
-  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
+  std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
 };
 
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
@@ -173,17 +174,21 @@ std::string why_not_async(comm::Communicator& communicator) {
 
 }  // namespace
 
+/// On all ranks or on none: where one has no thread, say, the others keep none either.
 void Checkpointer::State::make_async() {
   if (async) return;
   std::string why_not = why_not_async(*communicator);
-  auto apart = communicator->duplicate();
+  auto duplicate = communicator->duplicate();
+  std::unique_ptr<checkpoint::AsyncSaver> made;
   comm::agree(*communicator, "begin asynchronous saves", [&] {
     saver.forget_plan();  // from now on the other one saves
-    windows.pool.reset();
-    async = std::make_unique<checkpoint::AsyncSaver>(
-        checkpoint::AsyncSaver::Setup{std::move(apart), options, access, std::move(why_not)});
-    async->compare_with(saver.take_before());
+    made = std::make_unique<checkpoint::AsyncSaver>(
+        checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not)});
   });
+  windows.pool.reset();
+  apart = std::move(duplicate);
+  async = std::move(made);
+  async->compare_with(saver.take_before());
 }
 
 SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras) {

@@ -91,6 +91,10 @@ MpiLiveness::~MpiLiveness() {
 }
 
 void MpiLiveness::check() const {
+  if (!mpi_is_up()) {
+    throw Error(ErrorKind::kState,
+                "MPI has been finalised, and Cairn's objects are of no use any more; end them before MPI_Finalize");
+  }
   if (!is_dead()) return;
   throw Error(ErrorKind::kState, "the ranks gave each other up before, and cannot talk any more: " + dead_text_);
 }

@@ -180,6 +180,23 @@ TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
   expect_same_everywhere("the end");
 }
 
+TEST(Alike, AFirstAsynchronousSaveThatFailsLeavesNothingOnAnyRank) {
+  const World world;
+  const SharedTempDir root;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  const std::vector<Source> sources = state.sources();
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
+  expect_alike_with(
+      "thread.async", "no thread for asynchronous saves",
+      [&] { static_cast<void>(checkpointer.save_async(1, sources)); }, ErrorKind::kIo);
+  expect_alike_with(
+      "thread.async", "no thread for asynchronous saves", [&] { checkpointer.prepare_async(sources); }, ErrorKind::kIo);
+  checkpointer.save(1, sources);
+  checkpointer.save_async(2, sources).wait();
+  EXPECT_EQ(checkpointer.latest(), 2U);
+}
+
 TEST(Alike, NoThreadAndNoMemoryForTheCheckpointer) {
   const SharedTempDir root;
   const auto make = [&] { const Checkpointer made(MPI_COMM_WORLD, root.path(), small_options()); };
