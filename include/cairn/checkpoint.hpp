@@ -103,15 +103,15 @@ using TargetsOf = std::function<std::vector<Target>(std::uint64_t step, std::spa
 using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 
 /// Saves into and loads from one root directory. Holds a duplicate of the communicator and the plan of the last save,
-/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks.
-///
+/// which an unchanged state uses again. One thread at a time. Destroy before MPI_Finalize, on all ranks; MPI_Finalize
+/// finishes a save that is under way first, and later calls throw kState. A process has one saver of a root.
 /// Every call waits for the other ranks as long as any of them makes progress, and no longer than Options::waiting
 /// without. What it throws then, what stays with MPI, and that the object is dead afterwards, says waiting.hpp.
 /// Options, root and step must be the same on all ranks: else kUsage, naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. The root is created when missing. Without a limit on `options.waiting` a rank that does not come here
-  /// is waited for for ever; with one it cannot be named.
+  /// Collective. The root is created when missing; a relative one is that of the current directory now. Without a limit
+  /// on `options.waiting` a rank that does not come here is waited for for ever; with one it cannot be named.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;

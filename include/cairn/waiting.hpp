@@ -28,9 +28,9 @@ enum class OnSilence {
   kEndProcess,
 };
 
-/// A rank inside a call that cannot be left (storage that does not answer; the collective calls of engine "mpiio")
-/// throws nothing before that call returns. It logs one line per limit, with its phase, step, rank and host, calls the
-/// callback, or ends the process.
+/// A rank inside a call that cannot be left (storage that does not answer; engine "mpiio" below MPI_THREAD_MULTIPLE, or
+/// with collective buffering) throws nothing before that call returns. It logs one line per limit, with its phase, step,
+/// rank and host, calls the callback, or ends the process.
 struct Waiting {
   /// 0: wait for ever. The environment variable CAIRN_WATCHDOG_S replaces it.
   double limit_s = 1800;

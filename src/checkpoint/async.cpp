@@ -9,11 +9,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
 #include "directory/commit.hpp"
+#include "os/fault.hpp"
+#include "os/file.hpp"
 #include "os/process.hpp"
 #include "planning/describe.hpp"
 
@@ -109,6 +112,9 @@ Worker::Worker(const std::string& cores) {
   cpu_set_t allowed;
   if (!cores.empty()) allowed = os::cores_of(cores);
   try {
+    if (os::check_fault("thread.async", {})) {
+      throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    }
     thread_ = os::start_thread([this] { run(); });
   } catch (const std::system_error& error) {
     throw Error(ErrorKind::kIo, fmt::format("no thread for asynchronous saves: {}", error.what()),
@@ -194,13 +200,13 @@ class AsyncSaver::Escort final : public SaveEscort {
 
   void before_commit() override {
     stop_if_cancelled();
-    comm::agree(*saver_.communicator_, "commit", [&] { check_unchanged(); });
+    comm::agree(saver_.communicator_, "commit", [&] { check_unchanged(); });
   }
 
  private:
   /// Collective.
   void stop_if_cancelled() const {
-    if (saver_.communicator_->max(job_.state->is_cancelled() ? 1 : 0) == 0) return;
+    if (saver_.communicator_.max(job_.state->is_cancelled() ? 1 : 0) == 0) return;
     job_.state->set_cancelled();
     throw comm::AgreedError(ErrorKind::kState, fmt::format("the save of step {} was cancelled", job_.state->step()));
   }
@@ -224,7 +230,7 @@ class AsyncSaver::Escort final : public SaveEscort {
     paced_bytes_ += bytes;
     const auto due = *pace_start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
                                         static_cast<double>(paced_bytes_) / static_cast<double>(limit)));
-    const auto liveness = saver_.communicator_->liveness();
+    const auto liveness = saver_.communicator_.liveness();
     for (auto now = Clock::now(); now < due && !job_.state->is_cancelled(); now = Clock::now()) {
       std::this_thread::sleep_for(std::min<Clock::duration>(due - now, kLongestNap));
       if (liveness) liveness->worked();
@@ -238,13 +244,14 @@ class AsyncSaver::Escort final : public SaveEscort {
 };
 
 AsyncSaver::AsyncSaver(Setup setup)
-    : communicator_(std::move(setup.communicator)),
+    : communicator_(setup.communicator),
       options_(std::move(setup.options)),
       access_(setup.access),
       why_not_(std::move(setup.why_not)),
-      saver_(*communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0, true}),
+      saver_(communicator_, options_, windows_, {kLargestMessageBytes, options_.async.max_bytes_per_s != 0, true}),
       work_([this] { finish(*job_); }),
-      worker_(options_.async.cores) {}
+      worker_(options_.async.cores),
+      at_finalize_([this] { finish_at_finalize(); }) {}
 
 AsyncSaver::~AsyncSaver() { wait(); }
 
@@ -252,22 +259,36 @@ void AsyncSaver::wait() {
   if (current_) current_->wait();
 }
 
+/// The ranks are in MPI_Finalize, and the background still talks.
+void AsyncSaver::finish_at_finalize() noexcept {
+  if (!is_busy()) return;
+  try {
+    base::log_warning(
+        fmt::format("MPI_Finalize was called while step {} was being saved, and waits for it; wait for the "
+                    "ticket, and end the Checkpointer, before",
+                    current_->step()));
+  } catch (const std::exception&) {  // the save matters more
+  }
+  wait();
+}
+
 std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
-  run_call(*communicator_, "save", [&] {
-    comm::agree(*communicator_, "begin a save", [&] {
+  run_call(communicator_, "save", [&] {
+    comm::agree(communicator_, "begin a save", [&] {
       job_ = std::make_unique<Job>();
       job_->began = request.began;
       job_->clock = PhaseClock(request.began);
       job_->state = std::make_shared<SaveState>(request.step);
       job_->directory = request.directory;
       job_->extras = request.extras;
+      for (std::filesystem::path& file : job_->extras.carry_files) file = os::absolute_path(file);
       job_->root = request.root;
       job_->stall.wait_seconds = request.wait_seconds;
       job_->why_not = why_not_;
     });
     job_->is_synchronous = !why_not_.empty() || !take(*job_, request.state);
     if (!job_->is_synchronous) return;
-    comm::agree(*communicator_, "save synchronously",
+    comm::agree(communicator_, "save synchronously",
                 [&] { job_->sources.assign(request.state.begin(), request.state.end()); });
   });
   current_ = job_->state;
@@ -288,9 +309,9 @@ std::shared_ptr<SaveState> AsyncSaver::start(const Request& request) {
 
 /// Collective: copies what the save needs of the state. False where that cannot be, and Job::why_not says why.
 bool AsyncSaver::take(Job& job, std::span<const Source> state) {
-  const bool is_on_device = communicator_->max(has_device_memory(state) ? 1 : 0) != 0;
+  const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
   const auto refuse = [&](const char* why) {
-    comm::agree(*communicator_, "save synchronously", [&] { job.why_not = why; });
+    comm::agree(communicator_, "save synchronously", [&] { job.why_not = why; });
     return false;
   };
   if (saver_.choose_engine_for(job.directory).name == "mpiio") {
@@ -299,7 +320,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
   if (saver_.is_coding() && !is_on_device) return take_whole(job, state) || refuse(kTooLarge);
   if (is_on_device && !device_fits_) return refuse(kTooLarge);
 
-  Call call(*communicator_, job.clock);
+  Call call(communicator_, job.clock);
   const auto start = Clock::now();
   job.first_late = plan_to_fit(job, state, call);
   job.stall.plan_seconds = seconds_since(start);
@@ -312,7 +333,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
   saver_.check_replicas(*job.planned, state, job.state->step(), call);  // what others hand over is not copied
   std::vector<plan::MemorySpan> spans;
   std::vector<std::optional<io::BoxInFile>> places;
-  comm::agree(*communicator_, "find what the snapshot needs", [&] {
+  comm::agree(communicator_, "find what the snapshot needs", [&] {
     spans = saver_.memory_from(job.first_late);
     places = saver_.memory_places();
   });
@@ -323,7 +344,7 @@ bool AsyncSaver::take(Job& job, std::span<const Source> state) {
 void AsyncSaver::plan(Job& job, std::span<const Source> state, Call& call) {
   job.planned = saver_.plan(job.directory, state, job.extras.rank_blob, Gathered::kFromSnapshot, call);
   if (job.planned->report.plan_reused) return;
-  comm::agree(*communicator_, "note the names", [&] {
+  comm::agree(communicator_, "note the names", [&] {
     names_.clear();
     const std::span<const Source> saved = saver_.is_coding() ? job.planned->state.coded.sources : state;
     for (const Source& source : saved) names_.push_back(source.name);
@@ -354,7 +375,7 @@ bool AsyncSaver::fits(std::span<const plan::MemoryBox> memory, std::uint64_t fir
 /// of which, and of the later ones, that holds.
 std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state) {
   std::uint64_t first = 0;
-  comm::agree(*communicator_, "measure the snapshot", [&] {
+  comm::agree(communicator_, "measure the snapshot", [&] {
     if (fits(state.memory, 0)) return;
     std::uint64_t too_early = 0;
     first = saver_.rounds();  // of which, and later, there is nothing
@@ -364,7 +385,7 @@ std::uint64_t AsyncSaver::first_round_that_fits(const Saver::StateToSave& state)
     }
     first = std::max<std::uint64_t>(first, 1);  // bypass runs, which come before all rounds, did not fit
   });
-  return communicator_->max(first);
+  return communicator_.max(first);
 }
 
 /// Collective: the state to be coded in the background, whole. False when it does not fit.
@@ -373,7 +394,7 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
   std::vector<plan::MemoryBox> boxes;
   std::vector<plan::MemorySpan> spans;
   std::uint64_t is_too_large = 0;
-  comm::agree(*communicator_, "describe the state", [&] {
+  comm::agree(communicator_, "describe the state", [&] {
     check_shards(state);
     check_distinct(state);
     for (const Source& source : state) {
@@ -384,9 +405,9 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
     const auto& limit = options_.async.max_snapshot_bytes;
     is_too_large = limit && snapshot_bytes({boxes, spans}).all() > *limit ? 1 : 0;
   });
-  if (communicator_->max(is_too_large) != 0) return false;
+  if (communicator_.max(is_too_large) != 0) return false;
   make_room(job, {boxes, spans});
-  comm::agree(*communicator_, "describe the snapshot", [&] {
+  comm::agree(communicator_, "describe the snapshot", [&] {
     job.sources.assign(state.begin(), state.end());
     for (std::size_t s = 0; s < whole.size(); ++s) {
       const std::span<std::byte> copied = snapshot_.boxes()[s].bytes;
@@ -401,7 +422,7 @@ bool AsyncSaver::take_whole(Job& job, std::span<const Source> state) {
 
 /// Collective.
 void AsyncSaver::make_room(Job& job, const SnapshotParts& parts) {
-  comm::agree(*communicator_, "make room for a snapshot", [&] {
+  comm::agree(communicator_, "make room for a snapshot", [&] {
     const auto start = Clock::now();
     snapshot_.reserve(snapshot_bytes(parts));
     job.stall.prepare_seconds = seconds_since(start);
@@ -428,7 +449,7 @@ void AsyncSaver::copy(Job& job) noexcept {
 
 /// Rank-local, in the background.
 void AsyncSaver::wait_for_copy(std::span<const std::byte> bytes) const {
-  const auto liveness = communicator_->liveness();
+  const auto liveness = communicator_.liveness();
   while (!snapshot_.wait_for(bytes, kLongestNap)) {
     if (liveness) liveness->worked();
   }
@@ -437,18 +458,18 @@ void AsyncSaver::wait_for_copy(std::span<const std::byte> bytes) const {
 /// Collective, in the background, before the first byte of the snapshot is used.
 void AsyncSaver::agree_on_copy(const Job& job) {
   wait_for_copy({});
-  comm::agree(*communicator_, "copy the state", [&] {
+  comm::agree(communicator_, "copy the state", [&] {
     if (job.copy_failure) std::rethrow_exception(job.copy_failure);
   });
 }
 
 void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const Source> state) {
   if (!why_not_.empty()) return;
-  run_call(*communicator_, "plan", [&] {
+  run_call(communicator_, "plan", [&] {
     Job job;
     job.directory = beside;
-    Call call(*communicator_, job.clock);
-    const bool is_on_device = communicator_->max(has_device_memory(state) ? 1 : 0) != 0;
+    Call call(communicator_, job.clock);
+    const bool is_on_device = communicator_.max(has_device_memory(state) ? 1 : 0) != 0;
     if (saver_.choose_engine_for(beside).name == "mpiio") return;
     if (saver_.is_coding() && !is_on_device) {
       take_whole(job, state);
@@ -456,7 +477,7 @@ void AsyncSaver::prepare(const std::filesystem::path& beside, std::span<const So
     }
     const std::uint64_t first = plan_to_fit(job, state, call);
     if (is_on_device && first != 0) return;
-    comm::agree(*communicator_, "make room for snapshots", [&] {
+    comm::agree(communicator_, "make room for snapshots", [&] {
       const std::vector<plan::MemorySpan> spans = saver_.memory_from(first);
       snapshot_.reserve(snapshot_bytes({job.planned->state.memory, spans, saver_.memory_places()}));
     });
@@ -470,7 +491,7 @@ void AsyncSaver::finish(Job& job) noexcept {
   try {
     const os::AccessScope access(access_);
     const ProgressScope progress(options_.progress, job.state->step());
-    run_call(*communicator_, "save", [&] { report = write(job); });
+    run_call(communicator_, "save", [&] { report = write(job); });
   } catch (...) {
     failure = std::current_exception();
     last_failure_ = text_of(failure);
@@ -487,8 +508,8 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
-    if (job.root != nullptr) hold_root(*communicator_, job.root->lease);
-    Call call(*communicator_, job.clock);
+    if (job.root != nullptr) hold_root(communicator_, job.root->lease);
+    Call call(communicator_, job.clock);
     Escort escort(*this, job);
     const Saver::Place place{job.directory, job.state->step(), job.extras, job.root};
     if (job.planned) {
@@ -512,15 +533,15 @@ void AsyncSaver::add_stall(const Job& job, Report& report) {
   Stall stall = job.stall;
   std::array<double, 5> seconds = {stall.seconds, stall.wait_seconds, stall.plan_seconds, stall.prepare_seconds,
                                    stall.copy_seconds};
-  communicator_->all_reduce(seconds, comm::ReduceOp::kMax);
+  communicator_.all_reduce(seconds, comm::ReduceOp::kMax);
   stall = {seconds[0],
            seconds[1],
            seconds[2],
            seconds[3],
            seconds[4],
-           communicator_->sum(stall.snapshot_bytes),
-           communicator_->max(snapshot_.pool_bytes())};
-  comm::agree(*communicator_, "report", [&] {
+           communicator_.sum(stall.snapshot_bytes),
+           communicator_.max(snapshot_.pool_bytes())};
+  comm::agree(communicator_, "report", [&] {
     report.step = job.state->step();
     report.stall = stall;
     report.earlier_failure = std::exchange(last_failure_, {});
@@ -531,18 +552,18 @@ void AsyncSaver::add_stall(const Job& job, Report& report) {
 Report AsyncSaver::save(const Request& request) {
   wait();
   Report report;
-  run_call(*communicator_, "save", [&] {
+  run_call(communicator_, "save", [&] {
     const os::AccessScope access(access_);
     report = saver_.save(request.directory, request.step, request.state, request.extras, request.root);
-    comm::agree(*communicator_, "report", [&] { report.earlier_failure = std::exchange(last_failure_, {}); });
+    comm::agree(communicator_, "report", [&] { report.earlier_failure = std::exchange(last_failure_, {}); });
   });
   return report;
 }
 
 void AsyncSaver::release_memory() {
   wait();
-  run_call(*communicator_, "release memory", [&] {
-    comm::agree(*communicator_, "release memory", [] {});
+  run_call(communicator_, "release memory", [&] {
+    comm::agree(communicator_, "release memory", [] {});
     saver_.forget_plan();
     windows_.pool.reset();
     snapshot_.release();

@@ -25,6 +25,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/save.hpp"
 #include "checkpoint/snapshot.hpp"
+#include "comm/at_finalize.hpp"
 #include "comm/communicator.hpp"
 #include "io/window_pool.hpp"
 #include "os/access.hpp"
@@ -92,7 +93,7 @@ class Worker {
 class AsyncSaver {
  public:
   struct Setup {
-    std::unique_ptr<comm::Communicator> communicator;  ///< of these saves alone
+    comm::Communicator& communicator;  ///< of these saves alone; must outlive the object
     Options options;
     os::Access access;    ///< of what is made
     std::string why_not;  ///< asynchronous: a reason that is the same on all ranks, or empty
@@ -126,7 +127,6 @@ class AsyncSaver {
   /// Rank-local.
   [[nodiscard]] bool is_busy() const { return current_ && !current_->is_done(); }
   void wait();
-  [[nodiscard]] comm::Communicator& communicator() { return *communicator_; }
 
  private:
   struct Job;
@@ -139,6 +139,7 @@ class AsyncSaver {
   std::uint64_t first_round_that_fits(const Saver::StateToSave& state);
   std::uint64_t plan_to_fit(Job& job, std::span<const Source> state, Call& call);
   void make_room(Job& job, const SnapshotParts& parts);
+  void finish_at_finalize() noexcept;
   void wait_for_copy(std::span<const std::byte> bytes) const;
   void copy(Job& job) noexcept;
   void agree_on_copy(const Job& job);
@@ -146,7 +147,7 @@ class AsyncSaver {
   Report write(Job& job);
   void add_stall(const Job& job, Report& report);
 
-  std::unique_ptr<comm::Communicator> communicator_;
+  comm::Communicator& communicator_;
   const Options options_;
   const os::Access access_;
   const std::string why_not_;
@@ -159,7 +160,8 @@ class AsyncSaver {
   std::shared_ptr<SaveState> current_;
   std::unique_ptr<Job> job_;
   std::function<void()> work_;
-  Worker worker_;  // last: its thread uses the others
+  Worker worker_;                       // its thread uses the others
+  const comm::AtFinalize at_finalize_;  // last: it waits for that thread
 };
 
 }  // namespace cairn::checkpoint

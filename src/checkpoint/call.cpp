@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
+#include "os/fault.hpp"
 #include "os/system_calls.hpp"
 
 namespace cairn::checkpoint {
@@ -36,6 +37,7 @@ void PhaseClock::begin(std::string_view name) {
   while (current_ < count_ && rows_[current_].name != name) ++current_;
   if (current_ == count_) rows_.at(count_++).name = name;
   phase_start_ = Clock::now();
+  os::fault_phase(name);
 }
 
 void PhaseClock::add_bytes(std::uint64_t bytes) {

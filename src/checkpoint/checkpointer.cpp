@@ -57,21 +57,19 @@ struct Checkpointer::State {
                                        [this] { return checkpoint::highest_saved_epoch(root); }});
     life.lease = lease.get();
   }
-  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch, of a new
-  /// lease. A save under way ends as what it began.
+  /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch. A save
+  /// under way ends as what it began.
   void resume_from(const format::Manifest& opened) {
     resumed = checkpoint::lineage_after(opened);
     if (!async || !async->is_busy()) begin_life();
   }
-  /// Rank-local, while no save is under way.
-  void begin_life() {
+  /// Rank-local, while no save is under way. The lease is held on: nobody else may take the root between two lives.
+  void begin_life() noexcept {
     if (!resumed) return;
     const bool has_saved = life.saves != 0;
     life = {life.lease, std::move(*resumed), 0};
     resumed.reset();
-    if (!has_saved || lease == nullptr) return;
-    lease.reset();  // released before another one is watched
-    watch_lease();
+    if (has_saved && lease != nullptr) lease->begin_life();
   }
   ~State() { end_async(); }
 
@@ -79,7 +77,7 @@ struct Checkpointer::State {
   void end_async() {
     if (!async) return;
     async->wait();
-    const auto of_saves = async->communicator().liveness();
+    const auto of_saves = apart->liveness();
     const auto here = communicator->liveness();
     if (!of_saves || !here) return;
     here->follow(*of_saves);
@@ -124,7 +122,8 @@ struct Checkpointer::State {
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
   std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
-  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< from the first asynchronous save on; last: it uses the others
+  std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
+  std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
 };
 
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
@@ -132,7 +131,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
   checkpoint::run_call(*communicator, "open the root", [&] {
     checkpoint::agree_on_options(*communicator, options, std::span(&root, 1));
     comm::agree(*communicator, "open the root",
-                [&] { state_ = std::make_unique<State>(*communicator, std::move(root), std::move(options)); });
+                [&] { state_ = std::make_unique<State>(*communicator, os::absolute_path(root), std::move(options)); });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
       const os::AccessScope access(state_->access);
       os::make_directory(state_->root);
@@ -175,17 +174,21 @@ std::string why_not_async(comm::Communicator& communicator) {
 
 }  // namespace
 
+/// On all ranks or on none: where one has no thread, say, the others keep none either.
 void Checkpointer::State::make_async() {
   if (async) return;
   std::string why_not = why_not_async(*communicator);
-  auto apart = communicator->duplicate();
+  auto duplicate = communicator->duplicate();
+  std::unique_ptr<checkpoint::AsyncSaver> made;
   comm::agree(*communicator, "begin asynchronous saves", [&] {
     saver.forget_plan();  // from now on the other one saves
-    windows.pool.reset();
-    async = std::make_unique<checkpoint::AsyncSaver>(
-        checkpoint::AsyncSaver::Setup{std::move(apart), options, access, std::move(why_not)});
-    async->compare_with(saver.take_before());
+    made = std::make_unique<checkpoint::AsyncSaver>(
+        checkpoint::AsyncSaver::Setup{*duplicate, options, access, std::move(why_not)});
   });
+  windows.pool.reset();
+  apart = std::move(duplicate);
+  async = std::move(made);
+  async->compare_with(saver.take_before());
 }
 
 SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> state, const Extras& extras) {

@@ -20,6 +20,7 @@
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
 #include "quant/cast.hpp"
@@ -60,7 +61,8 @@ std::vector<comm::NamedValue> values_of(const Options& options, std::span<const 
   const Quantisation& quantisation = options.quantisation;
   std::vector<std::string> paths;
   if (sight == Sight::kAllRanks) {
-    for (const std::filesystem::path& path : where) paths.push_back(path.lexically_normal().string());
+    for (const std::filesystem::path& path : where)
+      paths.push_back(os::absolute_path(path).lexically_normal().string());
   }
   return {
       {"sight", text_of(static_cast<int>(sight))},

@@ -1,6 +1,8 @@
 #include "checkpoint/ticket.hpp"
 
 #include <exception>
+#include <new>
+#include <string>
 #include <utility>
 
 #include "base/log.hpp"
@@ -41,7 +43,13 @@ bool SaveTicket::test() const noexcept { return !state_ || !state_->save || stat
 Report SaveTicket::wait() {
   if (!state_ || !state_->save) return {};
   state_->was_asked = true;
-  return state_->save->report();
+  const Report& report = state_->save->report();
+  try {
+    return report;
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorKind::kInternal,
+                "step " + std::to_string(state_->step) + " is saved, but there is no memory for its report");
+  }
 }
 
 bool SaveTicket::cancel() {

@@ -3,12 +3,21 @@
 
 #include <fmt/core.h>
 #include <mpi.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 #include <string_view>
+#include <vector>
 
+#include "base/log.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
+#include "comm/watchdog.hpp"
+#include "os/process.hpp"
 
 namespace cairn::comm {
 namespace {
@@ -62,6 +71,151 @@ void refuse_lonely_process() {
   throw Error(ErrorKind::kUsage, fmt::format("not saved: {}; to save from each process on purpose, to roots of their "
                                              "own, unset {}",
                                              describe(*mismatch), mismatch->variable));
+}
+
+namespace {
+
+/// What tells a rank its place: of Open MPI and PMIx, and of MPICH and PMI.
+constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
+constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
+constexpr int kMostAncestors = 16;
+
+/// Names that begin so. What a user sets beside them (OMPI_MCA_io, OMPI_ALLOW_RUN_AS_ROOT) stays.
+constexpr std::string_view kOfLaunchers[] = {
+    "PMIX_",
+    "PMI_",
+    "PRTE_",
+    "HYDI_",
+    "HYDRA_",
+    "MPI_LOCAL",
+    "OMPI_COMM_WORLD_",
+    "OMPI_UNIVERSE_SIZE",
+    "OMPI_APP_CTX_",
+    "OMPI_NUM_APP_CTX",
+    "OMPI_FIRST_RANKS",
+    "OMPI_COMMAND",
+    "OMPI_ARGV",
+    "OMPI_FILE_LOCATION",
+    "OMPI_MCA_ess",
+    "OMPI_MCA_orte_",
+    "OMPI_MCA_pmix",
+    "OMPI_MCA_initial_wdir",
+    "SLURM_STEP",
+    "SLURM_PROCID",
+    "SLURM_NODELIST",
+    "SLURM_JOBID",
+};
+
+std::string content_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream out;
+  out << file.rdbuf();
+  return out.str();
+}
+
+/// "NAME=value" of this process; empty when it is not set.
+std::string own(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? "" : fmt::format("{}={}", variable, value);
+}
+
+/// What /proc tells of a process above this one.
+class Ancestor {
+ public:
+  explicit Ancestor(long process)
+      : folder_(fmt::format("/proc/{}/", process)), environment_('\0' + content_of(folder_ + "environ")) {}
+  /// Whether it was started as the same rank of the same job as this process believes to be.
+  [[nodiscard]] bool is_same_rank() const {
+    const auto is_alike = [&](const char* variable) { return own(variable).empty() || has(own(variable)); };
+    const auto has_some = [&](const char* variable) { return !own(variable).empty(); };
+    return std::ranges::any_of(kRankVariables, has_some) && std::ranges::all_of(kRankVariables, is_alike) &&
+           std::ranges::all_of(kJobVariables, is_alike);
+  }
+  [[nodiscard]] bool has_mpi() const { return content_of(folder_ + "maps").find("/libmpi") != std::string::npos; }
+  /// 0: not known.
+  [[nodiscard]] long parent() const {
+    const std::string stat = content_of(folder_ + "stat");  // "PID (NAME) STATE PARENT ...", with any NAME
+    const std::size_t name_end = stat.rfind(')');
+    return name_end == std::string::npos || stat.size() < name_end + 4 ? 0 : std::atol(stat.c_str() + name_end + 4);
+  }
+
+ private:
+  [[nodiscard]] bool has(const std::string& variable) const {
+    return environment_.find('\0' + variable + '\0') != std::string::npos;
+  }
+  std::string folder_;
+  std::string environment_;
+};
+
+}  // namespace
+
+bool is_child_of_rank() {
+  const char* alone = std::getenv("CAIRN_ALONE");
+  if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
+  // Open MPI 4 sets this in a process that has called MPI_Init; launchers say "^singleton", or nothing.
+  const char* of_rank = std::getenv("OMPI_MCA_ess");
+  if (of_rank != nullptr && std::string_view(of_rank) == "pmi" && !own(kPmixRank).empty()) return true;
+  // A language may start programs with the environment as it was at its own start.
+  long process = ::getppid();
+  for (int n = 0; n < kMostAncestors && process > 1; ++n) {
+    const Ancestor ancestor(process);
+    if (!ancestor.is_same_rank()) return false;  // the launcher, or a shell outside of the job
+    if (ancestor.has_mpi()) return true;
+    process = ancestor.parent();
+  }
+  return false;
+}
+
+void leave_job() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const bool is_of_launcher = std::ranges::any_of(kOfLaunchers, [&](auto begin) { return text.starts_with(begin); });
+    if (is_of_launcher) names.emplace_back(text.substr(0, text.find('=')));
+  }
+  for (const std::string& name : names) ::unsetenv(name.c_str());
+}
+
+namespace {
+
+constexpr double kSlowStartSeconds = 30;
+
+}  // namespace
+
+SlowStart::SlowStart() {
+  constexpr double kLimitSeconds = 1800;
+  const double limit_s = Watchdog::seconds_from_environment(kLimitSeconds);
+  if (limit_s > 0) thread_ = os::start_thread([this, limit_s] { watch(limit_s); });
+}
+
+SlowStart::~SlowStart() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SlowStart::watch(double limit_s) {
+  using Seconds = std::chrono::duration<double>;
+  std::unique_lock lock(mutex_);
+  const double first_s = std::min(kSlowStartSeconds, limit_s);
+  if (changed_.wait_for(lock, Seconds(first_s), [&] { return is_over_; })) return;
+  const auto told = [](double seconds) {
+    return fmt::format(
+        "MPI_Init has waited {:g} s for the other processes of this MPI job; look for processes that did not start, "
+        "or, "
+        "where a rank of the job runs this program for itself, set CAIRN_ALONE=1",
+        seconds);
+  };
+  if (limit_s > first_s) {
+    base::log_warning(told(first_s));
+    if (changed_.wait_for(lock, Seconds(limit_s - first_s), [&] { return is_over_; })) return;
+  }
+  base::log_error(told(limit_s));
+  std::_Exit(kWatchdogExitCode);
 }
 
 }  // namespace cairn::comm

@@ -1,11 +1,17 @@
-// A program that was started as N ranks but sees a world of one was started by the launcher of another MPI library.
+// What launchers leave in the environment, and when it misleads.
 //
-// Each process then believes that it is alone: N copies do the same work on the same files. The environment that
-// launchers leave behind tells.
+// A program that was started as N ranks but sees a world of one was started by the launcher of another MPI library. Each
+// process then believes that it is alone: N copies do the same work on the same files.
+//
+// A program that a rank of an MPI job starts (a trainer that runs `cairn` after a save) inherits what the launcher told
+// that rank. In MPI_Init it would pass for the rank once more, and wait for the others for ever.
 #pragma once
 
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace cairn::comm {
 
@@ -24,5 +30,32 @@ std::string describe(const LauncherMismatch& mismatch);
 
 /// Throws Error(kUsage) in a process that only believes to be alone. Requires: MPI is up.
 void refuse_lonely_process();
+
+/// Rank-local, before MPI_Init: whether a process above this one is a rank of an MPI job, whose environment this one has
+/// inherited, or CAIRN_ALONE asks for a process on its own. What is known is that an MPI library is loaded there; a
+/// trainer without one, which a launcher started all the same, cannot be told from a launcher's script.
+bool is_child_of_rank();
+
+/// Before MPI_Init, and before there are threads: takes out of the environment what a launcher has put there, so that
+/// this process is a job of its own.
+void leave_job();
+
+/// While it lives, MPI_Init may take long: says so once, with what to do, and ends the process after the limit that
+/// Watchdog::seconds_from_environment gives.
+class SlowStart {
+ public:
+  /// Throws std::system_error when there can be no more threads.
+  SlowStart();
+  ~SlowStart();
+  SlowStart(const SlowStart&) = delete;
+  SlowStart& operator=(const SlowStart&) = delete;
+
+ private:
+  void watch(double limit_s);
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool is_over_ = false;
+  std::thread thread_;
+};
 
 }  // namespace cairn::comm

@@ -16,6 +16,7 @@
 
 #include "base/log.hpp"
 #include "cairn/error.hpp"
+#include "comm/launcher.hpp"
 #include "comm/mpi_call.hpp"
 
 namespace cairn::comm {
@@ -28,7 +29,9 @@ MpiSession::MpiSession(int& argc, char**& argv) {
   if (initialized != 0) {
     MPI_Query_thread(&thread_level_);
   } else {
+    if (is_child_of_rank()) leave_job();
     prefer_romio();
+    const SlowStart slow_start;
     const int code = MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &thread_level_);
     if (code != MPI_SUCCESS) throw Error(ErrorKind::kIo, fmt::format("MPI_Init_thread failed with code {}", code));
     owned_ = true;

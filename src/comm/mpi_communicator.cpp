@@ -243,10 +243,17 @@ void MpiCommunicator::meet() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::duplicate() {
-  meet();
-  MPI_Comm created = MPI_COMM_NULL;
-  check_mpi(MPI_Comm_dup(comm_, &created), "MPI_Comm_dup");
-  return own(created, liveness_.get(), "duplicate a communicator", [&](MPI_Comm comm) {
+  std::unique_ptr<MPI_Comm> created;
+  agree(*this, "duplicate a communicator", [&] { created = std::make_unique<MPI_Comm>(MPI_COMM_NULL); });
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Comm_idup(comm_, created.get(), &request), "MPI_Comm_idup");
+  try {
+    finish(liveness_.get(), request, "duplicate a communicator");
+  } catch (...) {
+    static_cast<void>(created.release());  // MPI may still write there
+    throw;
+  }
+  return own(*created, liveness_.get(), "duplicate a communicator", [&](MPI_Comm comm) {
     auto liveness = std::make_shared<MpiLiveness>(comm, liveness_->waiting());
     liveness->know_hosts(liveness_->hosts());
     return std::make_unique<MpiCommunicator>(comm, std::move(liveness), true);

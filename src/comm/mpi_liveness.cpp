@@ -91,6 +91,10 @@ MpiLiveness::~MpiLiveness() {
 }
 
 void MpiLiveness::check() const {
+  if (!mpi_is_up()) {
+    throw Error(ErrorKind::kState,
+                "MPI has been finalised, and Cairn's objects are of no use any more; end them before MPI_Finalize");
+  }
   if (!is_dead()) return;
   throw Error(ErrorKind::kState, "the ranks gave each other up before, and cannot talk any more: " + dead_text_);
 }
@@ -268,7 +272,8 @@ bool MpiLiveness::close() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;
   try {
-    const auto deadline = Clock::now() + kClosing;
+    const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_.limit_s()));
+    const auto deadline = Clock::now() + std::min<Clock::duration>(kClosing, limit);
     MPI_Request barrier = MPI_REQUEST_NULL;
     bool entered = false;
     for (int looks = 0; Clock::now() < deadline; ++looks) {
@@ -282,6 +287,10 @@ bool MpiLiveness::close() noexcept {
       if (entered && is_done(barrier) && receiving_ == MPI_REQUEST_NULL) return true;
       if (looks > 40) std::this_thread::sleep_for(looks > 1000 ? 1ms : 50us);
     }
+    base::log_warning(
+        fmt::format("{} did not see all ranks come to the end of a Checkpointer, or of another object with a "
+                    "communicator of its own, which stays with MPI; all ranks have to end it",
+                    rank_text(comm_)));
   } catch (const std::exception& error) {
     base::log_debug(std::string("a communicator was not closed: ") + error.what());
   }

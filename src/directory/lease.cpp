@@ -88,9 +88,10 @@ class Lease::Impl {
   [[nodiscard]] bool is_of_this_process() const { return os::this_process().pid == request_.process.pid; }
 
   void hold() {
+    if (begins_life_ && is_lost()) forget_lost();
     throw_if_lost();
     if (is_held()) {
-      if (holder_now() < held_until()) {
+      if (holder_now() < held_until() && !begins_life_) {
         const std::lock_guard io(io_mutex_);
         try {
           renew();
@@ -99,13 +100,15 @@ class Lease::Impl {
         }
         return;
       }
-      check_for_another();
       take_anew();
     } else {
       take();
     }
+    begins_life_ = false;
     start_thread();
   }
+
+  void begin_life() noexcept { begins_life_ = true; }
 
   void look() {
     throw_if_lost();
@@ -203,13 +206,23 @@ class Lease::Impl {
     }
   }
 
-  /// After it ran out. Nobody has taken it; whoever is about to, and this saver, cannot both create the next epoch.
+  /// The next epoch, for a new life or after the lease ran out. Nobody has taken it; whoever is about to, and this saver,
+  /// cannot both create the next epoch. The one before is held until then.
   void take_anew() {
+    const std::lock_guard io(io_mutex_);
+    do {
+      check_for_another();
+      watch_ = LeaseWatch(lease_);
+      observe();
+    } while (!create());
+  }
+
+  void forget_lost() {
     const std::lock_guard io(io_mutex_);
     drop();
     watch_ = LeaseWatch(lease_);
-    observe();
-    if (!create()) check_for_another();
+    const std::lock_guard lock(state_mutex_);
+    lost_.reset();
   }
 
   [[nodiscard]] std::string state_of_holder(LeaseTime now) const {
@@ -220,11 +233,16 @@ class Lease::Impl {
   }
 
   [[nodiscard]] std::string refusal(LeaseTime now) const {
-    const bool is_own = watch_.record() && watch_.record()->holder.process == request_.process;
+    if (watch_.record() && is_same_process(watch_.record()->holder.process, request_.process)) {
+      return fmt::format(
+          "'{}' has another saver, in this process ({}): a Checkpointer holds its root from its first save to its end; "
+          "save with that one, end it first, or save to another root",
+          shown(), describe(watch_.record()->holder));
+    }
     return fmt::format(
-        "'{}' has another saver{}: {}; end it first, save to another root, or let this one wait for it "
+        "'{}' has another saver: {}; end it first, save to another root, or let this one wait for it "
         "(Options::lease)",
-        shown(), is_own ? ", in this process" : "", state_of_holder(now));
+        shown(), state_of_holder(now));
   }
 
   /// With io_mutex_. False when another saver was faster.
@@ -239,22 +257,26 @@ class Lease::Impl {
     const LeaseTime now = holder_now();
     auto file = os::create_exclusively(path);
     if (!file) return false;
-    file_ = std::move(*file);
+    os::FileLock locked;
+    LeaseRecord record;
     bool is_highest = false;
     try {
       os::fault_point("lease.taken", path);
-      write_first_record();
+      locked = file->try_lock();
+      record = first_record(static_cast<bool>(locked));
+      write(*file, record);
       is_highest = folder_.highest_epoch() == epoch;
     } catch (...) {
       os::remove_tree(path);  // or the next saver would wait for nobody
-      drop();
       throw;
     }
     if (!is_highest) {  // one who took it, and let the files of old epochs go, may have been faster still
       os::remove_tree(path);
-      drop();
       return false;
     }
+    lock_ = std::move(locked);
+    file_ = std::move(*file);
+    record_ = std::move(record);
     folder_.clear_old(epoch);
     const std::lock_guard lock(state_mutex_);
     is_held_ = true;
@@ -265,22 +287,23 @@ class Lease::Impl {
     return true;
   }
 
-  void write_first_record() {
-    lock_ = file_.try_lock();
-    record_ = {};
-    record_.holder = {request_.process, request_.job_id, request_.restarts, nonce_,
-                      static_cast<std::uint64_t>(std::time(nullptr))};
-    record_.lease_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(lease_).count());
-    record_.is_locked = static_cast<bool>(lock_);
-    write_record();
+  [[nodiscard]] LeaseRecord first_record(bool is_locked) const {
+    LeaseRecord record;
+    record.holder = {request_.process, request_.job_id, request_.restarts, nonce_,
+                     static_cast<std::uint64_t>(std::time(nullptr))};
+    record.lease_ms = static_cast<std::uint64_t>(std::chrono::duration_cast<milliseconds>(lease_).count());
+    record.is_locked = is_locked;
+    return record;
+  }
+
+  static void write(os::File& file, LeaseRecord& record) {
+    ++record.sequence;
+    file.write_at(base::as_bytes(encode_lease(record)), 0);
+    file.flush();
   }
 
   /// With io_mutex_, or alone.
-  void write_record() {
-    ++record_.sequence;
-    file_.write_at(base::as_bytes(encode_lease(record_)), 0);
-    file_.flush();
-  }
+  void write_record() { write(file_, record_); }
 
   /// With io_mutex_.
   void renew() {
@@ -382,6 +405,9 @@ class Lease::Impl {
   const std::string nonce_;
   const LeaseFolder folder_;
 
+  const LiveSaver live_{nonce_};
+  bool begins_life_ = false;
+
   std::mutex io_mutex_;
   LeaseWatch watch_;
   os::File file_;
@@ -408,6 +434,7 @@ Lease::~Lease() {
 }
 
 void Lease::hold() { impl_->hold(); }
+void Lease::begin_life() noexcept { impl_->begin_life(); }
 void Lease::look() { impl_->look(); }
 std::optional<std::string> Lease::lost() noexcept { return impl_->lost(); }
 std::vector<std::string> Lease::take_warnings() { return impl_->take_warnings(); }

@@ -1,8 +1,7 @@
 // The one saver of a root: takes, renews and releases its lease (lease_folder.hpp says when one may be taken).
 //
 //   <root>/.cairn/epoch-<n>   made by exclusive creation by who takes the lease for the n-th time, and written by
-// nobody
-//                             else; n is above all epochs there and in the root's manifests
+//                             nobody else; n is above all epochs there and in the root's manifests
 //
 // Rank 0 of a Checkpointer has one; no MPI here. Without a lease nothing is written, also not by the observing that
 // begins with the object. One small thread renews a lease that is held, and watches one that somebody else holds; it
@@ -39,8 +38,12 @@ class Lease {
 
   /// Before every save: takes the lease when it is not held, waiting as lease_folder.hpp says, else renews it; a lease
   /// that ran out and that nobody took is taken again. Throws kState naming the holder when another saver lives, or
-  /// took the lease of this one (then for good), kIo when the lease cannot be written.
+  /// took the lease of this one (then for good, but for a new life), kIo when the lease cannot be written.
   void hold();
+
+  /// A new life begins: the next hold() takes an epoch of its own, and does not let go of the one before until it has
+  /// it. Where another saver has taken the lease of the life before, it is asked for anew.
+  void begin_life() noexcept;
 
   /// Before every rename in the root, after all that will be renamed is there: throws kState when another saver has
   /// taken the lease, naming it, or when it has run out by this process's own clock.

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <map>
+#include <mutex>
+#include <set>
 #include <span>
 #include <string_view>
 #include <thread>
@@ -136,9 +138,47 @@ std::string describe(const Holder& holder) {
                      utc(holder.since_s));
 }
 
+namespace {
+
+struct LiveNonces {
+  std::mutex mutex;
+  std::set<std::string> all;
+};
+/// Never destroyed: a Checkpointer may be static.
+LiveNonces& live_nonces() {
+  static auto* const live = new LiveNonces;
+  return *live;
+}
+
+}  // namespace
+
+bool is_same_process(const os::ProcessName& a, const os::ProcessName& b) {
+  const bool is_told = !a.boot_id.empty() && !a.pid_namespace.empty() && a.start_time != 0;
+  return is_told && a == b;
+}
+
+LiveSaver::LiveSaver(std::string nonce) : nonce_(std::move(nonce)) {
+  LiveNonces& live = live_nonces();
+  const std::lock_guard lock(live.mutex);
+  live.all.insert(nonce_);
+}
+
+LiveSaver::~LiveSaver() {
+  LiveNonces& live = live_nonces();
+  const std::lock_guard lock(live.mutex);
+  live.all.erase(nonce_);
+}
+
+bool LiveSaver::is_there(const std::string& nonce) {
+  LiveNonces& live = live_nonces();
+  const std::lock_guard lock(live.mutex);
+  return live.all.contains(nonce);
+}
+
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings) {
   const os::ProcessName& holder = record.holder.process;
   const os::ProcessName& observer = surroundings.observer;
+  if (is_same_process(holder, observer)) return !surroundings.is_here;
   if (holder.boot_id.empty() || observer.boot_id.empty()) return false;
   if (holder.boot_id != observer.boot_id) {
     // Written by this machine before it was restarted: it has the name, and the files are its own. Either alone proves
@@ -189,19 +229,21 @@ LeaseWatch::State LeaseWatch::state(LeaseTime now) const {
 
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held) {
   if (request.wait) return *request.wait;
-  if (held && held->holder.process == request.process) return LeaseTime(0);
+  if (held && is_same_process(held->holder.process, request.process)) return LeaseTime(0);
   const bool is_same_job = held && !request.job_id.empty() && held->holder.job_id == request.job_id;
   return request.restarts > 0 || is_same_job ? kRequeuedWait : LeaseTime(0);
 }
 
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now) {
+  const bool is_here = watch.record() && is_same_process(watch.record()->holder.process, request.process);
   switch (watch.state(now)) {
     case LeaseWatch::State::kFree: return LeaseAnswer::kTake;
     case LeaseWatch::State::kHeld:
       if (!watch.record()) return LeaseAnswer::kLookAgain;  // being written: the holder is about to have a name
       return waited < wait_for(request, watch.record()) ? LeaseAnswer::kLookAgain : LeaseAnswer::kRefuse;
     case LeaseWatch::State::kUnseen:
-    case LeaseWatch::State::kWatching: return LeaseAnswer::kLookAgain;
+    case LeaseWatch::State::kWatching:
+      return is_here && waited >= wait_for(request, watch.record()) ? LeaseAnswer::kRefuse : LeaseAnswer::kLookAgain;
   }
   return LeaseAnswer::kLookAgain;
 }
@@ -293,6 +335,7 @@ LeaseSighting LeaseFolder::see() const {
 Surroundings LeaseFolder::surroundings_of(const LeaseRecord& record, const fs::path& file) const {
   Surroundings found;
   found.observer = process_;
+  found.is_here = LiveSaver::is_there(record.holder.nonce);
   found.is_local = os::file_system_of(path_).is_local();
   const os::ProcessName& holder = record.holder.process;
   // Asked only where the answer proves something: the server of a network file system would have to be asked, too.

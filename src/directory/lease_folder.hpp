@@ -53,14 +53,31 @@ std::optional<LeaseRecord> decode_lease(std::string_view text);
 /// "process 123 on n1 (job 45, since 2026-11-22 13:55:31 UTC)".
 std::string describe(const Holder& holder);
 
+/// False where the system does not tell enough of them.
+bool is_same_process(const os::ProcessName& a, const os::ProcessName& b);
+
+/// While it lives, this process knows that its saver of this nonce does.
+class LiveSaver {
+ public:
+  explicit LiveSaver(std::string nonce);
+  ~LiveSaver();
+  LiveSaver(const LiveSaver&) = delete;
+  LiveSaver& operator=(const LiveSaver&) = delete;
+  [[nodiscard]] static bool is_there(const std::string& nonce);
+
+ private:
+  std::string nonce_;
+};
+
 /// What an observer finds out beside the file.
 struct Surroundings {
   os::ProcessName observer;
   bool is_local = false;               ///< only this machine sees the files
   bool has_lock = false;               ///< the observer got the lock of the lease's file
   os::Life life = os::Life::kUnknown;  ///< of the process with the holder's number and start time
+  bool is_here = false;                ///< the holder is a saver of the observer's own process, and is not gone
 };
-/// Whether the holder cannot be alive. A lock proves nothing on a shared file system, where a partition loses it, and a
+/// Whether the holder cannot be alive. Of its own process the observer knows; otherwise a lock proves nothing on a shared file system, where a partition loses it, and a
 /// process number means nothing in another namespace.
 bool is_proven_dead(const LeaseRecord& record, const Surroundings& surroundings);
 
@@ -121,7 +138,8 @@ inline constexpr LeaseTime kRequeuedWait = std::chrono::minutes(30);
 LeaseTime wait_for(const LeaseRequest& request, const std::optional<LeaseRecord>& held);
 
 enum class LeaseAnswer { kTake, kLookAgain, kRefuse };
-/// `waited` is the time since the lease was first asked for.
+/// `waited` is the time since the lease was first asked for. A holder in the same process is alive (is_proven_dead): nobody
+/// watches it first.
 LeaseAnswer answer(const LeaseWatch& watch, const LeaseRequest& request, LeaseTime waited, LeaseTime now);
 
 // The directory `.cairn` of a root as a saver reads it: epochs, what their files say, and what else tells of their

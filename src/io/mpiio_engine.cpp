@@ -71,11 +71,6 @@ Hints FileHandle::hints() const {
   return hints;
 }
 
-void FileHandle::close() {
-  if (file_ != MPI_FILE_NULL) MPI_File_close(&file_);
-  file_ = MPI_FILE_NULL;
-}
-
 namespace {
 
 /// Decided once: MPI chooses at the first open of the process, and asking may take 0.2 s.
@@ -149,12 +144,32 @@ std::string MpiioEngine::begin_on_all(std::vector<EngineFile> files, plan::Exten
   return file_system;
 }
 
+bool MpiioEngine::has_threads() {
+  int level = MPI_THREAD_SINGLE;
+  return MPI_Query_thread(&level) == MPI_SUCCESS && level == MPI_THREAD_MULTIPLE;
+}
+
 /// Not under OMPIO, nor where MPI is for one thread only, nor where collective reads are more than each rank's own:
 /// there rounds are done where they begin.
 bool MpiioEngine::can_read_by_thread() const {
-  int level = MPI_THREAD_SINGLE;
-  if (MPI_Query_thread(&level) != MPI_SUCCESS) level = MPI_THREAD_SINGLE;
-  return level == MPI_THREAD_MULTIPLE && runs_on_romio(implementation_) && reads_own_bytes(hints_);
+  return has_threads() && runs_on_romio(implementation_) && reads_own_bytes(hints_);
+}
+
+/// Rank-local, in an agreed step.
+void MpiioEngine::start_opener() {
+  if (has_threads() && communicator_.size() > 1) opener_ = std::make_unique<LeavableCalls>(communicator_.liveness());
+}
+
+/// Collective over the ranks of a file, before a call in which MPI may wait for them: they are on their way into it.
+/// This wait ends when one of them is missing.
+void MpiioEngine::meet(const Member& member) {
+  const auto& group = groups_[static_cast<std::size_t>(&member - members_.data())];
+  if (group) group->barrier();
+}
+
+/// A call that waits for other ranks, and owns all that it touches.
+void MpiioEngine::call_mpi(std::function<void()> call, const char* what) {
+  opener_ ? opener_->run(std::move(call), what) : call();
 }
 
 /// Collective: the lowest rank that has a file tells the others.
@@ -187,15 +202,16 @@ void MpiioEngine::note_hints_in_force() {
 void MpiioEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   guarded([&] {
     const std::string file_system = begin_on_all(std::move(files), extents);
-    std::optional<InfoHandle> info;
+    std::shared_ptr<InfoHandle> info;
     comm::agree(communicator_, "create data files", [&] {
       hints_ = mpiio_hints(file_system, options_.hints);
-      info.emplace(hints_);
+      rounds_wait_ = !runs_on_romio(implementation_) || !writes_own_bytes(hints_);
+      info = std::make_shared<InfoHandle>(hints_);
       check_descriptors();
       create_files();
     });
     comm::agree(communicator_, "open data files", [&] { open_own_descriptors(); });
-    open_handles(MPI_MODE_WRONLY, info->get());
+    open_handles(MPI_MODE_WRONLY, info);
     note_hints_in_force();
   });
 }
@@ -203,11 +219,12 @@ void MpiioEngine::open_for_write(std::vector<EngineFile> files, plan::ExtentMaps
 void MpiioEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps extents) {
   guarded([&] {
     const std::string file_system = begin_on_all(std::move(files), extents);
-    std::optional<InfoHandle> info;
+    std::shared_ptr<InfoHandle> info;
     bool can_read_ahead = false;
     comm::agree(communicator_, "open data files", [&] {
       hints_ = mpiio_hints(file_system, options_.hints);
-      info.emplace(hints_);
+      rounds_wait_ = !runs_on_romio(implementation_) || !reads_own_bytes(hints_);
+      info = std::make_shared<InfoHandle>(hints_);
       check_descriptors();
       check_files_to_read();
       can_read_ahead = can_read_by_thread();
@@ -215,7 +232,7 @@ void MpiioEngine::open_for_read(std::vector<EngineFile> files, plan::ExtentMaps 
     if (communicator_.min(can_read_ahead ? 1 : 0) != 0) {
       comm::agree(communicator_, "start a thread that reads", [&] { reader_ = std::make_unique<RoundWorker>(); });
     }
-    open_handles(MPI_MODE_RDONLY, info->get());
+    open_handles(MPI_MODE_RDONLY, info);
     note_hints_in_force();
   });
 }
@@ -292,21 +309,40 @@ void MpiioEngine::make_groups(Failure& failure) {
   }
 }
 
-void MpiioEngine::open_handles(int mode, MPI_Info info) {
+/// MPI_File_open of one file.
+struct MpiioEngine::OpenCall {
+  MPI_Comm group;
+  std::string path;
+  int mode;
+  std::shared_ptr<InfoHandle> info;
+  FileHandle handle = {};
+  int code = MPI_SUCCESS;
+  void operator()() { code = handle.open(group, path, mode, info->get()); }
+};
+
+void MpiioEngine::open_handles(int mode, const std::shared_ptr<InfoHandle>& info) {
   Failure failure;
-  std::vector<std::string> paths;
+  std::vector<std::shared_ptr<OpenCall>> calls;
+  std::vector<std::function<void()>> runs;  // made where nothing is lost when there is no memory
   make_groups(failure);
   // MPI_File_open blocks: a rank that fails between here and there would keep the others waiting in it.
   comm::agree(communicator_, "open data files", [&] {
     failure.rethrow();
-    for (const Member& member : members_) paths.push_back(mpi_path(files_[member.turn.file], implementation_));
+    start_opener();
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
+      const std::string path = mpi_path(files_[members_[m].turn.file], implementation_);
+      calls.push_back(std::make_shared<OpenCall>(OpenCall{group, path, mode, info}));
+      runs.emplace_back([call = calls.back()] { (*call)(); });
+    }
   });
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
-    const MPI_Comm group = comm::native_handle(groups_[m] ? *groups_[m] : *alone_);
-    const int code = members_[m].handle.open(group, paths[m], mode, info);
-    if (code != MPI_SUCCESS) {
+    meet(members_[m]);
+    call_mpi(std::move(runs[m]), "MPI_File_open");
+    members_[m].handle = std::move(calls[m]->handle);
+    if (const int code = calls[m]->code; code != MPI_SUCCESS) {
       failure.note(Error(ErrorKind::kIo,
                          "cannot open " + quoted(file) + ": MPI_File_open: " + comm::mpi_error_text(code),
                          {0, file.path.native()}));
@@ -317,7 +353,7 @@ void MpiioEngine::open_handles(int mode, MPI_Info info) {
   }
   try {
     comm::agree(communicator_, "open data files", [&] { failure.rethrow(); });
-  } catch (const Error&) {
+  } catch (const comm::AgreedError&) {
     give_up_half_open_files();
     throw;
   }
@@ -336,6 +372,7 @@ void MpiioEngine::sync() {
     Failure failure;
     for (Member& member : members_) {
       const EngineFile& file = files_[member.turn.file];
+      if (!runs_on_romio(implementation_)) meet(member);
       if (const int code = MPI_File_sync(member.handle.get()); code != MPI_SUCCESS) {
         failure.note(Error(ErrorKind::kIo,
                            "cannot sync " + quoted(file) + ": MPI_File_sync: " + comm::mpi_error_text(code) +
@@ -379,15 +416,19 @@ void MpiioEngine::close() {
   close_all();
 }
 
+/// Collective, after an agreement.
 void MpiioEngine::close_all() {
   reader_.reset();  // before the files that it uses
   for (Member& member : members_) {
-    member.handle.close();
+    if (member.handle.is_open()) {
+      call_mpi([file = member.handle.give_up()]() mutable { MPI_File_close(&file); }, "MPI_File_close");
+    }
     member.own = os::File();
   }
   members_.clear();
   groups_.clear();
   alone_.reset();
+  opener_.reset();
 }
 
 }  // namespace cairn::io

@@ -2,15 +2,17 @@
 // communicator of just the ranks that share the file. Rounds that are read ahead are, where such a call is nothing but
 // each rank's own, independent calls of a thread that works while the rank is in the exchange.
 //
-// The rules and what they defend against stand in src/io/README.md. The one that shapes the code: between an agreement
-// and the next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on
-// after.
+// The rules and what they defend against stand in src/io/README.md. Two shape the code. Between an agreement and the
+// next, every rank makes the same collective calls whatever fails on it; failures are noted and agreed on after. And no
+// rank waits inside MPI-IO for one that may be lost: the ranks of a file meet before a call that waits for all of them,
+// opening and closing can be left (leavable_calls.hpp), and after an error that was not agreed on nothing is closed.
 #pragma once
 
 #include <mpi.h>
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,9 +21,11 @@
 #include <vector>
 
 #include "cairn/error.hpp"
+#include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "comm/mpi.hpp"
 #include "io/engine.hpp"
+#include "io/leavable_calls.hpp"
 #include "io/mpiio_hints.hpp"
 #include "io/rounds.hpp"
 #include "os/file.hpp"
@@ -56,10 +60,9 @@ class FileHandle {
   }
   /// Collective over `group`. MPI's return code; on MPI_SUCCESS errors of the file return too.
   int open(MPI_Comm group, const std::string& path, int mode, MPI_Info info);
-  /// Collective over the group that opened; nothing when not open. The return code says nothing (src/io/README.md).
-  void close();
-  /// Forgets the file without a call: for a group of which some rank has none, so that close() would wait for ever.
-  void give_up() { file_ = MPI_FILE_NULL; }
+  /// Forgets the file without a call, and returns it: for who closes it, or for a group of which some rank has none, so
+  /// that closing would wait for ever.
+  MPI_File give_up() { return std::exchange(file_, MPI_FILE_NULL); }
   [[nodiscard]] bool is_open() const { return file_ != MPI_FILE_NULL; }
   [[nodiscard]] MPI_File get() const { return file_; }
   /// Rank-local: what MPI_File_get_info says of the open file; nothing where it says nothing. ROMIO of MPICH tells what
@@ -115,7 +118,9 @@ class MpiioEngine final : public Engine {
 
   void begin(std::vector<EngineFile> files, plan::ExtentMaps extents);
   std::string begin_on_all(std::vector<EngineFile> files, plan::ExtentMaps extents);
+  [[nodiscard]] static bool has_threads();
   [[nodiscard]] bool can_read_by_thread() const;
+  void start_opener();
   void note_hints_in_force();
   void create_files();
   /// Null for a file in which this rank has no part.
@@ -124,8 +129,11 @@ class MpiioEngine final : public Engine {
   void check_descriptors() const;
   void check_files_to_read() const;
   void make_groups(Failure& failure);
-  void open_handles(int mode, MPI_Info info);
+  struct OpenCall;
+  void open_handles(int mode, const std::shared_ptr<InfoHandle>& info);
   void give_up_half_open_files();
+  void meet(const Member& member);
+  void call_mpi(std::function<void()> call, const char* what);
   template <class Op>
   void run_round(std::span<const Op> ops, std::string_view step);
   template <class Op>
@@ -133,13 +141,14 @@ class MpiioEngine final : public Engine {
   template <class Op>
   void move_piece(Member& member, const Op& piece, Call call, Failure& failure);
   void check_sizes() const;
-  /// Runs a collective step; when it throws (on all ranks), closes everything, on all ranks.
+  /// Runs a collective step; when it throws on all ranks, closes everything, on all ranks. After any other error some
+  /// rank may be missing, and closing would wait for it: then the files stay open.
   template <class Step>
   void guarded(Step step) {
     try {
       step();
-    } catch (const Error&) {
-      close_all();  // agreed on, so every rank is here; a descriptor left open would hold the space of deleted files
+    } catch (const comm::AgreedError&) {
+      close_all();  // a descriptor left open would hold the space of deleted files
       throw;
     }
   }
@@ -151,12 +160,14 @@ class MpiioEngine final : public Engine {
   Hints hints_in_force_;  ///< of the first file, as MPI tells them
   comm::MpiIoImplementation implementation_;
   Call call_ = Call::kCollective;  ///< kIndependent where collective calls hang or lie about errors (OMPIO)
+  bool rounds_wait_ = true;        ///< collective reads and writes may be more than each rank's own
   std::vector<EngineFile> files_;
   std::vector<std::uint32_t> kept_;                          ///< files that this rank creates
   std::vector<Member> members_;                              ///< in the order of their turns
   std::vector<std::unique_ptr<comm::Communicator>> groups_;  ///< of members_; null for files of this rank alone
   std::unique_ptr<comm::Communicator> alone_;
-  Failure not_begun_;  ///< of a read for the thread: said when the round is finished
+  std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null where MPI is for one thread only
+  Failure not_begun_;                      ///< of a read for the thread: said when the round is finished
   /// For reading; null on all ranks or on none, and then rounds are done where they begin. Last: it uses the files.
   std::unique_ptr<RoundWorker> reader_;
 };

@@ -44,15 +44,22 @@ Hints mpiio_hints(std::string_view file_system, const Hints& of_user) {
   return hints;
 }
 
-bool reads_own_bytes(const Hints& hints) {
+namespace {
+
+bool moves_own_bytes(const Hints& hints, const char* buffering) {
   const auto is = [&](const char* key, std::string_view value) {
     const auto found = hints.find(key);
     return found != hints.end() && found->second == value;
   };
   // "No independent calls" turns collective buffering on, whatever the other hints say.
   if (is("romio_no_indep_rw", "true") || is("romio_no_indep_rw", "TRUE")) return false;
-  return is("romio_cb_read", "disable");
+  return is(buffering, "disable");
 }
+
+}  // namespace
+
+bool reads_own_bytes(const Hints& hints) { return moves_own_bytes(hints, "romio_cb_read"); }
+bool writes_own_bytes(const Hints& hints) { return moves_own_bytes(hints, "romio_cb_write"); }
 
 Hints hints_that_matter(const Hints& of_file, const Hints& passed) {
   Hints out;

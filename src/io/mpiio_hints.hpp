@@ -14,8 +14,10 @@ namespace cairn::io {
 /// when it is not known).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
-/// Whether, with these hints, ranks read their own bytes, so that a collective read is nothing but each rank's own.
+/// Whether, with these hints, ranks read (write) their own bytes, so that a collective read (write) of ROMIO's is nothing
+/// but each rank's own, and waits for nobody.
 bool reads_own_bytes(const Hints& hints);
+bool writes_own_bytes(const Hints& hints);
 
 /// Of all hints that MPI reports of an open file: those that were passed, and those that decide who moves this engine's
 /// bytes and how. A hint that was passed and is missing here was refused, or is not known to this MPI.

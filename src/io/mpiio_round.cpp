@@ -162,6 +162,7 @@ void MpiioEngine::move_piece(Member& member, const Op& piece, Call call, Failure
     fail(std::strerror(fault->error), fault->error);
     data = {};  // the others of the file are in the call, so this rank takes part too
   }
+  if (collective && rounds_wait_) meet(member);
   MPI_Status status;
   std::memset(&status, 0, sizeof status);
   const std::int64_t begin_ns = os::begin_record();

@@ -1,6 +1,7 @@
 // Names: directories, renames, removal.
 #include <dirent.h>
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -226,6 +227,23 @@ void refresh_directory(const std::filesystem::path& path, const std::string& nam
 void remove_tree(const std::filesystem::path& path) {
   const std::filesystem::path clean = path.has_filename() ? path : path.parent_path();
   remove_entry({AT_FDCWD, clean.native(), clean});
+}
+
+std::filesystem::path absolute_path(const std::filesystem::path& path) {
+  if (path.empty()) return path;
+  std::error_code failed;
+  const std::filesystem::path whole = std::filesystem::absolute(path, failed);
+  if (failed) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is relative, and the current directory is not known ({}); give an absolute path",
+                            base::printable(path.string()), failed.message()),
+                {failed.value(), path.native()});
+  }
+  std::filesystem::path clean;
+  for (const std::filesystem::path& part : whole) {
+    if (part != ".") clean /= part;
+  }
+  return clean;
 }
 
 namespace {

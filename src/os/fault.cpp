@@ -306,6 +306,11 @@ void fault_memory(std::string_view place) {
   if (check_fault(place, {})) throw std::bad_alloc();
 }
 
+void fault_phase(std::string_view name) {
+  if (state.load(std::memory_order_relaxed) == State::kNone) return;
+  static_cast<void>(check_fault("call.phase", name));
+}
+
 void fault_point(std::string_view step, const std::filesystem::path& path) {
   const int error = internal::fault_error(step, path);
   if (error != 0 && error != EINTR) internal::throw_system_error(fmt::format("step {} on", step), path, error);

@@ -6,7 +6,8 @@
 //           src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp), "windows.share"
 //           and "windows.reserve" (comm/shared_memory.cpp), "os.io_uring" (io_queue.hpp), "root.see"
 //           (directory/views.hpp), "memory.*" (an allocation that fails: grep for
-//           fault_memory), "thread.watchdog" (a thread that cannot be started), or one of the benchmark ("bench.saved",
+//           fault_memory), "thread.watchdog" and "thread.async" (a thread that cannot be started), "call.phase" (a phase
+//           of a call begins; the path is its name), or one of the benchmark ("bench.saved",
 //           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT,
@@ -59,6 +60,10 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
 
 /// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule says so.
 void fault_memory(std::string_view place);
+
+/// For phases of a call, which begin without fail: step "call.phase", whose path is the name. Only kill, stop and pause
+/// do anything.
+void fault_phase(std::string_view name);
 
 /// For named steps: throws Error(kIo) when a rule says so.
 void fault_point(std::string_view step, const std::filesystem::path& path);

@@ -134,6 +134,8 @@ void sync_directory(const std::filesystem::path& path);
 /// for a minute: `name`, which nobody else uses, is created in it and removed.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
 void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
+/// By the current directory, without "." parts. Throws Error(kUsage) when a relative path is given and that is gone.
+std::filesystem::path absolute_path(const std::filesystem::path& path);
 bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
 bool is_name_taken(const std::filesystem::path& path);       ///< also by a link that leads nowhere
 std::uint64_t file_size(const std::filesystem::path& path);  ///< Error(kNotFound) when missing

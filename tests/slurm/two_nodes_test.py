@@ -1,8 +1,12 @@
-"""A checkpoint saved by a Slurm step on two nodes, verified, and loaded by other numbers of tasks and nodes."""
+"""A checkpoint saved by a Slurm step on two nodes, verified, and loaded by other numbers of tasks and nodes; and steps in which
+a task stops."""
 
+import os
+import random
 import re
+import subprocess
 
-from job import BIN, SlurmTest, main
+from job import BIN, CAIRN, LIMIT_S, SlurmTest, environment, main
 
 ON_TWO = ("--nodes=2", "--ntasks-per-node=2")
 
@@ -29,6 +33,31 @@ class TwoNodes(SlurmTest):
                 self.assertTrue(loaded["equal"])
                 self.assertEqual(loaded["tensors"], saved["tensors"])
                 self.assertGreaterEqual(loaded["size_bytes_compared"], saved["size_bytes"])
+
+    def test_a_task_that_stops_is_named(self):
+        """A scenario of tests/conformance/silence_program.cpp on two nodes, one on one node in memory, side by side."""
+        seed = os.environ.get("CAIRN_TEST_SEED") or str(random.randrange(1 << 31))
+        engine = random.Random(seed).choice(("direct", "mpiio", "posix"))
+        places = {engine: (("--nodes=2", "--distribution=cyclic"), self.folder), "auto": (("--nodes=1",), "/dev/shm")}
+        steps = {}
+        for name, (placement, folder) in places.items():
+            command = ["srun", "--mpi=pmix", *placement, "--ntasks=3", BIN / "silence_program", name, folder, "1", seed]
+            steps[name] = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
+                                           stderr=subprocess.STDOUT, text=True, env=environment(),
+                                           stdin=subprocess.DEVNULL)
+        for name, step in steps.items():
+            with self.subTest(engine=name, seed=seed):
+                printed = step.communicate(timeout=LIMIT_S)[0]
+                self.assertIn(f"silence {name}: 3 of 3 good", printed)
+                self.assertNotIn("bad: ", printed)
+
+    def test_a_command_of_one_task(self):
+        """It is a process of its own, and does not wait for the task's others."""
+        self.cairn(("--nodes=1", "--ntasks=1"), "demo", "save", "--dir", self.root, "--model", f"@{self.model}",
+                   nodes={"n1": 1})
+        printed = self.step(("--nodes=1", "--ntasks=2"), BIN / "nested_rank", CAIRN, "inspect", self.root / "checkpoint-100",
+                            "--sections", nodes={"n1": 2})
+        self.assertIn("optimizer", printed)
 
 
 if __name__ == "__main__":

@@ -242,6 +242,27 @@ TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   set_log_sink({});
 }
 
+/// What makes saves asynchronous is made on all ranks or on none: the next save of the same object works.
+TEST_P(FailingAllocationsOnce, OfAFirstAsynchronousSave) {
+  SaveTicket ticket;
+  const auto prepare = [&] {
+    ticket = SaveTicket();
+    if (checkpointer_) {
+      const double start = MPI_Wtime();
+      try {
+        checkpointer_->save(1, sources_);
+      } catch (const Error& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::kState) << error.what();  // dead already
+      }
+      EXPECT_LT(MPI_Wtime() - start, kLimitSeconds / 2);
+    }
+    make_checkpointer();
+  };
+  fail_each("save_async", prepare, [&] { ticket = checkpointer_->save_async(1, sources_); });
+  ticket.wait();
+  EXPECT_EQ(checkpointer_->latest(), 1U);
+}
+
 INSTANTIATE_TEST_SUITE_P(Engines, FailingAllocationsOnce, testing::Values("auto"));
 
 }  // namespace

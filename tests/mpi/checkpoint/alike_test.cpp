@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <system_error>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/staging.hpp"
@@ -114,6 +116,85 @@ TEST(Alike, RootsAndStepsThatDifferAreNamed) {
   expect_alike(ErrorKind::kUsage, "argument 'name' differs",
                [&] { checkpointer.load_carried(1, is_last ? "a" : "b", {}); });
   checkpointer.load(1, state.targets());
+}
+
+/// As long as it lives, relative paths are of another directory.
+class CurrentDirectory {
+ public:
+  explicit CurrentDirectory(const std::filesystem::path& path) : before_(std::filesystem::current_path()) {
+    std::filesystem::current_path(path);
+  }
+  ~CurrentDirectory() { std::filesystem::current_path(before_); }
+  CurrentDirectory(const CurrentDirectory&) = delete;
+  CurrentDirectory& operator=(const CurrentDirectory&) = delete;
+
+ private:
+  std::filesystem::path before_;
+};
+
+TEST(Alike, RelativeRootsOfDifferentDirectoriesAreNamed) {
+  const World world;
+  const SharedTempDir place;
+  std::filesystem::create_directory(place / std::to_string(world.rank));
+  const CurrentDirectory own(place / std::to_string(world.rank));
+  const auto root_of = [&](int rank) { return "'" + (place / std::to_string(rank) / "run").string() + "' on rank "; };
+  const auto make = [&] { const Checkpointer made(MPI_COMM_WORLD, "run", small_options()); };
+  expect_alike(ErrorKind::kUsage, (root_of(0) + "0").c_str(), make);
+  expect_alike(ErrorKind::kUsage, (root_of(1) + "1").c_str(), make);
+  EXPECT_FALSE(std::filesystem::exists("run"));
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  expect_alike(ErrorKind::kUsage, "differs between the ranks",
+               [&] { stage(MPI_COMM_WORLD, "state.h5", state.sources(), small_options()); });
+}
+
+/// Wherever the program goes: before the first save, between saves, while one is under way.
+TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
+  const World world;
+  const SharedTempDir place;
+  if (world.rank == 0) std::filesystem::create_directory(place / "elsewhere");
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  Extras extras;
+  std::optional<Checkpointer> checkpointer;
+  {
+    const CurrentDirectory here(place.path());
+    if (world.rank == 0) std::ofstream("config.json") << "{}";
+    checkpointer.emplace(MPI_COMM_WORLD, "./run", small_options());
+    // With rank 0 in the middle of the commit the others wait as well.
+    const std::filesystem::path pause = place / "pause";
+    const Faults faults("commit.carry:rank=0:times=1:pause=" + pause.string());
+    extras.carry_files = {"config.json"};
+    SaveTicket ticket = checkpointer->save_async(1, state.sources(), extras);
+    const CurrentDirectory elsewhere(place / "elsewhere");
+    if (world.rank == 0) std::ofstream(pause) << "";
+    EXPECT_EQ(ticket.wait().directory, place / "run" / "checkpoint-1");
+    checkpointer->save(2, state.sources());
+  }
+  EXPECT_EQ(checkpointer->latest(), 2U);
+  RankState loaded(small_state(), Cut::kFlat, world.rank, world.ranks);
+  checkpointer->load(1, loaded.targets());
+  EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
+  EXPECT_EQ(checkpointer->load_extras(1).carried.count("config.json"), 1U);
+  EXPECT_TRUE(std::filesystem::exists(place / "run" / "checkpoint-2" / "cairn.json"));
+  EXPECT_TRUE(std::filesystem::is_empty(place / "elsewhere"));
+  expect_same_everywhere("the end");
+}
+
+TEST(Alike, AFirstAsynchronousSaveThatFailsLeavesNothingOnAnyRank) {
+  const World world;
+  const SharedTempDir root;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  const std::vector<Source> sources = state.sources();
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
+  expect_alike_with(
+      "thread.async", "no thread for asynchronous saves",
+      [&] { static_cast<void>(checkpointer.save_async(1, sources)); }, ErrorKind::kIo);
+  expect_alike_with(
+      "thread.async", "no thread for asynchronous saves", [&] { checkpointer.prepare_async(sources); }, ErrorKind::kIo);
+  checkpointer.save(1, sources);
+  checkpointer.save_async(2, sources).wait();
+  EXPECT_EQ(checkpointer.latest(), 2U);
 }
 
 TEST(Alike, NoThreadAndNoMemoryForTheCheckpointer) {

@@ -118,6 +118,9 @@ TEST(Communicators, OneOfTwoCheckpointersOnOneRootSaves) {
   second.load(1, loaded.targets());
   EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
   first->save(2, state.sources());
+  first->load(1, loaded.targets());  // a run that goes back does not let go of the root
+  expect_error(ErrorKind::kState, [&] { second.save(2, state.sources()); }, {"has another saver, in this process"});
+  first->save(2, state.sources());
   first.reset();
   second.save(3, state.sources());
   EXPECT_EQ(second.latest(), 3U);

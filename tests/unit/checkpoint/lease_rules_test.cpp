@@ -251,6 +251,18 @@ TEST(ProvenDead, NobodyIsWhoWritesToALocalFileSystemThatIsExported) {
   EXPECT_FALSE(is_proven_dead(record_of(1), seen_from("n1", true, true, os::Life::kAlive)));
 }
 
+TEST(ProvenDead, OfItsOwnProcessTheObserverKnows) {
+  Surroundings here{process_on("n1", 7)};
+  EXPECT_TRUE(is_proven_dead(record_of(1), here));
+  here.is_here = true;
+  here.has_lock = here.is_local = true;
+  EXPECT_FALSE(is_proven_dead(record_of(1), here));
+  LeaseRecord untold = record_of(1);
+  untold.holder.process.start_time = here.observer.start_time = 0;
+  here.is_here = here.has_lock = false;
+  EXPECT_FALSE(is_proven_dead(untold, here)) << "another process may have that number";
+}
+
 /// Watched from 0 s; the record changed at 1 s.
 LeaseWatch held_watch() {
   LeaseWatch watch(1s);

@@ -134,6 +134,69 @@ TEST(Lease, ALivingSaverIsNamed) {
   first.look();
 }
 
+TEST(Lease, AnotherSaverOfThisProcessIsRefusedAtOnce) {
+  const TempDir root;
+  Lease first(root.path(), setup(60));
+  first.hold();
+  Lease second(root.path(), setup(60));
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THAT(error_of_hold(second), HasSubstr("has another saver, in this process"));
+  EXPECT_LT(seconds_since(start), 5);  // the lease is renewed every 10 s
+}
+
+/// Its record says that it is held: to be written "released" failed, say.
+TEST(Lease, OfASaverOfThisProcessThatIsGoneIsTakenAtOnce) {
+  const TempDir root;
+  LeaseRecord record;
+  record.holder = {os::this_process(), "", 0, "00112233aabbccdd", 0};
+  record.lease_ms = 60'000;
+  fs::create_directory(root / ".cairn");
+  write_file(epoch_file(root, 1), checkpoint::encode_lease(record));
+  Lease lease(root.path(), setup(60));
+  const auto start = std::chrono::steady_clock::now();
+  lease.hold();
+  EXPECT_LT(seconds_since(start), 5);
+  EXPECT_EQ(lease.epoch(), 2U);
+}
+
+TEST(Lease, ANewLifeTakesTheNextEpochWithoutLettingGo) {
+  const TempDir root;
+  {
+    Lease lease(root.path(), setup(60));
+    lease.hold();
+    lease.begin_life();
+    EXPECT_FALSE(record_in(root, 1).is_released);
+    Lease other(root.path(), setup(60));
+    EXPECT_THAT(error_of_hold(other), HasSubstr("has another saver"));
+    {
+      const Faults faults("lease.take");
+      EXPECT_THAT(message_of_error(ErrorKind::kIo, [&] { lease.hold(); }), HasSubstr("epoch-2"));
+      lease.look();  // the epoch before is still held
+    }
+    lease.hold();
+    EXPECT_EQ(lease.epoch(), 2U);
+    EXPECT_FALSE(record_in(root, 1).is_released);
+    EXPECT_EQ(record_in(root, 2).holder.nonce, record_in(root, 1).holder.nonce);
+    lease.hold();
+    EXPECT_EQ(lease.epoch(), 2U) << "one epoch for one life";
+    lease.look();
+  }
+  EXPECT_TRUE(record_in(root, 2).is_released);
+}
+
+TEST(Lease, ANewLifeAsksAnewForALeaseThatWasLost) {
+  const TempDir root;
+  Lease lease(root.path(), setup());
+  lease.hold();
+  write_foreign(root, 2, 1);
+  message_of_error(ErrorKind::kState, [&] { lease.look(); });
+  EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
+  lease.begin_life();
+  lease.hold();  // after the other one's lease time
+  EXPECT_EQ(lease.epoch(), 3U);
+  EXPECT_EQ(lease.lost(), std::nullopt);
+}
+
 TEST(Lease, WaitsForASaverThatEnds) {
   const TempDir root;
   auto first = std::make_unique<Lease>(root.path(), setup(kRenewedOften));

@@ -56,6 +56,8 @@ TEST(ReadsOwnBytes, UnlessBufferingIsCollective) {
   EXPECT_FALSE(reads_own_bytes(mpiio_hints("gpfs", {{"romio_cb_read", "enable"}})));
   EXPECT_FALSE(reads_own_bytes(mpiio_hints("gpfs", {{"romio_cb_read", "automatic"}})));
   EXPECT_FALSE(reads_own_bytes({}));  // MPI may choose
+  EXPECT_TRUE(writes_own_bytes(mpiio_hints("gpfs", {{"romio_cb_read", "enable"}})));
+  EXPECT_FALSE(writes_own_bytes(mpiio_hints("gpfs", {{"romio_cb_write", "enable"}})));
   EXPECT_TRUE(reads_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", "false"}})));
   for (const char* yes : {"true", "TRUE"}) {
     EXPECT_FALSE(reads_own_bytes(mpiio_hints("lustre", {{"romio_no_indep_rw", yes}})));

@@ -1,0 +1,25 @@
+// What must be done before MPI is gone: MPI_Finalize calls it first, while everything of MPI still works.
+//
+// By the deletion of an attribute of MPI_COMM_SELF (MPI 3.1, 8.7.1). Every rank is on its way into MPI_Finalize then, so
+// what is under way between the ranks in threads of ours comes to its end.
+#pragma once
+
+#include <functional>
+
+namespace cairn::comm {
+
+class AtFinalize {
+ public:
+  /// Rank-local, while MPI is up. `work` is called once, by the thread that calls MPI_Finalize, unless the object has
+  /// gone by then; it must throw nothing. Throws Error(kIo) when MPI refuses.
+  explicit AtFinalize(std::function<void()> work);
+  ~AtFinalize();
+  AtFinalize(const AtFinalize&) = delete;
+  AtFinalize& operator=(const AtFinalize&) = delete;
+
+ private:
+  std::function<void()> work_;
+  friend struct FinalizeList;
+};
+
+}  // namespace cairn::comm

@@ -1,0 +1,56 @@
+"""`cairn` started by a rank of an MPI job inherits the rank's environment: it works as a process of its own, and does not wait
+in MPI_Init for the rank's others. Where that cannot be told, it says what to do."""
+
+import subprocess
+
+from program import CAIRN, CairnTest, environment, launcher, main
+from small_files import two_shards
+
+RANK = CAIRN.parent / "nested_rank"
+SCRIPT = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; }'
+
+
+class Nested(CairnTest):
+    def test_a_command_of_one_rank(self):
+        source = self.folder / "source"
+        two_shards(source)
+        inspect = [CAIRN, "inspect", source]
+        # Open MPI marks the environment of a rank; Python's os.environ, say, does not have the mark.
+        unmarked = ["env", "-u", "OMPI_MCA_ess", "-u", "PMIX_MCA_psec", *inspect]
+        script = ["sh", "-c", SCRIPT, "sh", *inspect]
+        started = {
+            "a rank's": self.start([RANK, *inspect]),
+            "a rank's, without the mark": self.start([RANK, *unmarked]),
+            "a script's, on its own": self.start(script, CAIRN_ALONE="1"),
+            "a script's": self.start(script, CAIRN_WATCHDOG_S="2"),
+        }
+        ended = {who: (process, *process.communicate(timeout=60)) for who, process in started.items()}
+        self.assertEqual(list(ended), list(started))
+        for who, (process, out, err) in ended.items():
+            with self.subTest(who=who):
+                if who == "a script's":  # which may be the launcher's own, on every rank
+                    self.assertIn("MPI_Init has waited 2 s for the other processes of this MPI job", err)
+                    self.assertIn("set CAIRN_ALONE=1", err)
+                    continue
+                self.assertEqual(process.returncode, 0, out + err)
+                self.assertEqual(out.count("Hugging Face, no cairn.json"), 1, out + err)
+
+    def test_a_script_of_every_rank_is_one_job(self):
+        source = self.folder / "source"
+        two_shards(source)
+        process = self.start(["sh", "-c", '"$@" >"$0.$$"; echo "code=$?"', self.folder / "out", CAIRN, "inspect", source])
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(out.split(), ["code=0", "code=0"], err)
+        printed = [path.read_text() for path in self.folder.glob("out.*")]
+        self.assertEqual(len(printed), 2)
+        self.assertEqual(sum("Hugging Face, no cairn.json" in text for text in printed), 1, "rank 0 speaks")
+
+    def start(self, command, **extra):
+        process = subprocess.Popen([*launcher(2), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=environment(extra), stdin=subprocess.DEVNULL)
+        self.addCleanup(process.terminate)
+        return process
+
+
+if __name__ == "__main__":
+    main()

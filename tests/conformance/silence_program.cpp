@@ -1,0 +1,284 @@
+// A rank stops, in every phase of every call: the others must end within the limit, and name it. Three ranks.
+// Arguments: an engine ("auto" in memory: bypass), a directory for roots, how many scenarios are drawn (0: all), a seed,
+// and to repeat one a part of its text. CAIRN_TEST_THREADS=funneled: MPI is for one thread.
+//
+// The phases are those that the reports of an undisturbed run name, so that new ones are found; the operations on files
+// and the steps of a commit are fault points. Which rank stops is drawn. It goes on when the others have ended: then it
+// must be told as well. Prints "silence ENGINE: N good" from rank 0.
+#include <fmt/core.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/call.hpp"
+#include "checkpoint/verify.hpp"
+#include "comm/mpi.hpp"
+#include "os/fault.hpp"
+#include "os/process.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using cairn::Error;
+using cairn::ErrorKind;
+
+constexpr double kLimitSeconds = 2;
+/// Whoever waits for so long hangs.
+constexpr unsigned kHangSeconds = 40;
+constexpr std::uint64_t kRows = 96;
+constexpr std::uint64_t kColumns = 4096;
+
+int rank = 0;
+int ranks = 0;
+std::vector<int> processes;
+std::vector<std::string> hosts;
+std::string now_running;
+
+/// Ends the job: the launcher may hang as well while a process is stopped.
+void tell_of_hang(int /*signal*/) {
+  constexpr char kText[] = "bad: a rank hangs: ";
+  static_cast<void>(::write(2, kText, sizeof kText - 1));
+  static_cast<void>(::write(2, now_running.data(), now_running.size()));
+  for (const int process : processes) ::kill(process, SIGKILL);
+}
+
+/// A part of the rows of three tensors on every rank, in files that ranks share.
+struct State {
+  std::vector<float> values = std::vector<float>(3 * kRows / 3 * kColumns, 1.0F);
+  template <class Shard>
+  std::vector<Shard> shards() {
+    std::vector<Shard> all(3);
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      all[n].name = "tensor." + std::to_string(n);
+      all[n].shape = {kRows, kColumns};
+      all[n].boxes = {{{kRows / 3 * static_cast<std::uint64_t>(rank), 0}, {kRows / 3, kColumns}}};
+      all[n].data = values.data() + n * (kRows / 3) * kColumns;
+    }
+    return all;
+  }
+};
+
+cairn::Options options_for(const std::string& engine) {
+  cairn::Options options;
+  options.engine.name = engine;
+  options.files.max_bytes = 2 << 20;
+  options.files.block_bytes = 64 << 10;
+  options.limits.memory_budget_bytes = 2 << 20;
+  options.overwrite = true;
+  options.waiting.limit_s = kLimitSeconds;
+  return options;
+}
+
+/// A root with step 1, and what one call does to it.
+struct Trial {
+  std::string engine;
+  fs::path root;
+  State state;
+  std::optional<cairn::Checkpointer> checkpointer;
+  std::unique_ptr<cairn::comm::Communicator> of_verify;
+  std::vector<cairn::Phase> phases;
+
+  Trial(const std::string& of, fs::path place)
+      : engine(of), root(std::move(place)), checkpointer(std::in_place, MPI_COMM_WORLD, root, options_for(of)) {
+    of_verify = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, cairn::OnSilence::kError, {}});
+    checkpointer->save(1, state.shards<cairn::Source>());
+  }
+  void save() { phases = checkpointer->save(2, state.shards<cairn::Source>()).phases; }
+  void save_async() {
+    cairn::SaveTicket ticket = checkpointer->save_async(2, state.shards<cairn::Source>());
+    phases = ticket.wait().phases;
+  }
+  void load() { phases = checkpointer->load(1, state.shards<cairn::Target>()).phases; }
+  void verify() {
+    cairn::checkpoint::run_call(*of_verify, "verify",
+                                [&] { phases = cairn::checkpoint::verify(*of_verify, root / "checkpoint-1").phases; });
+  }
+};
+
+struct Call {
+  const char* name;
+  void (Trial::*run)();
+};
+constexpr Call kSave{"save", &Trial::save};
+constexpr Call kAsync{"save_async", &Trial::save_async};
+constexpr Call kLoad{"load", &Trial::load};
+constexpr Call kVerify{"verify", &Trial::verify};
+
+struct Scenario {
+  Call call;
+  std::string fault;  ///< without its rank
+  int culprit = 0;
+  [[nodiscard]] std::string text() const { return fmt::format("{}, {}, rank {}", call.name, fault, culprit); }
+};
+
+/// All scenarios of an engine, the same on all ranks.
+std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& place, std::mt19937& random) {
+  std::vector<Scenario> all;
+  Trial trial(engine, place / "undisturbed");
+  const auto add = [&](const Call& call, const std::string& fault) {
+    all.push_back({call, fault, static_cast<int>(random() % static_cast<unsigned>(ranks))});
+  };
+  for (const Call& call : {kSave, kAsync, kLoad, kVerify}) {
+    (trial.*call.run)();
+    for (const cairn::Phase& phase : trial.phases) add(call, fmt::format("call.phase:path={}", phase.name));
+  }
+  for (const Call& call : {kSave, kAsync}) {
+    for (const char* operation : {"open", "write", "fsync", "close"}) {
+      add(call, fmt::format("{}:path=.safetensors", operation));
+    }
+    for (const char* step : {"begin", "carry", "blocks", "manifest", "sync", "rename", "publish", "latest"}) {
+      add(call, fmt::format("commit.{}", step));
+    }
+  }
+  for (const char* operation : {"open", "read"}) add(kLoad, fmt::format("{}:path=.safetensors", operation));
+  return all;
+}
+
+/// Collective: where and who the ranks are.
+void get_known() {
+  const auto all = static_cast<std::size_t>(ranks);
+  const int process = ::getpid();
+  processes.resize(all);
+  MPI_Allgather(&process, 1, MPI_INT, processes.data(), 1, MPI_INT, MPI_COMM_WORLD);
+  constexpr int kNameBytes = 64;
+  std::string mine = cairn::os::host_name();
+  mine.resize(kNameBytes, '\0');
+  std::string names(all * kNameBytes, '\0');
+  MPI_Allgather(mine.data(), kNameBytes, MPI_CHAR, names.data(), kNameBytes, MPI_CHAR, MPI_COMM_WORLD);
+  for (std::size_t r = 0; r < all; ++r) hosts.emplace_back(names.substr(r * kNameBytes, kNameBytes).c_str());
+}
+
+/// What the call threw, or "".
+std::string outcome_of(const std::function<void()>& call) {
+  try {
+    call();
+    return "";
+  } catch (const Error& error) {
+    return error.kind() == ErrorKind::kState ? error.what() : fmt::format("another kind of error: {}", error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("another kind of error: {}", error.what());
+  }
+}
+
+/// Those that have ended tell the first of them, who lets the culprit go on.
+void let_go_on(int culprit) {
+  const int first = culprit == 0 ? 1 : 0;
+  if (rank == culprit) return;
+  if (rank != first) {
+    MPI_Send(nullptr, 0, MPI_BYTE, first, 0, MPI_COMM_WORLD);
+    return;
+  }
+  for (int others = ranks - 2; others > 0; --others) {
+    MPI_Recv(nullptr, 0, MPI_BYTE, MPI_ANY_SOURCE, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+  }
+  ::kill(processes[static_cast<std::size_t>(culprit)], SIGCONT);
+}
+
+/// Collective: whether each rank ended as it should; prints what did not.
+bool is_good(const std::string& problem) {
+  if (!problem.empty()) fmt::print(stderr, "bad: {}  {}\n", now_running, problem);
+  int good = problem.empty() ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  return good != 0;
+}
+
+bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path& root) {
+  now_running = fmt::format("rank {}: {}: {}\n", rank, engine, scenario.text());
+  ::alarm(kHangSeconds);
+  std::string problem;
+  {
+    Trial trial(engine, root);
+    cairn::os::set_faults(fmt::format("{}:rank={}:times=1:stop=1", scenario.fault, scenario.culprit));
+    const std::string text = outcome_of([&] { (trial.*scenario.call.run)(); });
+    let_go_on(scenario.culprit);
+    const std::string missing = fmt::format("rank {} of {} ({}) is missing", scenario.culprit, ranks,
+                                            hosts[static_cast<std::size_t>(scenario.culprit)]);
+    if (rank == scenario.culprit) {
+      if (cairn::os::fault_hits() != 1) problem = "it was not stopped";
+    } else if (text.find(missing) == std::string::npos) {
+      problem = fmt::format("expected '{}', got '{}'", missing, text);
+    }
+    cairn::os::set_faults("");
+    // Nobody can talk any more.
+    const std::string again = outcome_of([&] {
+      if (scenario.call.run == kVerify.run) return trial.of_verify->barrier();
+      trial.checkpointer->save(3, trial.state.shards<cairn::Source>());
+    });
+    if (problem.empty() && again.empty()) problem = "the next call threw nothing";
+  }
+  ::alarm(0);
+  return is_good(problem);
+}
+
+/// A rank that does not come to the end of the object: the others do not wait for it longer than the limit.
+bool stop_before_the_end(const std::string& engine, const fs::path& root, int culprit) {
+  now_running = fmt::format("rank {}: {}: destructor, rank {}\n", rank, engine, culprit);
+  ::alarm(kHangSeconds);
+  std::string problem;
+  {
+    Trial trial(engine, root);
+    if (rank == culprit) ::raise(SIGSTOP);
+    trial.checkpointer.reset();
+    trial.of_verify.reset();
+    let_go_on(culprit);
+  }
+  ::alarm(0);
+  return is_good(problem);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  int granted = 0;
+  const char* threads = std::getenv("CAIRN_TEST_THREADS");
+  const bool is_alone = threads != nullptr && std::string(threads) == "funneled";  // then MPI's calls cannot be left
+  MPI_Init_thread(&argc, &argv, is_alone ? MPI_THREAD_FUNNELED : MPI_THREAD_MULTIPLE, &granted);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  cairn::os::set_fault_rank(rank);
+  if (argc < 5 || ranks != 3) {
+    std::fputs("usage: mpirun -n 3 silence_program ENGINE FOLDER SCENARIOS SEED [TEXT OF ONE]\n", stderr);
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  std::signal(SIGALRM, tell_of_hang);
+  const std::string engine = argv[1];
+  const fs::path place = fs::path(argv[2]) / engine;
+  const std::size_t drawn = std::strtoul(argv[3], nullptr, 10);
+  std::mt19937 random(static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10)));
+  get_known();
+
+  std::vector<Scenario> scenarios = scenarios_of(engine, place, random);
+  if (argc > 5) {
+    std::erase_if(scenarios, [&](const Scenario& one) { return one.text().find(argv[5]) == std::string::npos; });
+  } else if (drawn != 0) {
+    // A write that stops is always among them.
+    const auto write =
+        std::ranges::find_if(scenarios, [](const Scenario& one) { return one.fault.starts_with("write"); });
+    std::iter_swap(scenarios.begin(), write);
+    std::shuffle(scenarios.begin() + 1, scenarios.end(), random);
+    scenarios.resize(std::min(drawn + 1, scenarios.size()));
+  }
+  std::size_t good = 0;
+  for (std::size_t n = 0; n < scenarios.size(); ++n) {
+    if (stop_in(scenarios[n], engine, place / std::to_string(n))) ++good;
+  }
+  const std::size_t all = scenarios.size() + 1;
+  if (stop_before_the_end(engine, place / "end", static_cast<int>(random() % static_cast<unsigned>(ranks)))) ++good;
+  if (rank == 0) fmt::print("silence {}: {} of {} good, seed {}\n", engine, good, all, argv[4]);
+  std::fflush(stdout);
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::_Exit(good == all ? 0 : 1);  // MPI_Finalize may wait for what was given up
+}
