@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sys/mman.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -395,6 +397,52 @@ TEST_F(Async, KeepsToItsLimits) {
     expect_error_everywhere(ErrorKind::kUsage, "no list of processors",
                             [&] { static_cast<void>(wrong.save_async(2, state.sources())); });
   }
+}
+
+/// Memory that changes while it is copied: its last byte, when the copy comes to a page in its middle.
+class MemoryThatChanges {
+ public:
+  static constexpr std::size_t kBytes = 1 << 20;
+  MemoryThatChanges() {
+    memory_ =
+        static_cast<std::byte*>(::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    struct sigaction change {};
+    change.sa_handler = [](int) {
+      ::mprotect(memory_ + kPageAt, kPageBytes, PROT_READ | PROT_WRITE);
+      memory_[kBytes - 1] ^= std::byte{1};
+    };
+    ::sigaction(SIGSEGV, &change, &before_);
+    ::mprotect(memory_ + kPageAt, kPageBytes, PROT_NONE);
+  }
+  ~MemoryThatChanges() {
+    ::sigaction(SIGSEGV, &before_, nullptr);
+    ::munmap(memory_, kBytes);
+  }
+  MemoryThatChanges(const MemoryThatChanges&) = delete;
+  MemoryThatChanges& operator=(const MemoryThatChanges&) = delete;
+  [[nodiscard]] const std::byte* data() const { return memory_; }
+
+ private:
+  static constexpr std::size_t kPageBytes = 4096;
+  static constexpr std::size_t kPageAt = kBytes / 4;  // of which no sample is taken
+  static inline std::byte* memory_ = nullptr;
+  struct sigaction before_ {};
+};
+
+TEST_F(Async, AStateThatIsChangedUnderTheCopyIsNotCommitted) {
+  Checkpointer checkpointer = make();
+  const MemoryThatChanges memory;
+  Source source;
+  source.name = "w";
+  source.dtype = DType::kU8;
+  source.shape = {MemoryThatChanges::kBytes * static_cast<std::uint64_t>(world_.ranks)};
+  source.boxes = {{{MemoryThatChanges::kBytes * static_cast<std::uint64_t>(world_.rank)}, {MemoryThatChanges::kBytes}}};
+  source.data = memory.data();
+  SaveTicket ticket = checkpointer.save_async(1, {&source, 1});
+  expect_error_everywhere(ErrorKind::kIntegrity, "tensor 'w' was changed while save_async() copied it",
+                          [&] { ticket.wait(); });
+  EXPECT_EQ(checkpointer.latest(), std::nullopt);
+  EXPECT_NO_THROW(checkpointer.save_async(1, {&source, 1}).wait()) << "it changes once";
 }
 
 TEST(Snapshot, KnowsWhatWasChangedBehindItsBack) {
