@@ -12,7 +12,6 @@
 #include "directory/open_parts.hpp"
 #include "directory/root.hpp"
 #include "format/hf_index.hpp"
-#include "format/limits.hpp"
 #include "format/safetensors.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"

@@ -28,7 +28,6 @@
 #include "export/stage_reader.hpp"
 #include "export/window_filler.hpp"
 #include "format/blocks.hpp"
-#include "format/limits.hpp"
 #include "format/manifest.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/digits.hpp"
+#include "format/limits.hpp"
 #include "interop/paddle/legacy_files.hpp"
 
 namespace cairn::interop {
@@ -119,10 +120,10 @@ bool belongs_to_model(std::string_view file) {
 }
 
 std::uint64_t most_text_bytes(std::string_view file) {
-  constexpr std::uint64_t kIndexBytes = 256 << 20;
   constexpr std::uint64_t kTrainerBytes = 64 << 20;  // of a step number behind a log of all steps
   constexpr std::uint64_t kConfigBytes = 16 << 20;
-  if (set_of_index(file) || is_legacy_index_name(file) || file == "cairn.json") return kIndexBytes;
+  if (set_of_index(file) || is_legacy_index_name(file)) return format::limits::kIndexBytes;
+  if (file == "cairn.json") return format::limits::kManifestBytes;
   if (file == "trainer_state.json") return kTrainerBytes;
   return file == "config.json" ? kConfigBytes : 0;
 }

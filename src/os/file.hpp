@@ -133,7 +133,7 @@ void sync_directory(const std::filesystem::path& path);
 /// Has a network file system's client ask its server what is in the directory, which it may else answer from a cache
 /// for a minute: `name`, which nobody else uses, is created in it and removed.
 void refresh_directory(const std::filesystem::path& path, const std::string& name);
-void remove_tree(const std::filesystem::path& path);         ///< never follows symbolic links; missing is fine
+void remove_tree(const std::filesystem::path& path);  ///< never follows symbolic links; missing is fine
 /// By the current directory, without "." parts. Throws Error(kUsage) when a relative path is given and that is gone.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 bool exists(const std::filesystem::path& path);              ///< after following; a dangling link does not
