@@ -121,9 +121,9 @@ RawWriter::RawWriter(const std::filesystem::path& path, std::uint32_t file, std:
       transfer_(make_raw_transfer(options.method, options.in_flight)) {
   // As the engines do: no space is told before data moves. Where it is refused the writes allocate.
   const auto space = static_cast<off_t>(base::round_up(bytes, kRawPageBytes));
-  if (options.method != RawMethod::kMemory && space > 0 && ::fallocate(descriptor_.get(), 0, 0, space) != 0 &&
-      errno != EOPNOTSUPP && errno != ENOSYS) {
-    throw_system_error("reserving space for", path, errno);
+  if (options.method != RawMethod::kMemory && space > 0) {
+    const int error = os::internal::call_again([&] { return ::fallocate(descriptor_.get(), 0, 0, space); });
+    if (error != 0 && !os::internal::is_unsupported(error)) throw_system_error("reserving space for", path, error);
   }
   const std::uint64_t slots = std::min<std::uint64_t>(options.in_flight, base::ceil_div(bytes, options.request_bytes));
   buffers_ = memory.buffers(slots, options.request_bytes);

@@ -4,12 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <string>
 #include <system_error>
@@ -25,7 +25,12 @@ namespace {
 
 /// All that end a process by default and that others send: batch systems send USR1, USR2 or XCPU before a limit is over.
 /// SIGQUIT keeps its core dump.
-constexpr std::array kEndings = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
+constexpr std::array<std::pair<int, const char*>, 6> kEndings = {{{SIGINT, "SIGINT"},
+                                                                  {SIGTERM, "SIGTERM"},
+                                                                  {SIGHUP, "SIGHUP"},
+                                                                  {SIGXCPU, "SIGXCPU"},
+                                                                  {SIGUSR1, "SIGUSR1"},
+                                                                  {SIGUSR2, "SIGUSR2"}}};
 constexpr int kRemovals = 50;
 constexpr std::chrono::milliseconds kBetweenRemovals{20};
 /// mpirun kills what is left of a job a second after it asked it to end.
@@ -77,7 +82,9 @@ std::string remove_all(int signal) {
       removed += (removed.empty() ? "; removed the unfinished " : ", ") + quoted(path);
     }
   }
-  return fmt::format("cairn: interrupted by SIG{}{}{}\n", ::sigabbrev_np(signal), removed, left);
+  const auto* const name =
+      std::find_if(kEndings.begin(), kEndings.end(), [&](const auto& e) { return e.first == signal; });
+  return fmt::format("cairn: interrupted by {}{}{}\n", name->second, removed, left);
 }
 
 [[noreturn]] void end(int signal) {
@@ -111,7 +118,7 @@ void end_on_signals() {
   ending().is_asked_for = true;
   sigset_t waited;
   ::sigemptyset(&waited);
-  for (const int signal : kEndings) {
+  for (const auto& [signal, name] : kEndings) {
     if (!is_ignored(signal)) ::sigaddset(&waited, signal);
   }
   ::pthread_sigmask(SIG_BLOCK, &waited, nullptr);

@@ -13,6 +13,9 @@
 namespace cairn::os {
 namespace {
 
+/// Where the hard limit is a billion, as in containers, programs that close all they might have open would take minutes.
+constexpr rlim_t kEnoughFiles = 1 << 16;
+
 rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
   rlimit limit{RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(resource, &limit);
@@ -24,7 +27,7 @@ rlimit limit_of(decltype(RLIMIT_NOFILE) resource) {
 OpenFileLimit meet_limits() {
   rlimit files = limit_of(RLIMIT_NOFILE);
   const OpenFileLimit found{files.rlim_cur, files.rlim_max};
-  files.rlim_cur = files.rlim_max;
+  files.rlim_cur = std::max(files.rlim_cur, std::min(files.rlim_max, kEnoughFiles));
   ::setrlimit(RLIMIT_NOFILE, &files);  // refused: the limit that was there is kept, and errors name it
   ::signal(SIGXFSZ, SIG_IGN);
   return found;

@@ -15,8 +15,8 @@ struct OpenFileLimit {
   std::uint64_t hard = 0;
 };
 
-/// For a program of ours, before other threads are started: its soft limit of open files becomes the hard one, and a
-/// file that grows too large is an error and no signal. Not in a library: programs that use select(2) need small
+/// For a program of ours, before other threads are started: its soft limit of open files becomes the hard one, or
+/// 65,536 where that is enough, and a file that grows too large is an error and no signal. Not in a library: programs that use select(2) need small
 /// descriptors, and signals are theirs. Returns what it found.
 OpenFileLimit meet_limits();
 

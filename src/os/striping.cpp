@@ -71,8 +71,8 @@ File create_striped(const std::filesystem::path& path, const Striping& striping)
   // Without objects at first, or the striping would be fixed by the open.
   File file(path, OpenMode::kCreateNewWithoutLayout);
   std::vector<std::byte> argument = encode_striping(striping);
-  if (::ioctl(file.descriptor(), kSetStripe, argument.data()) != 0) {
-    const int error = errno;
+  const int error = internal::call_again([&] { return ::ioctl(file.descriptor(), kSetStripe, argument.data()); });
+  if (error != 0) {
     ::unlink(path.c_str());
     internal::throw_system_error(
         fmt::format("striping over {} targets in units of {} bytes of", striping.count, striping.unit_bytes), path,

@@ -2,11 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "comm/mpi.hpp"
 #include "engine_conformance.hpp"
 #include "os/file.hpp"
+#include "os/system_calls.hpp"
 #include "random.hpp"
 #include "soft_limit.hpp"
 
@@ -98,7 +102,14 @@ void more_files_than_may_be_open(const EngineCase& c) {
   }
   {
     const SoftLimit limit = descriptors_left(12);
+    os::Recording recording;
     write_files(c, files, extents, 16'384);  // several files a window
+    std::map<std::filesystem::path, std::string> last;
+    for (const os::Operation& done : recording.take()) {
+      if (done.name == "write" || done.name == "fsync") last[done.path] = done.name;
+    }
+    EXPECT_GE(last.size(), 12U);
+    for (const auto& [path, name] : last) EXPECT_EQ(name, "fsync") << "something was written after it to " << path;
   }
   EXPECT_EQ(compare_by_other_means(c, files, ranges), bytes_of(ranges));
   const SoftLimit limit = descriptors_left(12);

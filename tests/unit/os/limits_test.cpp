@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <optional>
@@ -81,7 +82,7 @@ TEST(Limits, AreMetByProgramsOfOurs) {
         rlimit found{};
         ::getrlimit(RLIMIT_NOFILE, &found);
         ::raise(SIGXFSZ);
-        std::_Exit(found.rlim_cur == found.rlim_max ? 0 : 1);
+        std::_Exit(found.rlim_cur == std::min<rlim_t>(found.rlim_max, 1 << 16) ? 0 : 1);
       },
       testing::ExitedWithCode(0), "");
 }
