@@ -189,7 +189,7 @@ class AsyncSaver::Escort final : public SaveEscort {
   void wait_for(std::span<const std::byte> bytes) override { saver_.wait_for_copy(bytes); }
 
   void before_round(std::uint64_t round, std::uint64_t bytes) override {
-    if (round == 0) saver_.agree_on_copy(job_);
+    if (round == 0 && saver_.has_direct_runs()) saver_.agree_on_copy(job_);
     stop_if_cancelled();
     if (round == job_.first_late && round != 0) {
       job_.stall.seconds = seconds_since(job_.began);
@@ -508,6 +508,10 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
+    // Before all else where nothing is written while the copy is made: another rank of the node may still be at its own, and
+    // files on a memory file system are reserved by zeroing them, which takes the copy's bandwidth and its processor.
+    const bool writes_meanwhile = job.planned && saver_.has_direct_runs();
+    if (!writes_meanwhile) agree_on_copy(job);
     if (job.root != nullptr) hold_root(communicator_, job.root->lease);
     Call call(communicator_, job.clock);
     Escort escort(*this, job);
@@ -516,7 +520,6 @@ Report AsyncSaver::write(Job& job) {
       const std::span<const plan::MemoryBox> given = job.planned->state.memory;
       report = saver_.write(*job.planned, place, {given, snapshot_.boxes(), job.first_late}, call, &escort);
     } else {
-      agree_on_copy(job);
       Saver::Planned planned =
           saver_.plan(job.directory, job.sources, job.extras.rank_blob, Gathered::kFromSources, call);
       saver_.check_replicas(planned, job.sources, job.state->step(), call);
