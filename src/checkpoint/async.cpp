@@ -14,7 +14,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
-#include "directory/commit.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
@@ -508,7 +507,7 @@ Report AsyncSaver::write(Job& job) {
     report = saver_.save(job.directory, job.state->step(), job.sources, job.extras, job.root);
     job.stall.seconds = seconds_since(job.began);
   } else {
-    if (job.root != nullptr) hold_root(communicator_, job.root->lease);
+    if (job.root != nullptr) saver_.hold(*job.root);
     Call call(communicator_, job.clock);
     Escort escort(*this, job);
     const Saver::Place place{job.directory, job.state->step(), job.extras, job.root};
