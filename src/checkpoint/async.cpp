@@ -14,7 +14,6 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
-#include "directory/commit.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
@@ -512,7 +511,7 @@ Report AsyncSaver::write(Job& job) {
     // files on a memory file system are reserved by zeroing them, which takes the copy's bandwidth and its processor.
     const bool writes_meanwhile = job.planned && saver_.has_direct_runs();
     if (!writes_meanwhile) agree_on_copy(job);
-    if (job.root != nullptr) hold_root(communicator_, job.root->lease);
+    if (job.root != nullptr) saver_.hold(*job.root);
     Call call(communicator_, job.clock);
     Escort escort(*this, job);
     const Saver::Place place{job.directory, job.state->step(), job.extras, job.root};

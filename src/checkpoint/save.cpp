@@ -86,6 +86,7 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
       options_(std::move(options)),
       store_(store),
       manners_(manners),
+      run_{options_.run_id, options_.allow_other_run},
       package_(package_of_form(options_.files.form)) {
   if (package_ != nullptr) check_paddle_quantisation(*package_, options_.quantisation);
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
@@ -101,7 +102,7 @@ Saver::~Saver() = default;
 // one rank alone: what may fail is agreed on.
 Report Saver::save(const fs::path& directory, std::uint64_t step, std::span<const Source> given, const Extras& extras,
                    RootLife* root) {
-  if (root != nullptr) hold_root(communicator_, root->lease);
+  if (root != nullptr) hold(*root);
   Call call(communicator_);
   Planned planned = plan(directory, given, extras.rank_blob, Gathered::kFromSources, call);
   check_replicas(planned, given, step, call);
@@ -415,11 +416,11 @@ void Saver::check_content(const CommitContent& content) const {
   check_manifest(content.manifest, files, carried);
 }
 
-/// Rank-local, with the root held.
+void Saver::hold(const RootLife& root) const { hold_root(communicator_, root.lease, &run_); }
+
+/// Rank-local, with the root held: another saver may have named it before.
 void Saver::name_run(RootLife& life, format::Manifest& manifest) const {
-  if (life.run_id.empty()) {
-    life.run_id = name_of_run(life.lease->root(), {options_.run_id, options_.allow_other_run});
-  }
+  if (life.run_id.empty()) life.run_id = name_of_run(life.lease->root(), run_);
   manifest.run_id = life.run_id;
 }
 

@@ -19,6 +19,7 @@
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
 #include "directory/commit.hpp"
+#include "directory/run_name.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
@@ -129,7 +130,9 @@ class Saver {
   /// Collective, after plan() of `given`, while the boxes of `planned` name the bytes of the state: compares replicas
   /// (Options::checks). Adds a warning to the report, or throws comm::AgreedError(kState).
   void check_replicas(Planned& planned, std::span<const Source> given, std::uint64_t step, Call& call);
-  /// Collective, with the root held (hold_root) where there is one.
+  /// Collective, before write() where there is a root: the lease, and whose root it is.
+  void hold(const RootLife& root) const;
+  /// Collective, with the root held where there is one.
   Report write(Planned& planned, const Place& place, const RoundMemory& memory, Call& call,
                SaveEscort* escort = nullptr);
 
@@ -193,6 +196,7 @@ class Saver {
   Options options_;
   io::WindowStore& store_;
   Manners manners_;
+  RunRequest run_;
   const interop::PaddlePackage* package_;  ///< whose form is written; null: Hugging Face's
   std::unique_ptr<SavePlan> plan_;
   std::unique_ptr<SavePlan> blob_plan_;  ///< null where the last save had no blobs

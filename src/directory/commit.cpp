@@ -175,10 +175,11 @@ CommitContent make_content(const plan::FileLayout& layout) {
   return content;
 }
 
-void hold_root(comm::Communicator& communicator, Lease* lease) {
+void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run) {
   comm::agree_on_root(communicator, "take the lease of the root", 0, [&] {
     if (lease == nullptr) throw Error(ErrorKind::kInternal, "rank 0 saves into a root without a lease");
     os::about(lease->root(), [&] {
+      if (run != nullptr && !lease->is_root_cleared()) static_cast<void>(name_of_run(lease->root(), *run));
       lease->hold();
       if (lease->is_root_cleared()) return;
       clear_root(*lease);

@@ -41,6 +41,7 @@
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
 #include "directory/lease.hpp"
+#include "directory/run_name.hpp"
 #include "directory/standing.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
@@ -74,8 +75,9 @@ struct CommitTarget {
 };
 
 /// Collective, before all else of a save: rank 0 takes the lease, or renews it, and clears what others left when it
-/// took it. `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives.
-void hold_root(comm::Communicator& communicator, Lease* lease);
+/// took it. `lease` is of rank 0, and null on the others. Throws kState naming the holder when another saver lives, and,
+/// with `run`, as name_of_run() before anything of the root is touched.
+void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
 /// What steps 3-9 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is
 /// added to the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up

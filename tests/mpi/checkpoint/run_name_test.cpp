@@ -62,7 +62,15 @@ class RunName : public testing::Test {
     });
     return run;
   }
+  std::set<std::string> everything() const {
+    std::set<std::string> names;
+    on_rank_0([&] {
+      for (const auto& entry : fs::recursive_directory_iterator(root_ / "root")) names.insert(entry.path().string());
+    });
+    return names;
+  }
   void expect_refused(Checkpointer checkpointer, std::uint64_t step, std::initializer_list<std::string_view> parts) {
+    const auto before = everything();
     const std::string text = message_of_error(ErrorKind::kState, [&] { save(checkpointer, step); });
     expect_one_line(text, parts);
     expect_same_everywhere(text);
@@ -72,9 +80,7 @@ class RunName : public testing::Test {
           static_cast<void>(checkpointer.save_async(step, std::vector<Source>{{shard_, values_.data()}}).wait());
         },
         parts);
-    bool is_there = false;
-    on_rank_0([&] { is_there = fs::exists(root_ / "root" / ("checkpoint-" + std::to_string(step))); });
-    EXPECT_FALSE(is_there);
+    EXPECT_EQ(everything(), before) << "not even the lease is taken";
   }
 
   const World world_;
