@@ -199,7 +199,7 @@ endfunction()
 
 function(cairn_mpi_test_entry test target ranks timeout labels)
   add_test(NAME ${test} COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} $<TARGET_FILE:${target}>)
-  # scripts/test starts two tests on each processor: ranks wait for each other and for storage more than they work.
+  # scripts/test starts three tests on each processor: ranks wait for each other and for storage more than they work.
   set(processors 1)
   if(ranks GREATER 3)
     set(processors 2)

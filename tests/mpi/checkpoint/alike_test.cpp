@@ -28,7 +28,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kLimitSeconds = 20;
+constexpr double kLimitSeconds = 100;
 
 Options small_options() {
   Options options = options_for_small_state();

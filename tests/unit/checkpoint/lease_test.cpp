@@ -29,8 +29,8 @@ constexpr double kShort = 0.3;
 /// A lease that is renewed twice a second, and does not run out on a machine however busy.
 constexpr double kRenewedOften = 3;
 /// Of a lease that nothing in a test waits for, and less than that: a test that waits all the same is told.
-constexpr double kLong = 600;
-constexpr double kFarBelowLong = 60;
+constexpr double kLong = 100;
+constexpr double kFarBelowLong = 40;
 
 Lease::Setup setup(double seconds = kShort, std::optional<double> wait_seconds = std::nullopt) {
   return {seconds, wait_seconds, nullptr};
@@ -321,6 +321,21 @@ TEST(Lease, OneThatRanOutIsNotWorkedUnderAndIsTakenAnew) {
   EXPECT_EQ(lease.epoch(), 2U);
   EXPECT_FALSE(lease.is_root_cleared());
   lease.look();
+}
+
+TEST(Lease, ARenewalThatComesTooLateChangesNothing) {
+  const TempDir root;
+  constexpr double kLeaseSeconds = 1;
+  Lease lease(root.path(), setup(kLeaseSeconds));
+  lease.hold();
+  {
+    const Faults faults("lease.renew");
+    const auto start = std::chrono::steady_clock::now();
+    wait_until([&] { return seconds_since(start) > kLeaseSeconds; });
+  }
+  const std::uint64_t before = record_in(root, 1).sequence;
+  wait_until([&] { return record_in(root, 1).sequence > before; });
+  EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }), HasSubstr("ran out"));
 }
 
 TEST(Lease, ARenewalThatFailsIsReported) {
