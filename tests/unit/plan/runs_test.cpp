@@ -327,6 +327,9 @@ TEST(Runs, HugeTensorsByArithmetic) {
   line.dtype = DType::kF64;
   EXPECT_THROW(line.runs(), Error);
   EXPECT_THROW(file_span(DType::kF64, line.stored, line.region), Error);
+  const Box sixteen{{0}, {16}};
+  EXPECT_NO_THROW(runs_of(DType::kU8, {0, UINT64_MAX - 16, sixteen}, sixteen, sixteen));
+  EXPECT_THROW(runs_of(DType::kU8, {0, UINT64_MAX - 15, sixteen}, sixteen, sixteen), Error) << "it ends at 2^64";
 }
 
 TEST(Runs, ClipIsFoundWithoutWalking) {
