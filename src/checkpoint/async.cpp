@@ -188,7 +188,7 @@ class AsyncSaver::Escort final : public SaveEscort {
   void wait_for(std::span<const std::byte> bytes) override { saver_.wait_for_copy(bytes); }
 
   void before_round(std::uint64_t round, std::uint64_t bytes) override {
-    if (round == 0 && saver_.has_direct_runs()) saver_.agree_on_copy(job_);
+    if (round == 0 && saver_.saver_.has_direct_runs()) saver_.agree_on_copy(job_);
     stop_if_cancelled();
     if (round == job_.first_late && round != 0) {
       job_.stall.seconds = seconds_since(job_.began);
