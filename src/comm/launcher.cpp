@@ -8,15 +8,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/log.hpp"
 #include "cairn/error.hpp"
 #include "comm/mpi_call.hpp"
 #include "comm/watchdog.hpp"
+#include "os/file.hpp"
 #include "os/process.hpp"
 
 namespace cairn::comm {
@@ -79,6 +82,8 @@ namespace {
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
 constexpr int kMostAncestors = 16;
+/// For the ranks of one node to start, one after another.
+constexpr std::chrono::seconds kPatience(5);
 
 /// Names that begin so. What a user sets beside them (OMPI_MCA_io, OMPI_ALLOW_RUN_AS_ROOT) stays.
 constexpr std::string_view kOfLaunchers[] = {
@@ -119,19 +124,32 @@ std::string own(const char* variable) {
   return value == nullptr ? "" : fmt::format("{}={}", variable, value);
 }
 
-/// What /proc tells of a process above this one.
-class Ancestor {
+enum class Place { kOutside, kSameRank, kOtherRank };
+
+/// What /proc tells of another process.
+class Process {
  public:
-  explicit Ancestor(long process)
-      : folder_(fmt::format("/proc/{}/", process)), environment_('\0' + content_of(folder_ + "environ")) {}
-  /// Whether it was started as the same rank of the same job as this process believes to be.
-  [[nodiscard]] bool is_same_rank() const {
-    const auto is_alike = [&](const char* variable) { return own(variable).empty() || has(own(variable)); };
-    const auto has_some = [&](const char* variable) { return !own(variable).empty(); };
-    return std::ranges::any_of(kRankVariables, has_some) && std::ranges::all_of(kRankVariables, is_alike) &&
-           std::ranges::all_of(kJobVariables, is_alike);
+  explicit Process(long number)
+      : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
+  /// As what it was started, beside the rank that this process believes to be.
+  [[nodiscard]] Place place() const {
+    const auto is_alike = [&](const char* variable) { return own(variable).empty() || was_given(own(variable)); };
+    const auto has_some = [&](const char* variable) {
+      return !own(variable).empty() && environment_.find('\0' + fmt::format("{}=", variable)) != std::string::npos;
+    };
+    if (!std::ranges::all_of(kJobVariables, is_alike)) return Place::kOutside;
+    if (!std::ranges::any_of(kRankVariables, has_some)) return Place::kOutside;
+    return std::ranges::all_of(kRankVariables, is_alike) ? Place::kSameRank : Place::kOtherRank;
+  }
+  /// "NAME=value", at its start.
+  [[nodiscard]] bool was_given(const std::string& variable) const {
+    return environment_.find('\0' + variable + '\0') != std::string::npos;
   }
   [[nodiscard]] bool has_mpi() const { return content_of(folder_ + "maps").find("/libmpi") != std::string::npos; }
+  [[nodiscard]] bool runs(const std::filesystem::path& program) const {
+    std::error_code failed;
+    return std::filesystem::read_symlink(folder_ + "exe", failed) == program && !failed;
+  }
   /// 0: not known.
   [[nodiscard]] long parent() const {
     const std::string stat = content_of(folder_ + "stat");  // "PID (NAME) STATE PARENT ...", with any NAME
@@ -140,30 +158,52 @@ class Ancestor {
   }
 
  private:
-  [[nodiscard]] bool has(const std::string& variable) const {
-    return environment_.find('\0' + variable + '\0') != std::string::npos;
-  }
   std::string folder_;
   std::string environment_;
 };
+
+/// Whether the job has other ranks on this node, none of which runs this program within `patience`: a trainer's rank has
+/// started it for itself. A launcher's script starts it on all of them.
+bool is_run_by_no_other_rank(std::chrono::seconds patience) {
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (failed) return false;
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  for (;;) {
+    bool has_others = false;
+    for (const os::DirectoryEntry& entry : os::list_directory("/proc")) {
+      const long number = std::atol(entry.name.c_str());
+      if (number <= 0) continue;
+      const Process process(number);
+      if (process.place() != Place::kOtherRank) continue;
+      if (process.runs(program)) return false;
+      has_others = true;
+    }
+    if (!has_others) return false;  // nobody to tell by
+    if (std::chrono::steady_clock::now() >= deadline) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
 
 }  // namespace
 
 bool is_child_of_rank() {
   const char* alone = std::getenv("CAIRN_ALONE");
   if (alone != nullptr && *alone != '\0' && std::string_view(alone) != "0") return true;
-  // Open MPI 4 sets this in a process that has called MPI_Init; launchers say "^singleton", or nothing.
-  const char* of_rank = std::getenv("OMPI_MCA_ess");
-  if (of_rank != nullptr && std::string_view(of_rank) == "pmi" && !own(kPmixRank).empty()) return true;
-  // A language may start programs with the environment as it was at its own start.
-  long process = ::getppid();
-  for (int n = 0; n < kMostAncestors && process > 1; ++n) {
-    const Ancestor ancestor(process);
-    if (!ancestor.is_same_rank()) return false;  // the launcher, or a shell outside of the job
-    if (ancestor.has_mpi()) return true;
-    process = ancestor.parent();
+  // Open MPI 4 sets this in a process that calls MPI_Init; a language may start programs without it, with the
+  // environment as it was at its own start.
+  constexpr const char* kMark = "OMPI_MCA_ess=pmi";
+  const bool is_marked = own("OMPI_MCA_ess") == kMark;
+  long number = ::getppid();
+  bool has_parent_in_job = false;
+  for (int n = 0; n < kMostAncestors && number > 1; ++n) {
+    const Process ancestor(number);
+    if (ancestor.place() != Place::kSameRank) break;  // the launcher, or a shell outside of the job
+    if (ancestor.has_mpi() || (is_marked && !ancestor.was_given(kMark))) return true;
+    has_parent_in_job = true;
+    number = ancestor.parent();
   }
-  return false;
+  return has_parent_in_job && is_run_by_no_other_rank(kPatience);
 }
 
 void leave_job() {

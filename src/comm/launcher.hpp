@@ -31,9 +31,10 @@ std::string describe(const LauncherMismatch& mismatch);
 /// Throws Error(kUsage) in a process that only believes to be alone. Requires: MPI is up.
 void refuse_lonely_process();
 
-/// Rank-local, before MPI_Init: whether a process above this one is a rank of an MPI job, whose environment this one has
-/// inherited, or CAIRN_ALONE asks for a process on its own. What is known is that an MPI library is loaded there; a
-/// trainer without one, which a launcher started all the same, cannot be told from a launcher's script.
+/// Rank-local, before MPI_Init: whether a rank of an MPI job has started this process for itself, or CAIRN_ALONE asks for
+/// a process on its own. A process above this one, in the environment of the same rank, has an MPI library loaded; or it
+/// has none (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s. With
+/// one rank a node that cannot be told, and SlowStart helps.
 bool is_child_of_rank();
 
 /// Before MPI_Init, and before there are threads: takes out of the environment what a launcher has put there, so that

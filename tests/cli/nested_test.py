@@ -7,7 +7,7 @@ from program import CAIRN, CairnTest, environment, launcher, main
 from small_files import two_shards
 
 RANK = CAIRN.parent / "nested_rank"
-SCRIPT = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; }'
+SCRIPT = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; exit; }; sleep "$0"'
 
 
 class Nested(CairnTest):
@@ -17,18 +17,20 @@ class Nested(CairnTest):
         inspect = [CAIRN, "inspect", source]
         # Open MPI marks the environment of a rank; Python's os.environ, say, does not have the mark.
         unmarked = ["env", "-u", "OMPI_MCA_ess", "-u", "PMIX_MCA_psec", *inspect]
-        script = ["sh", "-c", SCRIPT, "sh", *inspect]
+        script = ["sh", "-c", SCRIPT, 12, *inspect]  # the other rank goes on
+        lonely = ["sh", "-c", SCRIPT, 0, *inspect]  # it is gone: nothing tells
         started = {
             "a rank's": self.start([RANK, *inspect]),
             "a rank's, without the mark": self.start([RANK, *unmarked]),
-            "a script's, on its own": self.start(script, CAIRN_ALONE="1"),
-            "a script's": self.start(script, CAIRN_WATCHDOG_S="2"),
+            "a script's": self.start(script),
+            "a script's, on its own": self.start(lonely, CAIRN_ALONE="1"),
+            "a script's without others": self.start(lonely, CAIRN_WATCHDOG_S="2"),
         }
         ended = {who: (process, *process.communicate(timeout=60)) for who, process in started.items()}
         self.assertEqual(list(ended), list(started))
         for who, (process, out, err) in ended.items():
             with self.subTest(who=who):
-                if who == "a script's":  # which may be the launcher's own, on every rank
+                if who == "a script's without others":
                     self.assertIn("MPI_Init has waited 2 s for the other processes of this MPI job", err)
                     self.assertIn("set CAIRN_ALONE=1", err)
                     continue
