@@ -27,6 +27,7 @@
 #include "checkpoint/verify.hpp"
 #include "comm/mpi.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "os/process.hpp"
 
 namespace {
@@ -35,12 +36,17 @@ namespace fs = std::filesystem;
 using cairn::Error;
 using cairn::ErrorKind;
 
-constexpr double kLimitSeconds = 2;
+/// A disk that others use may take long for an fsync.
+constexpr double kLimitInMemorySeconds = 2;
+constexpr double kLimitOnDiskSeconds = 5;
+constexpr double kLongSeconds = 60;
 /// Whoever waits for so long hangs.
 constexpr unsigned kHangSeconds = 40;
+constexpr std::size_t kTensors = 5;
 constexpr std::uint64_t kRows = 96;
 constexpr std::uint64_t kColumns = 4096;
 
+double limit_s = 0;
 int rank = 0;
 int ranks = 0;
 std::vector<int> processes;
@@ -55,12 +61,12 @@ void tell_of_hang(int /*signal*/) {
   for (const int process : processes) ::kill(process, SIGKILL);
 }
 
-/// A part of the rows of three tensors on every rank, in files that ranks share.
+/// A part of the rows of five tensors on every rank: three files, two of which are shared by two ranks each.
 struct State {
-  std::vector<float> values = std::vector<float>(3 * kRows / 3 * kColumns, 1.0F);
+  std::vector<float> values = std::vector<float>(kTensors * (kRows / 3) * kColumns, 1.0F);
   template <class Shard>
   std::vector<Shard> shards() {
-    std::vector<Shard> all(3);
+    std::vector<Shard> all(kTensors);
     for (std::size_t n = 0; n < all.size(); ++n) {
       all[n].name = "tensor." + std::to_string(n);
       all[n].shape = {kRows, kColumns};
@@ -71,14 +77,15 @@ struct State {
   }
 };
 
-cairn::Options options_for(const std::string& engine) {
+cairn::Options options_for(const std::string& engine, double waiting_s) {
   cairn::Options options;
   options.engine.name = engine;
-  options.files.max_bytes = 2 << 20;
+  if (engine == "posix") options.engine.aggregators_per_node = static_cast<std::uint64_t>(ranks);  // through windows
+  options.files.max_bytes = 4 << 20;
   options.files.block_bytes = 64 << 10;
   options.limits.memory_budget_bytes = 2 << 20;
   options.overwrite = true;
-  options.waiting.limit_s = kLimitSeconds;
+  options.waiting.limit_s = waiting_s;
   return options;
 }
 
@@ -91,10 +98,11 @@ struct Trial {
   std::unique_ptr<cairn::comm::Communicator> of_verify;
   std::vector<cairn::Phase> phases;
 
-  Trial(const std::string& of, fs::path place)
-      : engine(of), root(std::move(place)), checkpointer(std::in_place, MPI_COMM_WORLD, root, options_for(of)) {
-    of_verify = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {kLimitSeconds, cairn::OnSilence::kError, {}});
-    checkpointer->save(1, state.shards<cairn::Source>());
+  /// `waiting_s`: the limit of its calls.
+  Trial(const std::string& of, fs::path place, double waiting_s) : engine(of), root(std::move(place)) {
+    cairn::Checkpointer(MPI_COMM_WORLD, root, options_for(of, kLongSeconds)).save(1, state.shards<cairn::Source>());
+    checkpointer.emplace(MPI_COMM_WORLD, root, options_for(of, waiting_s));
+    of_verify = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {waiting_s, cairn::OnSilence::kError, {}});
   }
   void save() { phases = checkpointer->save(2, state.shards<cairn::Source>()).phases; }
   void save_async() {
@@ -127,7 +135,7 @@ struct Scenario {
 /// All scenarios of an engine, the same on all ranks.
 std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& place, std::mt19937& random) {
   std::vector<Scenario> all;
-  Trial trial(engine, place / "undisturbed");
+  Trial trial(engine, place / "undisturbed", kLongSeconds);
   const auto add = [&](const Call& call, const std::string& fault) {
     all.push_back({call, fault, static_cast<int>(random() % static_cast<unsigned>(ranks))});
   };
@@ -139,6 +147,7 @@ std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& pl
     for (const char* operation : {"open", "write", "fsync", "close"}) {
       add(call, fmt::format("{}:path=.safetensors", operation));
     }
+    add(call, "open:path=.safetensors:after=1");  // with engine mpiio before MPI_File_open
     for (const char* step : {"begin", "carry", "blocks", "manifest", "sync", "rename", "publish", "latest"}) {
       add(call, fmt::format("commit.{}", step));
     }
@@ -200,7 +209,7 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   ::alarm(kHangSeconds);
   std::string problem;
   {
-    Trial trial(engine, root);
+    Trial trial(engine, root, limit_s);
     cairn::os::set_faults(fmt::format("{}:rank={}:times=1:stop=1", scenario.fault, scenario.culprit));
     const std::string text = outcome_of([&] { (trial.*scenario.call.run)(); });
     let_go_on(scenario.culprit);
@@ -229,7 +238,7 @@ bool stop_before_the_end(const std::string& engine, const fs::path& root, int cu
   ::alarm(kHangSeconds);
   std::string problem;
   {
-    Trial trial(engine, root);
+    Trial trial(engine, root, limit_s);
     if (rank == culprit) ::raise(SIGSTOP);
     trial.checkpointer.reset();
     trial.of_verify.reset();
@@ -259,15 +268,17 @@ int main(int argc, char** argv) {
   const std::size_t drawn = std::strtoul(argv[3], nullptr, 10);
   std::mt19937 random(static_cast<unsigned>(std::strtoul(argv[4], nullptr, 10)));
   get_known();
+  const bool is_in_memory = cairn::os::file_system_of(argv[2]).lives_in_memory();
+  limit_s = is_in_memory ? kLimitInMemorySeconds : kLimitOnDiskSeconds;
 
   std::vector<Scenario> scenarios = scenarios_of(engine, place, random);
   if (argc > 5) {
     std::erase_if(scenarios, [&](const Scenario& one) { return one.text().find(argv[5]) == std::string::npos; });
   } else if (drawn != 0) {
-    // A write that stops is always among them.
-    const auto write =
-        std::ranges::find_if(scenarios, [](const Scenario& one) { return one.fault.starts_with("write"); });
-    std::iter_swap(scenarios.begin(), write);
+    // A rank that stops in an fsync, while the others wait inside the engine, is always among them.
+    const auto fsync =
+        std::ranges::find_if(scenarios, [](const Scenario& one) { return one.fault.starts_with("fsync"); });
+    std::iter_swap(scenarios.begin(), fsync);
     std::shuffle(scenarios.begin() + 1, scenarios.end(), random);
     scenarios.resize(std::min(drawn + 1, scenarios.size()));
   }
