@@ -239,10 +239,12 @@ SlowStart::~SlowStart() {
 }
 
 void SlowStart::watch(double limit_s) {
+  using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
   std::unique_lock lock(mutex_);
   const double first_s = std::min(kSlowStartSeconds, limit_s);
-  if (changed_.wait_for(lock, Seconds(first_s), [&] { return is_over_; })) return;
+  if (changed_.wait_for(lock, std::chrono::duration_cast<Clock::duration>(Seconds(first_s)), [&] { return is_over_; }))
+    return;
   const auto told = [](double seconds) {
     return fmt::format(
         "MPI_Init has waited {:g} s for the other processes of this MPI job; look for processes that did not start, "
@@ -252,7 +254,9 @@ void SlowStart::watch(double limit_s) {
   };
   if (limit_s > first_s) {
     base::log_warning(told(first_s));
-    if (changed_.wait_for(lock, Seconds(limit_s - first_s), [&] { return is_over_; })) return;
+    if (changed_.wait_for(lock, std::chrono::duration_cast<Clock::duration>(Seconds(limit_s - first_s)),
+                          [&] { return is_over_; }))
+      return;
   }
   base::log_error(told(limit_s));
   std::_Exit(kWatchdogExitCode);

@@ -7,11 +7,12 @@
 // that rank. In MPI_Init it would pass for the rank once more, and wait for the others for ever.
 #pragma once
 
-#include <condition_variable>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+
+#include "os/condition.hpp"
 
 namespace cairn::comm {
 
@@ -54,7 +55,7 @@ class SlowStart {
  private:
   void watch(double limit_s);
   std::mutex mutex_;
-  std::condition_variable changed_;
+  os::Condition changed_;
   bool is_over_ = false;
   std::thread thread_;
 };

@@ -98,12 +98,12 @@ const Case kCases[] = {
        fs::create_symlink("/nowhere/at/all", at);
      },
      false, false, true},
-    {"EIO at the manifest", [](const fs::path&) {}, false, false, false, "open:path=20/cairn.json:errno=EIO:times=9"},
+    {"EIO at the manifest", [](const fs::path&) {}, false, false, false, "open:path=20/cairn.json:errno=EIO:times=999"},
     {"EACCES at the manifest", [](const fs::path&) {}, false, false, false,
-     "open:path=20/cairn.json:errno=EACCES:times=9"},
+     "open:path=20/cairn.json:errno=EACCES:times=999"},
     {"ESTALE at the manifest", [](const fs::path&) {}, false, false, false,
-     "stat:path=20/cairn.json:errno=ESTALE:times=9"},
-    {"EIO at a file", [](const fs::path&) {}, false, false, false, "stat:path=20/optimizer:errno=EIO:times=9"},
+     "stat:path=20/cairn.json:errno=ESTALE:times=999"},
+    {"EIO at a file", [](const fs::path&) {}, false, false, false, "stat:path=20/optimizer:errno=EIO:times=999"},
 };
 
 class WhatIsThere : public testing::TestWithParam<Case> {
