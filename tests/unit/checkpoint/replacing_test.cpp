@@ -132,7 +132,7 @@ class WhatIsThere : public testing::TestWithParam<Case> {
     if (is_replaced) {
       expect_loads(at, 7, Cut::kRows, 3);
     } else {
-      EXPECT_EQ(content_of(at), before);
+      EXPECT_TRUE(content_of(at) == before);  // megabytes that nobody wants to read
     }
     for (const auto& entry : fs::directory_iterator(root.path())) {  // nothing is left of the attempt
       EXPECT_EQ(entry.path().string().find(".partial"), std::string::npos) << entry.path();
