@@ -132,9 +132,9 @@ struct Options {
   /// another name throws kState naming both.
   std::string run_id;
   bool allow_other_run = false;  ///< save into another run's root; from then on its name is `run_id`
-  /// Replace a checkpoint of the same step, whatever its state. Without it only those go that this saver went back from
-  /// (void steps), or that lack a file. Neither is done to what has no manifest that this Cairn reads: kUsage, or kIo where
-  /// it cannot be read just now.
+  /// Replace a checkpoint of the same step, whole or damaged. Without it only those go that this saver went back from
+  /// (void steps), or that lack a file. What is not Cairn's, or a newer Cairn's, stays with it, too (kUsage), and so does
+  /// what cannot be read just now (kIo).
   bool overwrite = false;
   /// As `overwrite`, and also replace what is not Cairn's, or a newer Cairn's: all that is in that directory is deleted.
   bool overwrite_foreign = false;
