@@ -59,9 +59,8 @@ std::vector<std::string> changing_sections(const plan::HfLayout& files, const Op
 std::vector<FloatsInFile> floats_of(const plan::HfLayout& files, const SavePlan& made, int rank) {
   std::vector<std::uint32_t> written = made.bypass.files();
   for (const plan::Extent& extent : made.extents->of(rank)) written.push_back(extent.file);
-  std::ranges::sort(written);
-  const auto again = std::ranges::unique(written);
-  written.erase(again.begin(), again.end());
+  std::sort(written.begin(), written.end());
+  written.erase(std::unique(written.begin(), written.end()), written.end());
   return floats_in_files(files, made.layout, written);
 }
 
