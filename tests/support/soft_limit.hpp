@@ -1,11 +1,12 @@
 // A soft limit of this process (ulimit -S) for as long as an object lives.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 
 namespace cairn::test {
@@ -29,13 +30,16 @@ class SoftLimit {
   rlimit before_{};
 };
 
-/// Lets this process open `more` files besides those that it has open.
+/// Lets this process open `more` files besides those that it has open, whose numbers may leave gaps.
 inline SoftLimit descriptors_left(rlim_t more) {
-  rlim_t end = 0;
+  std::set<rlim_t> open;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    end = std::max<rlim_t>(end, std::stoul(entry.path().filename()));
+    open.insert(std::stoul(entry.path().filename()));
   }
-  return {RLIMIT_NOFILE, end + more};  // the last one was that of the loop
+  std::erase_if(open, [](rlim_t fd) { return ::fcntl(static_cast<int>(fd), F_GETFD) < 0; });  // that of the loop
+  rlim_t end = 0;
+  for (rlim_t free = 0; free < more; ++end) free += open.contains(end) ? 0 : 1;
+  return {RLIMIT_NOFILE, end};
 }
 
 }  // namespace cairn::test
