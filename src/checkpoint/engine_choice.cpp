@@ -35,14 +35,6 @@ constexpr std::uint64_t kMostBounceBytes = 32ULL << 20;
 /// Of a window in front of a bounce buffer: what is exchanged at a time.
 constexpr std::uint64_t kLargestBouncedWindowBytes = 8ULL << 20;
 
-std::filesystem::path nearest_existing(std::filesystem::path path) {
-  while (!path.empty() && !os::exists(path)) {
-    if (path == path.parent_path()) break;
-    path = path.parent_path();
-  }
-  return path.empty() ? std::filesystem::path(".") : path;
-}
-
 }  // namespace
 
 EngineChoice choose_by_facts(const StorageFacts& facts) {
@@ -86,7 +78,7 @@ EngineChoice choose_engine(comm::Communicator& communicator, const EngineRequest
   const auto node = communicator.node();
   facts.nodes = communicator.sum(node->rank() == 0 ? 1 : 0);
   comm::agree_on_root(communicator, "choose an engine", 0,
-                      [&] { facts.file_system = os::file_system_of(nearest_existing(path)).type; });
+                      [&] { facts.file_system = os::file_system_of(os::nearest_existing(path)).type; });
   communicator.share(facts.file_system, 0);
   EngineChoice choice;
   comm::MpiIoImplementation implementation;

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 /// In the error that every step is damaged, so many are described, and the others named.
 constexpr std::size_t kDescribed = 8;
 
-std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+using os::shown;
 
 /// Below the directory, or below what it is called while another checkpoint takes its name.
 bool is_inside(std::string_view path, const fs::path& directory) {

@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRemovedPrefix = "removed.";
 
-std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+using os::shown;
 
 /// Clears one root of the names of some savers.
 class Clearing {

@@ -336,7 +336,7 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
         throw entry.error->with_message(
             fmt::format("'{}' may be the newest checkpoint, and cannot be read: {}; name another step, or use "
                         "load_latest(), which goes past what is damaged",
-                        base::printable(entry.directory.string(), 1000), entry.error->what()));
+                        os::shown(entry.directory), entry.error->what()));
     }
   }
   const auto later = std::ranges::find_if(entries, &RootEntry::is_complete);
@@ -344,8 +344,7 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
   throw Error(ErrorKind::kState,
               fmt::format("'{}' was edited to name step {}, and neither that step nor one that was saved before it is "
                           "complete; name another one in it (step {} is complete), or remove the file",
-                          base::printable((root / kLatestFile).string(), 1000), read_latest_file(root).value_or(0),
-                          later->step),
+                          os::shown(root / kLatestFile), read_latest_file(root).value_or(0), later->step),
               {0, (root / kLatestFile).native()});
 }
 

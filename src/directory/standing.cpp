@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+using os::shown;
 
 Standing of(Condition condition, const Error& error) { return {condition, error}; }
 

@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kBetweenLooks{20};
 
-std::string shown(const fs::path& path) { return base::printable(path.string(), 1000); }
+using os::shown;
 
 /// A file that is there as long as the object.
 class Mark {
@@ -56,12 +56,7 @@ bool sees(const fs::path& directory, const std::string& name) {
 }
 
 /// Only this machine has it, so nothing can come from elsewhere.
-bool is_local(fs::path directory) {
-  while (!os::exists(directory) && directory.has_parent_path() && directory != directory.parent_path()) {
-    directory = directory.parent_path();
-  }
-  return os::file_system_of(directory.empty() ? "." : directory).is_local();
-}
+bool is_local(const fs::path& directory) { return os::file_system_of(os::nearest_existing(directory)).is_local(); }
 
 void look_for(const fs::path& directory, const std::string& name, std::chrono::milliseconds patience,
               comm::Liveness* liveness) {

@@ -40,8 +40,7 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 void check_replaceable_file(const fs::path& file, const Options& options) {
   if (!os::is_name_taken(file) || options.overwrite_foreign) return;
   const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", base::printable(file.string(), 1000), what),
-                {0, file.native()});
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", os::shown(file), what), {0, file.native()});
   };
   if (!options.overwrite) {
     refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");

@@ -248,28 +248,32 @@ std::filesystem::path absolute_path(const std::filesystem::path& path) {
 
 namespace {
 
-/// errno of stat(2).
-int stat_of(const std::filesystem::path& path, struct stat& status) {
+/// errno of stat(2), or, with AT_SYMLINK_NOFOLLOW, of lstat(2).
+int stat_of(const std::filesystem::path& path, struct stat& status, int flags = 0) {
   const int error = internal::fault_error("stat", path);
   if (error != 0) return error;
-  return call_again([&] { return ::stat(path.c_str(), &status); });
+  return call_again([&] { return ::fstatat(AT_FDCWD, path.c_str(), &status, flags); });
+}
+
+bool is_there(const std::filesystem::path& path, int flags) {
+  struct stat status {};
+  const int error = stat_of(path, status, flags);
+  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
+  return error == 0;
 }
 
 }  // namespace
 
-bool exists(const std::filesystem::path& path) {
-  struct stat status {};
-  const int error = stat_of(path, status);
-  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
-  return error == 0;
-}
+bool exists(const std::filesystem::path& path) { return is_there(path, 0); }
 
-bool is_name_taken(const std::filesystem::path& path) {
-  struct stat status {};
-  int error = internal::fault_error("stat", path);
-  if (error == 0) error = call_again([&] { return ::lstat(path.c_str(), &status); });
-  if (error != 0 && error != ENOENT && error != ENOTDIR) throw_system_error("stat of", path, error);
-  return error == 0;
+bool is_name_taken(const std::filesystem::path& path) { return is_there(path, AT_SYMLINK_NOFOLLOW); }
+
+std::filesystem::path nearest_existing(std::filesystem::path path) {
+  while (!path.empty() && !is_there(path, 0)) {
+    if (path == path.parent_path()) break;
+    path = path.parent_path();
+  }
+  return path.empty() ? std::filesystem::path(".") : path;
 }
 
 std::uint64_t file_size(const std::filesystem::path& path) {

@@ -52,8 +52,6 @@ int flags_of(OpenMode mode) {
   throw Error(ErrorKind::kInternal, "unknown open mode");
 }
 
-std::string shown(const std::filesystem::path& path) { return base::printable(path.native(), 1000); }
-
 off_t to_offset(std::uint64_t value) { return base::narrow<off_t>(value, "file offset"); }
 
 /// Moves all of `bytes` by `move(done, count)`, which returns like pwrite. Short transfers and EINTR go on. Returns 0
@@ -100,6 +98,8 @@ void write_and_sync(const std::filesystem::path& path, std::span<const std::byte
 }
 
 }  // namespace
+
+std::string shown(const std::filesystem::path& path) { return base::printable(path.native(), 1000); }
 
 FileLock::~FileLock() {
   if (descriptor_ >= 0) ::flock(descriptor_, LOCK_UN);

@@ -38,6 +38,9 @@ class FileLock {
 class File;
 std::optional<File> create_exclusively(const std::filesystem::path& path);
 
+/// A path as messages have it: what is not to be printed escaped, and at most 1,000 characters of it.
+std::string shown(const std::filesystem::path& path);
+
 /// What `work` returns; an Error of its that names no path gets this one.
 template <class Work>
 auto about(const std::filesystem::path& path, Work work) {
@@ -164,5 +167,7 @@ struct FileSystemInfo {
   [[nodiscard]] bool is_local() const;
 };
 FileSystemInfo file_system_of(const std::filesystem::path& path);
+/// The path, or the directory closest above it that is there: whose file system it will be on.
+std::filesystem::path nearest_existing(std::filesystem::path path);
 
 }  // namespace cairn::os
