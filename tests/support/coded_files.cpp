@@ -9,8 +9,32 @@
 #include "environment.hpp"
 #include "format/safetensors.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "shard/box_math.hpp"
 
 namespace cairn::test {
+
+FileTensor counted(DType dtype, std::vector<std::uint64_t> shape) {
+  const std::uint64_t bytes = bits_of(dtype) / 8;
+  FileTensor tensor{dtype, std::move(shape), {}};
+  tensor.bytes.resize(shard::elements_of(tensor.shape) * bytes);
+  for (std::uint64_t i = 0; i < tensor.bytes.size() / bytes; ++i) {
+    const std::uint64_t value = i * 0x9e3779b97f4a7c15ULL >> 3;
+    std::memcpy(tensor.bytes.data() + i * bytes, &value, bytes);
+  }
+  return tensor;
+}
+
+FileTensor transposed(const FileTensor& tensor) {
+  const std::uint64_t bytes = bits_of(tensor.dtype) / 8;
+  FileTensor out{tensor.dtype, {tensor.shape[1], tensor.shape[0]}, base::Bytes(tensor.bytes.size())};
+  for (std::uint64_t r = 0; r < tensor.shape[0]; ++r) {
+    for (std::uint64_t c = 0; c < tensor.shape[1]; ++c) {
+      std::memcpy(out.bytes.data() + (c * tensor.shape[0] + r) * bytes,
+                  tensor.bytes.data() + (r * tensor.shape[1] + c) * bytes, bytes);
+    }
+  }
+  return out;
+}
 
 void write_safetensors(const std::filesystem::path& path, const FileTensors& tensors,
                        const std::map<std::string, std::string>& metadata) {

@@ -22,6 +22,10 @@ struct FileTensor {
 
   friend bool operator==(const FileTensor&, const FileTensor&) = default;
 };
+/// With elements that tell where they are; for dtypes of whole bytes.
+FileTensor counted(DType dtype, std::vector<std::uint64_t> shape);
+/// Of two dimensions.
+FileTensor transposed(const FileTensor& tensor);
 using FileTensors = std::map<std::string, FileTensor>;
 
 void write_safetensors(const std::filesystem::path& path, const FileTensors& tensors,

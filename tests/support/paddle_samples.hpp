@@ -1,9 +1,10 @@
 // The O1 and O2 directories that Paddle wrote (tests/data/paddle), and what is in each of them.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <string>
+
+#include "test_name.hpp"
 
 namespace cairn::test {
 
@@ -15,11 +16,7 @@ struct PaddleSample {
   std::size_t kept;   ///< parameters whose moments are stored as they are
 
   /// For the name of a test.
-  [[nodiscard]] std::string name() const {
-    std::string name = directory;
-    std::replace(name.begin(), name.end(), '-', '_');
-    return name;
-  }
+  [[nodiscard]] std::string name() const { return test_name(directory); }
 };
 
 inline constexpr PaddleSample kPaddleSamples[] = {

@@ -10,6 +10,7 @@
 #include "moment_state.hpp"
 #include "quant/codec.hpp"
 #include "shared_temp_dir.hpp"
+#include "test_name.hpp"
 #include "world.hpp"
 
 namespace cairn::test {
@@ -115,12 +116,7 @@ TEST_P(Quantised, ElidedWeightsComeBack) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, OwnQuantised, testing::Values("q8", "q4"));
-INSTANTIATE_TEST_SUITE_P(Codecs, Quantised, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
-                         [](const auto& codec) {
-                           std::string name = codec.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Codecs, Quantised, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"), kNamedByParameter);
 
 }  // namespace
 }  // namespace cairn::test

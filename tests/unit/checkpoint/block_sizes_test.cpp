@@ -11,6 +11,7 @@
 #include "quantised_state.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
+#include "test_name.hpp"
 
 namespace cairn::test {
 namespace {
@@ -92,30 +93,6 @@ TEST(BlockSizes, ConversionsToShardsAndBackAreTheSame) {
   });
 }
 
-/// Elements that tell where they are.
-FileTensor counted(DType dtype, std::vector<std::uint64_t> shape) {
-  const std::uint64_t bytes = bits_of(dtype) / 8;
-  FileTensor tensor{dtype, std::move(shape), {}};
-  tensor.bytes.resize(shard::elements_of(tensor.shape) * bytes);
-  for (std::uint64_t i = 0; i < tensor.bytes.size() / bytes; ++i) {
-    const std::uint64_t value = i * 0x9e3779b97f4a7c15ULL >> 3;
-    std::memcpy(tensor.bytes.data() + i * bytes, &value, bytes);
-  }
-  return tensor;
-}
-
-FileTensor transposed(const FileTensor& tensor) {
-  const std::uint64_t bytes = bits_of(tensor.dtype) / 8;
-  FileTensor out{tensor.dtype, {tensor.shape[1], tensor.shape[0]}, base::Bytes(tensor.bytes.size())};
-  for (std::uint64_t r = 0; r < tensor.shape[0]; ++r) {
-    for (std::uint64_t c = 0; c < tensor.shape[1]; ++c) {
-      std::memcpy(out.bytes.data() + (c * tensor.shape[0] + r) * bytes,
-                  tensor.bytes.data() + (r * tensor.shape[1] + c) * bytes, bytes);
-    }
-  }
-  return out;
-}
-
 TEST(BlockSizes, TransposedWeightsOfEverySizeOfElementsAreWhole) {
   const TempDir root;
   FileTensors model;
@@ -176,11 +153,7 @@ TEST_P(CodesInBlocks, AreThoseOfTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, CodesInBlocks, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
-                         [](const auto& codec) {
-                           std::string name = codec.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         kNamedByParameter);
 
 }  // namespace
 }  // namespace cairn::test

@@ -17,6 +17,7 @@
 #include "hdf5/library.hpp"
 #include "moment_state.hpp"
 #include "simulated_save.hpp"
+#include "test_name.hpp"
 #include "with_gaps.hpp"
 
 namespace cairn::test {
@@ -321,9 +322,7 @@ INSTANTIATE_TEST_SUITE_P(Codecs, Device,
                          testing::Combine(testing::Values("q8", "q4", "paddle-o1", "paddle-o2", "off"),
                                           testing::Bool()),
                          [](const auto& test) {
-                           std::string name = std::get<0>(test.param);
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name + (std::get<1>(test.param) ? "_cut" : "_whole");
+                           return test_name(std::get<0>(test.param)) + (std::get<1>(test.param) ? "_cut" : "_whole");
                          });
 
 TEST(DevicePointers, HostMemoryThatIsSaidToBeADevicesIsRefused) {

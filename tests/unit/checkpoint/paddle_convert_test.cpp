@@ -41,31 +41,6 @@ std::vector<std::string> convert_on(int ranks, const fs::path& from, const fs::p
   return notes;
 }
 
-/// Elements that tell where they are.
-FileTensor counted(DType dtype, std::vector<std::uint64_t> shape) {
-  std::uint64_t count = 1;
-  for (const std::uint64_t size : shape) count *= size;
-  const std::uint64_t bytes = bits_of(dtype) / 8;
-  base::Bytes data(count * bytes);
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::uint64_t value = i * 2654435761U;
-    std::memcpy(data.data() + i * bytes, &value, bytes);
-  }
-  return {dtype, std::move(shape), std::move(data)};
-}
-
-FileTensor transposed(const FileTensor& tensor) {
-  const std::uint64_t bytes = bits_of(tensor.dtype) / 8;
-  FileTensor out{tensor.dtype, {tensor.shape[1], tensor.shape[0]}, base::Bytes(tensor.bytes.size())};
-  for (std::uint64_t r = 0; r < tensor.shape[0]; ++r) {
-    for (std::uint64_t c = 0; c < tensor.shape[1]; ++c) {
-      std::memcpy(out.bytes.data() + (c * tensor.shape[0] + r) * bytes,
-                  tensor.bytes.data() + (r * tensor.shape[1] + c) * bytes, bytes);
-    }
-  }
-  return out;
-}
-
 /// A model whose linear weights are [in, out] or [out, in], as its shapes tell, and the configuration that says so.
 FileTensors write_model(const fs::path& directory, bool out_in, const char* prefix) {
   fs::create_directories(directory);

@@ -8,6 +8,7 @@
 #include "export/convert.hpp"
 #include "quantised_state.hpp"
 #include "simulated_save.hpp"
+#include "test_name.hpp"
 
 namespace cairn::test {
 namespace {
@@ -144,11 +145,7 @@ TEST_P(QuantisedConvert, TooLargeAnErrorLeavesNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedConvert, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
-                         [](const auto& codec) {
-                           std::string name = codec.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         kNamedByParameter);
 
 TEST(QuantisedConvertOptions, MasterWeightsCanBeElided) {
   const TempDir root;

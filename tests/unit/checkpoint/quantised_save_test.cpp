@@ -9,6 +9,7 @@
 #include "directory_names.hpp"
 #include "quantised_state.hpp"
 #include "simulated_save.hpp"
+#include "test_name.hpp"
 
 namespace cairn::test {
 namespace {
@@ -216,11 +217,7 @@ TEST_P(QuantisedSave, AMomentWithoutTheOtherIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs, QuantisedSave, testing::Values("q8", "q4", "paddle-o1", "paddle-o2"),
-                         [](const auto& codec) {
-                           std::string name = codec.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         kNamedByParameter);
 
 TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   const TempDir root;

@@ -7,6 +7,7 @@
 #include "environment.hpp"
 #include "nlohmann/json.hpp"
 #include "test_directory.hpp"
+#include "test_name.hpp"
 
 namespace cairn::interop::test {
 namespace {
@@ -59,11 +60,7 @@ INSTANTIATE_TEST_SUITE_P(All, Sample,
                          testing::Values("dcp-1d", "dcp-2d", "dcp-consolidated", "hf-tied", "paddle-fused-tp2",
                                          "paddle-lora", "paddle-one-process", "paddle-save-to-hf", "paddle-skip-model",
                                          "paddle-split-param"),
-                         [](const auto& param) {
-                           std::string name = param.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         cairn::test::kNamedByParameter);
 
 TEST(Samples, SectionsFollowTheFiles) {
   using Sections = std::map<std::string, std::size_t>;

@@ -18,10 +18,6 @@ namespace {
 using test::TempDir;
 using testing::HasSubstr;
 
-void touch(const std::filesystem::path& path, std::string_view content = "x") {
-  write_new_file(path, base::as_bytes(content));
-}
-
 TEST(Directory, AFileGetsANewNameAndNeverTakesOne) {
   // By the rename that replaces nothing, by a hard link, and by a name that is taken first.
   for (const char* rules : {"", "rename:errno=EINVAL:times=1", "rename:errno=EINVAL:times=1;link:errno=ENOTSUP"}) {

@@ -23,10 +23,6 @@ namespace {
 using test::TempDir;
 using testing::HasSubstr;
 
-void touch(const std::filesystem::path& path, std::string_view content = "x") {
-  write_new_file(path, base::as_bytes(content));
-}
-
 TEST(OddSystem, NoLockIsNoErrorWhateverTheReason) {
   const TempDir dir;
   File file(dir / "f", OpenMode::kCreateNew);

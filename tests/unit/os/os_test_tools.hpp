@@ -1,18 +1,25 @@
-// What the tests of os share: the kind and text of an error.
+// What the tests of os share: a file, the kind and text of an error.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 
+#include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "faults.hpp"
+#include "os/file.hpp"
 
 namespace cairn::os {
 
 using test::Faults;
+
+inline void touch(const std::filesystem::path& path, std::string_view content = "x") {
+  write_new_file(path, base::as_bytes(content));
+}
 
 /// The text of the Error that `call` throws, which must be of that kind and one line; "no error" when it throws none.
 inline std::string error_of(ErrorKind kind, const std::function<void()>& call) {
