@@ -129,7 +129,7 @@ enum class Place { kOutside, kSameRank, kOtherRank };
 /// What /proc tells of another process.
 class Process {
  public:
-  explicit Process(long number)
+  explicit Process(std::uint64_t number)
       : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
   /// As what it was started, beside the rank that this process believes to be.
   [[nodiscard]] Place place() const {
@@ -150,12 +150,6 @@ class Process {
     std::error_code failed;
     return std::filesystem::read_symlink(folder_ + "exe", failed) == program && !failed;
   }
-  /// 0: not known.
-  [[nodiscard]] long parent() const {
-    const std::string stat = content_of(folder_ + "stat");  // "PID (NAME) STATE PARENT ...", with any NAME
-    const std::size_t name_end = stat.rfind(')');
-    return name_end == std::string::npos || stat.size() < name_end + 4 ? 0 : std::atol(stat.c_str() + name_end + 4);
-  }
 
  private:
   std::string folder_;
@@ -172,8 +166,8 @@ bool is_run_by_no_other_rank(std::chrono::seconds patience) {
   for (;;) {
     bool has_others = false;
     for (const os::DirectoryEntry& entry : os::list_directory("/proc")) {
-      const long number = std::atol(entry.name.c_str());
-      if (number <= 0) continue;
+      const std::uint64_t number = std::strtoull(entry.name.c_str(), nullptr, 10);
+      if (number == 0) continue;
       const Process process(number);
       if (process.place() != Place::kOtherRank) continue;
       if (process.runs(program)) return false;
@@ -194,14 +188,14 @@ bool is_child_of_rank() {
   // environment as it was at its own start.
   constexpr const char* kMark = "OMPI_MCA_ess=pmi";
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
-  long number = ::getppid();
+  auto number = static_cast<std::uint64_t>(::getppid());
   bool has_parent_in_job = false;
   for (int n = 0; n < kMostAncestors && number > 1; ++n) {
     const Process ancestor(number);
     if (ancestor.place() != Place::kSameRank) break;  // the launcher, or a shell outside of the job
     if (ancestor.has_mpi() || (is_marked && !ancestor.was_given(kMark))) return true;
     has_parent_in_job = true;
-    number = ancestor.parent();
+    number = os::parent_of(number);
   }
   return has_parent_in_job && is_run_by_no_other_rank(kPatience);
 }
@@ -248,8 +242,7 @@ void SlowStart::watch(double limit_s) {
   const auto told = [](double seconds) {
     return fmt::format(
         "MPI_Init has waited {:g} s for the other processes of this MPI job; look for processes that did not start, "
-        "or, "
-        "where a rank of the job runs this program for itself, set CAIRN_ALONE=1",
+        "or, where a rank of the job runs this program for itself, set CAIRN_ALONE=1",
         seconds);
   };
   if (limit_s > first_s) {

@@ -31,19 +31,20 @@ std::string first_line(const std::string& path) {
 
 struct ProcessStatus {
   char state = '?';
+  std::uint64_t parent = 0;
   std::uint64_t start_time = 0;
 };
 
-/// Fields 3 and 22 of /proc/<pid>/stat (proc(5)). The second, a name in parentheses, may hold anything.
+/// Fields 3, 4 and 22 of /proc/<pid>/stat (proc(5)). The second, a name in parentheses, may hold anything.
 std::optional<ProcessStatus> status_of(std::uint64_t pid) {
   const std::string line = first_line(fmt::format("/proc/{}/stat", pid));
   const std::size_t name_end = line.rfind(')');
   if (name_end == std::string::npos) return std::nullopt;
   std::istringstream fields(line.substr(name_end + 1));
   ProcessStatus status;
-  fields >> status.state;
+  fields >> status.state >> status.parent;
   std::string skipped;
-  constexpr int kFirst = 4;
+  constexpr int kFirst = 5;
   constexpr int kStartTime = 22;
   for (int field = kFirst; field < kStartTime; ++field) fields >> skipped;
   fields >> status.start_time;
@@ -75,6 +76,11 @@ ProcessName this_process() {
   const auto status = status_of(name.pid);
   name.start_time = status ? status->start_time : 0;
   return name;
+}
+
+std::uint64_t parent_of(std::uint64_t pid) {
+  const auto status = status_of(pid);
+  return status ? status->parent : 0;
 }
 
 Life life_of(std::uint64_t pid, std::uint64_t start_time) {

@@ -33,6 +33,8 @@ ProcessName this_process();
 /// What can be said of a process by its number and start time, in this process's own namespace.
 enum class Life { kAlive, kDead, kUnknown };
 Life life_of(std::uint64_t pid, std::uint64_t start_time);
+/// The process that started it, in this process's own namespace; 0: not known.
+std::uint64_t parent_of(std::uint64_t pid);
 
 /// No signal reaches this thread, nor those that it starts, while the object lives: signals of a program are for its
 /// own threads. Those that a fault of the thread itself raises do, so that handlers of crashes see them.
