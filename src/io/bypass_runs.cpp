@@ -238,9 +238,6 @@ Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassM
   return {{walk.file(), run.file_offset, box.bytes.subspan(run.memory_offset, run.length_bytes)}, is_on_device};
 }
 
-/// Half of what this process may open: others in it open files meanwhile.
-std::size_t most_open_files() { return std::max<std::size_t>(os::free_descriptors() / 2, 1); }
-
 struct Writing {
   BypassRuns::Walk walk;
   os::File file;
@@ -295,14 +292,14 @@ void write_bypass(comm::Communicator& communicator, std::span<const EngineFile> 
   };
   comm::agree(communicator, "write data files", [&] {
     const std::vector<BypassRuns::Walk> walks = runs.walks();
-    const std::size_t most = most_open_files();
+    const std::size_t most = os::descriptors_to_use(1);
     for (std::size_t at = 0; at < walks.size(); at += most) {
       write(std::span(walks).subspan(at, std::min(most, walks.size() - at)));
     }
   });
 }
 
-BypassFiles::BypassFiles(std::span<const EngineFile> files) : files_(files), most_(most_open_files()) {}
+BypassFiles::BypassFiles(std::span<const EngineFile> files) : files_(files), most_(os::descriptors_to_use(1)) {}
 
 const os::File& BypassFiles::of(std::uint32_t file) {
   const auto at = open_.find(file);

@@ -135,9 +135,8 @@ void DirectEngine::begin(std::vector<EngineFile> files, plan::ExtentMaps extents
                  std::back_inserter(mine_));
   descriptors_.resize(mine_.size());
   last_use_.resize(mine_.size());
-  // Half: others in this process open files meanwhile, as another engine does in a conversion.
   const std::uint64_t of_a_place = way_ == Way::kDirect ? 2 : 1;
-  const std::uint64_t most = std::max(os::free_descriptors() / 2 / of_a_place, kFewestOpen);
+  const std::uint64_t most = os::descriptors_to_use(kFewestOpen * of_a_place) / of_a_place;
   most_open_ = static_cast<std::size_t>(std::min<std::uint64_t>(most, mine_.size()));
 }
 

@@ -43,6 +43,8 @@ std::uint64_t free_descriptors() {
   return most - std::min(open, most);
 }
 
+std::uint64_t descriptors_to_use(std::uint64_t fewest) { return std::max(free_descriptors() / 2, fewest); }
+
 std::optional<std::uint64_t> largest_file_bytes() {
   const rlim_t most = limit_of(RLIMIT_FSIZE).rlim_cur;
   return most == RLIM_INFINITY ? std::nullopt : std::optional<std::uint64_t>(most);

@@ -16,12 +16,14 @@ struct OpenFileLimit {
 };
 
 /// For a program of ours, before other threads are started: its soft limit of open files becomes the hard one, or
-/// 65,536 where that is enough, and a file that grows too large is an error and no signal. Not in a library: programs that use select(2) need small
-/// descriptors, and signals are theirs. Returns what it found.
+/// 65,536 where that is enough, and a file that grows too large is an error and no signal. Not in a library: programs
+/// that use select(2) need small descriptors, and signals are theirs. Returns what it found.
 OpenFileLimit meet_limits();
 
 /// How many files this process may open besides those that it has open: what the soft limit (ulimit -n) leaves.
 std::uint64_t free_descriptors();
+/// Half of them, and at least `fewest`: for who opens files by turns, as others in this process open theirs meanwhile.
+std::uint64_t descriptors_to_use(std::uint64_t fewest);
 
 /// Largest size of a file of this process (ulimit -f); nothing: it has no limit.
 std::optional<std::uint64_t> largest_file_bytes();
