@@ -377,6 +377,15 @@ std::string describe(comm::Communicator& communicator, const Difference& found, 
 
 }  // namespace
 
+void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan::MemoryBox> boxes,
+                  std::span<const Source> sources, std::vector<HeldReplica>& held) {
+  held.reserve(held.size() + replicas.size());
+  for (const plan::Replica& replica : replicas) {
+    const plan::MemoryBox& box = boxes[replica.local];
+    held.push_back({&box, &sources[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
+  }
+}
+
 plan::SampleRule agree_on_sample(comm::Communicator& communicator, std::span<const HeldReplica> replicas) {
   std::uint64_t places = 0;
   comm::agree(communicator, "measure the replicas", [&] {

@@ -10,10 +10,12 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
 #include "io/device_copies.hpp"
+#include "plan/coverage.hpp"
 #include "plan/pieces.hpp"
 #include "plan/samples.hpp"
 
@@ -27,6 +29,10 @@ struct HeldReplica {
   std::uint64_t holders = 0;
   bool is_mixed = false;
 };
+
+/// Rank-local: appends those of `boxes`, whose tensors are numbers in `sources`. All three must outlive what is added.
+void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan::MemoryBox> boxes,
+                  std::span<const Source> sources, std::vector<HeldReplica>& held);
 
 struct ReplicaComparison {
   std::span<const HeldReplica> replicas;  ///< in an order that is the same on all ranks that hold some

@@ -139,11 +139,7 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
   std::vector<MomentReplica> moments;
   comm::agree(communicator_, "find the replicas", [&] {
     const std::span<const Source> saved = coder_ ? planned.state.coded.sources : given;
-    held.reserve(plan_->replicas.size());
-    for (const plan::Replica& replica : plan_->replicas) {
-      const plan::MemoryBox& box = planned.state.memory[replica.local];
-      held.push_back({&box, &saved[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
-    }
+    add_replicas(plan_->replicas, planned.state.memory, saved, held);
     if (coder_) moments = coder_->replicas(given);
     for (const MomentReplica& moment : moments) {  // numbered after what is saved
       held.push_back({&moment.box, &given[moment.source], plan_->tensors + moment.moment, moment.replica.holders,

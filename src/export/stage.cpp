@@ -125,10 +125,7 @@ std::string compare_staged(comm::Communicator& communicator, const StagedState& 
     if (std::ranges::any_of(state.boxes, plan::is_on_device)) {
       device = std::make_unique<io::DeviceCopies>(device_share(state.options.limits.memory_budget_bytes));
     }
-    for (const plan::Replica& replica : state.replicas) {
-      const plan::MemoryBox& box = state.boxes[replica.local];
-      held.push_back({&box, &state.sources[box.tensor], replica.tensor, replica.holders, replica.is_mixed});
-    }
+    add_replicas(state.replicas, state.boxes, state.sources, held);
   });
   const plan::SampleRule rule = agree_on_sample(communicator, held);
   std::string warning = compare_replicas(communicator, {held, 0, state.options.checks, rule, device.get()});
