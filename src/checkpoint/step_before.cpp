@@ -24,7 +24,6 @@ void for_each_run(std::uint64_t file_hash, std::uint64_t blocks, StepBefore::Sha
   }
 }
 
-std::uint64_t count_of(const format::FileBlocks& file) { return file.crcs.size(); }
 std::uint32_t crc_of(const format::FileBlocks& file, std::uint64_t block) { return file.crcs[block]; }
 std::string_view name_of(const format::FileBlocks& file) { return file.name; }
 std::uint64_t size_of(const format::FileBlocks& file) { return file.size_bytes; }
@@ -65,7 +64,7 @@ StepBefore::Unchanged StepBefore::unchanged_of(const format::FileBlocks& file) c
   if (before == files_.end() || before->second.size_bytes != file.size_bytes) return {};
   Unchanged unchanged;
   std::size_t at = 0;
-  for_each_run(hash, count_of(file), share_, [&](std::uint64_t first, std::uint64_t end) {
+  for_each_run(hash, file.crcs.size(), share_, [&](std::uint64_t first, std::uint64_t end) {
     for (std::uint64_t block = first; block < end; ++block) {
       if (before->second.crcs.at(at++) != file.crcs[block]) continue;
       ++unchanged.blocks;
@@ -112,8 +111,7 @@ std::string stale_words(const std::vector<SectionChange>& changes, const std::ve
   if (stale.empty()) return {};
   return fmt::format(
       "not a byte of {} {} has changed since step {}: is what is saved what was trained? Options::frozen names what "
-      "does "
-      "not change",
+      "does not change",
       stale.size() == 1 ? "section" : "sections", base::joined(stale), step_before);
 }
 
