@@ -1,7 +1,7 @@
 """A training whose job is killed (SIGKILL of all its processes) at random moments, and started again: it ends bit for bit as
 one that was never killed, on equal and on other numbers of ranks.
 
-    kills_test.py --kills 2
+    kills_test.py --kills 2 --steps 240
 
 A launcher that hangs before the training begins is killed, counted apart, and started again."""
 
@@ -11,15 +11,15 @@ import random
 import time
 import unittest
 
-from trainer import LIMIT_S, Trainer, TrainerTest
+from trainer import Trainer, TrainerTest
 
 RANKS = (1, 3, 4)
-OPTIONS = ("--steps", 800, "--every", 10, "--log", 20)
+LOG = 20
 MOST_HANGS = 3
 
 
 class Kills(TrainerTest):
-    kills = 2
+    kills, steps = 2, 240
 
     def setUp(self):
         super().setUp()
@@ -27,18 +27,19 @@ class Kills(TrainerTest):
         print(f"CAIRN_TEST_SEED={self.seed}", flush=True)
         self.random = random.Random(self.seed)
         self.hangs = self.in_saves = 0
+        self.options = ("--steps", self.steps, "--every", 10, "--log", LOG)
 
     def uninterrupted(self, ranks):
         self.new_root()
         trainer = self.to_its_end(ranks)
         self.assertEqual(trainer.lines[0], f"starting at step 0 on {ranks} ranks")
-        self.assertEqual(len(trainer.losses()), 40)
+        self.assertEqual(len(trainer.losses()), self.steps // LOG)
         return trainer
 
     def to_its_end(self, ranks):
         """Resumes what is there, and is not killed."""
         while True:
-            trainer = Trainer(self, ranks, *OPTIONS)
+            trainer = Trainer(self, ranks, *self.options)
             code = trainer.end()
             if code is not None:
                 self.assertEqual(code, 0, trainer.said())
@@ -62,15 +63,15 @@ class Kills(TrainerTest):
         losses, steps, done = {}, [], 0
         while done < kills:
             before = self.unfinished()
-            trainer = Trainer(self, next_ranks(), *OPTIONS)
+            trainer = Trainer(self, next_ranks(), *self.options)
             time.sleep(self.random.uniform(0, whole.took_s))
-            overdue = trainer.began + whole.took_s + LIMIT_S
             while done % 2 == 0 and self.unfinished() <= before and trainer.process.poll() is None:  # until it saves
                 time.sleep(0.0005)
-                if time.monotonic() > overdue:
+                if trainer.is_silent():
                     break
+            is_silent = trainer.is_silent()
             is_killed = trainer.kill()
-            if is_killed and time.monotonic() > overdue:
+            if is_killed and is_silent:
                 self.count_hang(trainer)
             elif is_killed:
                 done += 1
@@ -113,5 +114,7 @@ class Kills(TrainerTest):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=Kills.kills)
-    Kills.kills = parser.parse_args().kills
+    parser.add_argument("--steps", type=int, default=Kills.steps, help=f"of the training; a multiple of {LOG}")
+    arguments = parser.parse_args()
+    Kills.kills, Kills.steps = arguments.kills, arguments.steps
     unittest.main(argv=["test"], verbosity=2)

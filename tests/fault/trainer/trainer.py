@@ -14,7 +14,7 @@ import time
 import unittest
 
 LAUNCHER = shlex.split(os.environ["CAIRN_MPIEXEC"])
-LIMIT_S = 60
+LIMIT_S = 60  # of silence: how long a training takes depends on what else the machine does
 STOPPED = 75  # the trainer's exit code after SIGTERM
 
 
@@ -53,7 +53,7 @@ class Trainer:
         command = [*LAUNCHER, str(ranks), os.environ["CAIRN_TRAINER"], "--root", str(test.root), *map(str, options)]
         self.lines = []
         self.errors = tempfile.TemporaryFile("w+", dir=test.folder)
-        self.began = time.monotonic()
+        self.began = self.heard = time.monotonic()
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.errors,
                                         text=True, env={**os.environ, **scratch})
         test.addCleanup(self._close)
@@ -63,6 +63,7 @@ class Trainer:
 
     def _read(self):
         for line in self.process.stdout:
+            self.heard = time.monotonic()
             self.queue.put(line.rstrip("\n"))
         self.queue.put(None)
 
@@ -83,13 +84,15 @@ class Trainer:
             if line.startswith(beginning):
                 return line
 
+    def is_silent(self):
+        return time.monotonic() - self.heard > LIMIT_S
+
     def end(self):
-        """Waits for its end and gives the exit code. A job that hangs is killed, and gives None."""
-        until = time.monotonic() + LIMIT_S
+        """Waits for its end and gives the exit code. A job that says nothing for LIMIT_S is killed, and gives None."""
         try:
-            while self._next(max(0.1, until - time.monotonic())) is not None:
+            while self._next(LIMIT_S) is not None:
                 pass
-            return self.process.wait(max(0.1, until - time.monotonic()))
+            return self.process.wait(LIMIT_S)
         except (Silent, subprocess.TimeoutExpired):
             self.kill()
             return None
