@@ -39,8 +39,8 @@ void carry_out(const Waiting& waiting, const std::string& message) {
   abort_job(kWatchdogExitCode);
 }
 
-Watchdog::Watchdog(Waiting waiting, std::string rank_text)
-    : waiting_(std::move(waiting)), rank_text_(std::move(rank_text)) {
+Watchdog::Watchdog(Waiting waiting, std::string rank_text, os::Clock& clock)
+    : waiting_(std::move(waiting)), rank_text_(std::move(rank_text)), clock_(clock) {
   if (waiting_.limit_s <= 0) return;
   phase_.reserve(kNameBytes);
   step_.reserve(kNameBytes);
@@ -123,19 +123,19 @@ std::string Watchdog::where_locked() const {
 }
 
 void Watchdog::watch() {
-  using Clock = std::chrono::steady_clock;
   const double tick_s = std::min(1.0, waiting_.limit_s / 10);
-  const auto tick = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(tick_s));
+  const auto tick = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::duration<double>(tick_s));
   std::unique_lock lock(mutex_);
-  auto last = Clock::now();
+  auto last = clock_.now();
   while (!done_) {
     if (calls_ == 0 && waits_ == 0) {
       wake_.wait(lock, [&] { return done_ || calls_ + waits_ != 0; });
-      last = Clock::now();
+      last = clock_.now();
       continue;
     }
-    wake_.wait_for(lock, tick);
-    const auto now = Clock::now();
+    clock_.wait_for(wake_, lock, tick, [&] { return done_; });
+    if (calls_ == 0 && waits_ == 0) continue;  // the call is over
+    const auto now = clock_.now();
     // A much longer tick means that this process was stopped, and so was its work.
     const double more = std::min(std::chrono::duration<double>(now - last).count(), 2 * tick_s);
     last = now;

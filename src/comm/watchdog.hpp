@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "cairn/waiting.hpp"
+#include "os/clock.hpp"
 #include "os/condition.hpp"
 
 namespace cairn::comm {
@@ -27,9 +28,9 @@ void carry_out(const Waiting& waiting, const std::string& message);
 
 class Watchdog {
  public:
-  /// `rank_text` names this rank in lines ("rank 3 of 8 (node07)"). Throws std::system_error when there can be no more
-  /// threads (fault hook: step "thread.watchdog").
-  Watchdog(Waiting waiting, std::string rank_text);
+  /// `rank_text` names this rank in lines ("rank 3 of 8 (node07)"); `clock` must outlive the object. Throws
+  /// std::system_error when there can be no more threads (fault hook: step "thread.watchdog").
+  Watchdog(Waiting waiting, std::string rank_text, os::Clock& clock = os::Clock::of_system());
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -64,6 +65,7 @@ class Watchdog {
 
   const Waiting waiting_;
   const std::string rank_text_;
+  os::Clock& clock_;
   std::atomic<bool> moved_{false};
   std::atomic<double> silent_s_{0};
   std::mutex mutex_;

@@ -15,6 +15,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
+#include "os/clock.hpp"
 #include "os/condition.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
@@ -30,15 +31,6 @@ constexpr int kRenewalsPerLease = 6;
 constexpr milliseconds kNoticeInterval(10'000);
 constexpr int kAttemptsAtEnd = 25;
 constexpr milliseconds kBetweenAttempts(20);
-
-LeaseTime read_clock(clockid_t clock) {
-  std::timespec now{};
-  ::clock_gettime(clock, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
-/// While the machine sleeps the holder's clock goes on, and the observer's stands still: each errs to the safe side.
-LeaseTime holder_now() { return read_clock(CLOCK_BOOTTIME); }
-LeaseTime observer_now() { return read_clock(CLOCK_MONOTONIC); }
 
 double seconds_of(LeaseTime time) { return std::chrono::duration<double>(time).count(); }
 
@@ -59,6 +51,7 @@ class Lease::Impl {
         highest_saved_epoch_(std::move(setup.highest_saved_epoch)),
         lease_(checked_lease(setup.seconds)),
         request_(own_request(setup.wait_seconds)),
+        clock_(*setup.clock),
         nonce_(os::random_nonce()),
         folder_(root_, request_.process, nonce_),
         watch_(lease_) {
@@ -150,6 +143,10 @@ class Lease::Impl {
   bool is_cleared = false;
 
  private:
+  /// While the machine sleeps the holder's clock goes on, and the observer's stands still: each errs to the safe side.
+  [[nodiscard]] LeaseTime holder_now() const { return clock_.now_with_sleep(); }
+  [[nodiscard]] LeaseTime observer_now() const { return clock_.now(); }
+
   [[nodiscard]] std::string shown() const { return base::printable(root_.string(), 1000); }
   [[nodiscard]] bool is_held() const {
     const std::lock_guard lock(state_mutex_);
@@ -202,7 +199,7 @@ class Lease::Impl {
       const LeaseTime pause = std::clamp<LeaseTime>(watch_.lease_time() / (2 * kRenewalsPerLease), milliseconds(10),
                                                     std::chrono::seconds(5));
       io.unlock();
-      std::this_thread::sleep_for(pause);
+      clock_.sleep_for(pause);
     }
   }
 
@@ -376,7 +373,7 @@ class Lease::Impl {
   void run() {
     std::unique_lock lock(state_mutex_);
     while (!is_ending_) {
-      wake_.wait_for(lock, lease_ / kRenewalsPerLease);
+      clock_.wait_for(wake_, lock, lease_ / kRenewalsPerLease, [&] { return is_ending_; });
       if (is_ending_) return;
       lock.unlock();
       tick();
@@ -402,6 +399,7 @@ class Lease::Impl {
   const std::function<std::uint64_t()> highest_saved_epoch_;
   const LeaseTime lease_;
   const LeaseRequest request_;
+  os::Clock& clock_;
   const std::string nonce_;
   const LeaseFolder folder_;
 

@@ -17,16 +17,18 @@
 #include <vector>
 
 #include "directory/lease_folder.hpp"
+#include "os/clock.hpp"
 
 namespace cairn::checkpoint {
 
 class Lease {
  public:
   struct Setup {
-    double seconds = 60;                 ///< lease time; renewed six times in it
-    std::optional<double> wait_seconds;  ///< how long to wait for a saver that lives; nothing: LeaseRequest::wait
+    double seconds = 60;                      ///< lease time; renewed six times in it
+    std::optional<double> wait_seconds = {};  ///< how long to wait for a saver that lives; nothing: LeaseRequest::wait
     /// Highest epoch in the root's manifests, asked when the lease is taken. Nothing: 0.
-    std::function<std::uint64_t()> highest_saved_epoch;
+    std::function<std::uint64_t()> highest_saved_epoch = {};
+    os::Clock* clock = &os::Clock::of_system();  ///< must outlive the object
   };
 
   /// Looks once, and watches from now on when somebody has the lease. A look that fails is left to hold(). Throws

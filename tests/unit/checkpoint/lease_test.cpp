@@ -13,6 +13,7 @@
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "manual_clock.hpp"
 #include "os/process.hpp"
 #include "temp_dir.hpp"
 
@@ -33,20 +34,13 @@ constexpr double kLong = 100;
 constexpr double kFarBelowLong = 40;
 
 Lease::Setup setup(double seconds = kShort, std::optional<double> wait_seconds = std::nullopt) {
-  return {seconds, wait_seconds, nullptr};
+  return {.seconds = seconds, .wait_seconds = wait_seconds};
 }
+
+Lease::Setup setup_by(ManualClock& clock, double seconds) { return {.seconds = seconds, .clock = &clock}; }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-template <class Condition>
-void wait_until(Condition condition) {
-  const auto start = std::chrono::steady_clock::now();
-  while (!condition()) {
-    ASSERT_LT(seconds_since(start), kFarBelowLong);
-    std::this_thread::sleep_for(milliseconds(10));
-  }
 }
 
 fs::path epoch_file(const TempDir& root, int epoch) { return root / ".cairn" / ("epoch-" + std::to_string(epoch)); }
@@ -83,7 +77,8 @@ TEST(Lease, NothingIsWrittenBeforeItIsHeld) {
 TEST(Lease, IsTakenRenewedAndReleased) {
   const TempDir root;
   {
-    Lease lease(root.path(), setup(kRenewedOften));
+    ManualClock clock;
+    Lease lease(root.path(), setup_by(clock, 3));
     EXPECT_EQ(lease.epoch(), 0U);
     lease.hold();
     EXPECT_EQ(lease.epoch(), 1U);
@@ -92,11 +87,16 @@ TEST(Lease, IsTakenRenewedAndReleased) {
     EXPECT_EQ(first.holder.nonce, lease.nonce());
     EXPECT_EQ(first.lease_ms, 3000U);
     EXPECT_FALSE(first.is_released);
-    wait_until([&] { return record_in(root, 1).sequence >= first.sequence + 2; });
+    for (std::uint64_t renewals = 1; renewals < 20; ++renewals) {
+      clock.pass(milliseconds(499));
+      EXPECT_EQ(record_in(root, 1).sequence, first.sequence + renewals - 1);
+      clock.pass(milliseconds(1));
+      EXPECT_EQ(record_in(root, 1).sequence, first.sequence + renewals);
+    }
     lease.look();
     const std::uint64_t before = record_in(root, 1).sequence;
     lease.hold();
-    EXPECT_GT(record_in(root, 1).sequence, before);
+    EXPECT_EQ(record_in(root, 1).sequence, before + 1);
     EXPECT_EQ(lease.epoch(), 1U);
     EXPECT_EQ(lease.lost(), std::nullopt);
     EXPECT_TRUE(lease.take_warnings().empty());
@@ -116,7 +116,7 @@ TEST(Lease, AReleasedOneIsTakenWithoutWaiting) {
 
 TEST(Lease, TheEpochIsAboveThoseOfTheManifests) {
   const TempDir root;
-  Lease lease(root.path(), {kShort, std::nullopt, [] { return std::uint64_t{41}; }});
+  Lease lease(root.path(), {.highest_saved_epoch = [] { return std::uint64_t{41}; }});
   lease.hold();
   EXPECT_EQ(lease.epoch(), 42U);
 }
@@ -186,7 +186,8 @@ TEST(Lease, ANewLifeTakesTheNextEpochWithoutLettingGo) {
 
 TEST(Lease, ANewLifeAsksAnewForALeaseThatWasLost) {
   const TempDir root;
-  Lease lease(root.path(), setup());
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, kShort));
   lease.hold();
   write_foreign(root, 2, 1);
   message_of_error(ErrorKind::kState, [&] { lease.look(); });
@@ -217,18 +218,21 @@ TEST(Lease, AnExpiryIsWatchedInFullByTheObserversOwnClock) {
   const TempDir root;
   write_foreign(root, 7, 5);
   fs::last_write_time(epoch_file(root, 7), fs::file_time_type::clock::now() - std::chrono::hours(24));
-  const auto start = std::chrono::steady_clock::now();
-  Lease lease(root.path(), setup());
+  ManualClock clock;
+  const auto start = clock.now();
+  Lease lease(root.path(), setup_by(clock, kShort));
   lease.hold();
-  EXPECT_GE(seconds_since(start), 0.3);
+  EXPECT_GE(clock.now() - start, milliseconds(300));
+  EXPECT_LT(clock.now() - start, milliseconds(400));
   EXPECT_EQ(lease.epoch(), 8U);
 }
 
 TEST(Lease, ObservingBeginsWithTheObject) {
   const TempDir root;
   write_foreign(root, 7, 5);
-  Lease lease(root.path(), setup());
-  std::this_thread::sleep_for(milliseconds(400));
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, kShort));
+  clock.pass(milliseconds(400));
   const Faults no_second_look("open:path=epoch-7:after=1");
   lease.hold();
 }
@@ -236,7 +240,8 @@ TEST(Lease, ObservingBeginsWithTheObject) {
 TEST(Lease, ARenewalFromElsewhereIsRefused) {
   const TempDir root;
   write_foreign(root, 7, 5, "812", 30'000);
-  Lease lease(root.path(), setup());
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, kShort));
   write_foreign(root, 7, 6, "812", 30'000);
   const std::string text = error_of_hold(lease);
   EXPECT_THAT(text, HasSubstr("process 4711 on elsewhere (job 812, since 1970-01-01 00:00:00 UTC)"));
@@ -308,12 +313,13 @@ TEST(Lease, ALeaseThatSomebodyRemovedIsLost) {
 
 TEST(Lease, OneThatRanOutIsNotWorkedUnderAndIsTakenAnew) {
   const TempDir root;
-  constexpr double kLeaseSeconds = 1;
-  Lease lease(root.path(), setup(kLeaseSeconds));
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, 60));
   lease.hold();
   const Faults faults("lease.renew");
-  const auto start = std::chrono::steady_clock::now();
-  wait_until([&] { return os::fault_hits() != 0 && seconds_since(start) > kLeaseSeconds; });
+  clock.pass(std::chrono::seconds(59));
+  lease.look();
+  clock.pass(std::chrono::seconds(1));
   EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }),
               testing::AllOf(HasSubstr("ran out"), HasSubstr("Input/output error"), HasSubstr("save again")));
   EXPECT_EQ(lease.lost(), std::nullopt);
@@ -325,26 +331,28 @@ TEST(Lease, OneThatRanOutIsNotWorkedUnderAndIsTakenAnew) {
 
 TEST(Lease, ARenewalThatComesTooLateChangesNothing) {
   const TempDir root;
-  constexpr double kLeaseSeconds = 1;
-  Lease lease(root.path(), setup(kLeaseSeconds));
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, 60));
   lease.hold();
   {
     const Faults faults("lease.renew");
-    const auto start = std::chrono::steady_clock::now();
-    wait_until([&] { return seconds_since(start) > kLeaseSeconds; });
+    clock.pass(std::chrono::seconds(60));
   }
   const std::uint64_t before = record_in(root, 1).sequence;
-  wait_until([&] { return record_in(root, 1).sequence > before; });
+  clock.pass(std::chrono::seconds(10));
+  EXPECT_EQ(record_in(root, 1).sequence, before + 1);
   EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }), HasSubstr("ran out"));
 }
 
 TEST(Lease, ARenewalThatFailsIsReported) {
   const TempDir root;
-  Lease lease(root.path(), setup(kRenewedOften));
+  ManualClock clock;
+  Lease lease(root.path(), setup_by(clock, 60));
   lease.hold();
   {
     const Faults faults("write:path=epoch-1:times=1");
-    wait_until([] { return os::fault_hits() != 0; });
+    clock.pass(std::chrono::seconds(10));
+    EXPECT_EQ(os::fault_hits(), 1U);
   }
   lease.look();
   const auto warnings = lease.take_warnings();

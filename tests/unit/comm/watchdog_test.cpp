@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 #include <thread>
 
 #include "cairn/error.hpp"
+#include "manual_clock.hpp"
 
 namespace {
 std::atomic<int> system_clock_ahead_s = 0;
@@ -35,6 +35,8 @@ using namespace std::chrono_literals;
 
 constexpr const char* kRank = "rank 3 of 8";
 
+using test::ManualClock;
+
 Waiting limit(double seconds, OnSilence then = OnSilence::kEndProcess) { return {seconds, then, {}}; }
 
 TEST(Watchdog, ZeroSecondsIsOff) {
@@ -45,11 +47,15 @@ TEST(Watchdog, ZeroSecondsIsOff) {
 }
 
 TEST(Watchdog, ProgressKeepsItSilent) {
-  Watchdog watchdog(limit(1.5), kRank);
+  ManualClock clock;
+  Watchdog watchdog(limit(10), kRank, clock);
   watchdog.begin_call();
   for (int i = 0; i < 20; ++i) {
     watchdog.progress("write", "model.safetensors");
-    std::this_thread::sleep_for(100ms);
+    clock.pass(1s);
+    EXPECT_EQ(watchdog.silent_s(), 0);
+    clock.pass(1s);
+    EXPECT_EQ(watchdog.silent_s(), 1);
   }
 }
 
@@ -70,35 +76,54 @@ TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
   EXPECT_EQ(watchdog.silent_s(), 0);
 }
 
+/// A tick that ends after the call.
+TEST(Watchdog, SilenceOfACallThatIsOverIsNotSaid) {
+  ManualClock clock;
+  std::atomic<int> calls = 0;
+  Watchdog watchdog({10, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank, clock);
+  watchdog.begin_call();
+  for (int second = 0; second < 10; ++second) clock.pass(1s);
+  EXPECT_EQ(watchdog.silent_s(), 9);
+  watchdog.end_call();
+  clock.jump(1s);
+  std::this_thread::sleep_for(50ms);  // it is seen within a millisecond
+  EXPECT_EQ(calls, 0);
+}
+
 TEST(Watchdog, AWaitSeesTheSilenceAndIsLeftToItself) {
-  Watchdog watchdog(limit(1), kRank);
+  ManualClock clock;
+  Watchdog watchdog(limit(10), kRank, clock);
   watchdog.begin_wait();
-  std::this_thread::sleep_for(1200ms);
-  EXPECT_GE(watchdog.silent_s(), 1);
+  for (int second = 1; second < 15; ++second) {
+    clock.pass(1s);
+    EXPECT_EQ(watchdog.silent_s(), second);
+  }
   watchdog.progress();
   EXPECT_EQ(watchdog.silent_s(), 0);
   watchdog.end_wait();
 }
 
 TEST(Watchdog, SilenceOfAStuckRankIsALinePerLimitAndACallback) {
+  ManualClock clock;
   std::atomic<int> calls = 0;
   std::string said;
-  const auto start = std::chrono::steady_clock::now();
+  testing::internal::CaptureStderr();
   {
-    Watchdog watchdog({0.3, OnSilence::kCallback,
+    Watchdog watchdog({10, OnSilence::kCallback,
                        [&](const std::string& message) {
                          if (calls++ == 0) said = message;
                        }},
-                      kRank);
+                      kRank, clock);
     watchdog.begin_call();
     watchdog.progress("fsync");
-    testing::internal::CaptureStderr();
-    while (calls < 2 && std::chrono::steady_clock::now() - start < 60s) std::this_thread::sleep_for(10ms);
+    clock.pass(1s);
+    for (int second = 1; second < 25; ++second) {
+      clock.pass(1s);
+      EXPECT_EQ(calls, second / 10) << second;
+    }
   }
   const std::string lines = testing::internal::GetCapturedStderr();
-  EXPECT_GE(calls, 2);
-  EXPECT_LE(calls.load() * 300ms, std::chrono::steady_clock::now() - start);
-  EXPECT_NE(said.find("no progress for 0.3 s in phase 'fsync' on rank 3 of 8"), std::string::npos) << said;
+  EXPECT_NE(said.find("no progress for 10 s in phase 'fsync' on rank 3 of 8"), std::string::npos) << said;
   EXPECT_NE(lines.find("cairn: error: " + said), std::string::npos) << lines;
 }
 
@@ -133,35 +158,27 @@ TEST(Watchdog, TakesNoSignalOfTheProgram) {
 }
 
 TEST(Watchdog, AnErrorIsOnlySaidWhereTheRankIsStuck) {
+  ManualClock clock;
   testing::internal::CaptureStderr();
   {
-    Watchdog watchdog(limit(0.3, OnSilence::kError), kRank);
+    Watchdog watchdog(limit(10, OnSilence::kError), kRank, clock);
     watchdog.begin_call();
-    std::this_thread::sleep_for(2s);
+    for (int second = 0; second <= 10; ++second) clock.pass(1s);
   }
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("no progress for 0.3 s in phase 'start' on rank 3 of 8"),
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no progress for 10 s in phase 'start' on rank 3 of 8"),
             std::string::npos);
 }
 
+/// The thread that measures is stopped as well, and sees one long tick.
 TEST(Watchdog, TimeInWhichTheProcessIsStoppedDoesNotCount) {
-  const pid_t child = ::fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    Watchdog watchdog(limit(2.0), kRank);
-    watchdog.begin_call();
-    std::this_thread::sleep_for(200ms);
-    ::raise(SIGSTOP);
-    std::this_thread::sleep_for(200ms);
-    ::_exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, WUNTRACED), child);
-  ASSERT_TRUE(WIFSTOPPED(status));
-  std::this_thread::sleep_for(3s);
-  ASSERT_EQ(::kill(child, SIGCONT), 0);
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status));
-  EXPECT_EQ(WEXITSTATUS(status), 0);
+  ManualClock clock;
+  std::atomic<int> calls = 0;
+  Watchdog watchdog({10, OnSilence::kCallback, [&](const std::string&) { ++calls; }}, kRank, clock);
+  watchdog.begin_call();
+  clock.pass(1s);
+  clock.pass(3600s);
+  EXPECT_EQ(watchdog.silent_s(), 2) << "two ticks";
+  EXPECT_EQ(calls, 0);
 }
 
 TEST(Watchdog, SecondsComeFromTheEnvironment) {

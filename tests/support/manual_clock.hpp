@@ -1,0 +1,51 @@
+// A clock that only a test moves, for what waits by one that it is given.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "os/clock.hpp"
+
+namespace cairn::test {
+
+class ManualClock final : public os::Clock {
+ public:
+  [[nodiscard]] std::chrono::nanoseconds now() const override { return std::chrono::nanoseconds(now_ns_); }
+  [[nodiscard]] std::chrono::nanoseconds now_with_sleep() const override { return now(); }
+  void sleep_for(std::chrono::nanoseconds time) override { jump(time); }
+
+  void jump(std::chrono::nanoseconds time) { now_ns_ += time.count(); }
+
+  /// Returns when the one thread that waits by this clock, or is about to, has done what it does at the new time; throws
+  /// when there is none.
+  void pass(std::chrono::nanoseconds time) {
+    see_it_wait();
+    jump(time);
+    see_it_wait();
+  }
+
+ private:
+  void wait_once(os::Condition& condition, std::unique_lock<std::mutex>& lock, std::chrono::nanoseconds) override {
+    ++waits_;
+    condition.wait_for(lock, std::chrono::milliseconds(1));
+  }
+  /// The wait that comes next may have looked at the clock before; the one after it comes when all is done.
+  void see_it_wait() const {
+    constexpr std::chrono::seconds kLimit(60);
+    const std::uint64_t before = waits_;
+    const auto start = std::chrono::steady_clock::now();
+    while (waits_ < before + 2) {
+      if (std::chrono::steady_clock::now() - start > kLimit) throw std::logic_error("nothing waits by this clock");
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+  }
+
+  std::atomic<std::chrono::nanoseconds::rep> now_ns_{1'000'000'000};
+  std::atomic<std::uint64_t> waits_{0};
+};
+
+}  // namespace cairn::test
