@@ -339,6 +339,7 @@ void MpiioEngine::open_handles(int mode, const std::shared_ptr<InfoHandle>& info
   for (std::size_t m = 0; m < members_.size(); ++m) {
     const EngineFile& file = files_[members_[m].turn.file];
     const auto fault = os::check_fault("open", file.path);
+    static_cast<void>(os::check_fault("mpiio.open", file.path));  // a rank that stops here
     meet(members_[m]);
     call_mpi(std::move(runs[m]), "MPI_File_open");
     members_[m].handle = std::move(calls[m]->handle);

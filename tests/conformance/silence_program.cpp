@@ -147,7 +147,7 @@ std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& pl
     for (const char* operation : {"open", "write", "fsync", "close"}) {
       add(call, fmt::format("{}:path=.safetensors", operation));
     }
-    add(call, "open:path=.safetensors:after=1");  // with engine mpiio before MPI_File_open
+    if (engine == "mpiio") add(call, "mpiio.open");  // others are on their way into MPI_File_open
     for (const char* step : {"begin", "carry", "blocks", "manifest", "sync", "rename", "publish", "latest"}) {
       add(call, fmt::format("commit.{}", step));
     }
@@ -275,12 +275,13 @@ int main(int argc, char** argv) {
   if (argc > 5) {
     std::erase_if(scenarios, [&](const Scenario& one) { return one.text().find(argv[5]) == std::string::npos; });
   } else if (drawn != 0) {
-    // A rank that stops in an fsync, while the others wait inside the engine, is always among them.
-    const auto fsync =
-        std::ranges::find_if(scenarios, [](const Scenario& one) { return one.fault.starts_with("fsync"); });
-    std::iter_swap(scenarios.begin(), fsync);
-    std::shuffle(scenarios.begin() + 1, scenarios.end(), random);
-    scenarios.resize(std::min(drawn + 1, scenarios.size()));
+    // Always among them: a rank that stops in an fsync, or before MPI_File_open, while the others wait inside the engine.
+    const auto drawable = std::stable_partition(scenarios.begin(), scenarios.end(), [](const Scenario& one) {
+      return one.call.run == kSave.run && (one.fault.starts_with("fsync") || one.fault == "mpiio.open");
+    });
+    std::shuffle(drawable, scenarios.end(), random);
+    const auto kept = static_cast<std::size_t>(drawable - scenarios.begin()) + drawn;
+    scenarios.resize(std::min(kept, scenarios.size()));
   }
   std::size_t good = 0;
   for (std::size_t n = 0; n < scenarios.size(); ++n) {
