@@ -8,7 +8,9 @@
 #include "comm/mpi.hpp"
 #include "environment.hpp"
 #include "expect_converted.hpp"
+#include "expect_error.hpp"
 #include "os/fault.hpp"
+#include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
 #include "with_gaps.hpp"
@@ -205,6 +207,25 @@ TEST_F(Staging, LoadsIntoOtherFloats) {
     EXPECT_EQ(error.kind(), ErrorKind::kState);
     EXPECT_THAT(error.what(), HasSubstr("LoadOptions::cast_floats would convert it"));
   }
+}
+
+TEST_F(Staging, ComparesReplicas) {
+  RankState state = state_of(Cut::kReplicated, MPI_COMM_WORLD);
+  state.fill(world_.rank == world_.ranks - 1 ? 2 : 1);
+  const auto stage_it = [&] { return stage(MPI_COMM_WORLD, file_, state.sources(), options_); };
+  const bool differ = world_.ranks > 1;
+  options_.checks.replicas_differ = ReplicasDiffer::kRefuse;
+  if (differ) {
+    const std::string message = message_of_error(ErrorKind::kState, stage_it);
+    EXPECT_THAT(message, HasSubstr("its replicas differ"));
+    expect_same_everywhere(message);
+    EXPECT_FALSE(std::filesystem::exists(file_));
+  }
+  options_.checks.replicas_differ = ReplicasDiffer::kWarn;
+  EXPECT_EQ(stage_it().warnings.size(), differ ? 1U : 0U);
+  options_.checks.replicas = ReplicaCheck::kOff;
+  options_.overwrite = true;
+  EXPECT_THAT(stage_it().warnings, testing::IsEmpty());
 }
 
 TEST_F(Staging, SaysWhatIsWrong) {

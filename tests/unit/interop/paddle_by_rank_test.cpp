@@ -203,6 +203,18 @@ TEST(PaddleByRankRefused, SlicesThatDoNotMakeTheParameter) {
   EXPECT_THAT(failure_with(joined({rest, accumulator})), AllOf(HasSubstr("beta1_pow_acc_0"), HasSubstr("F32 [2]")));
 }
 
+/// Each half of the fused weight has 3 columns on a rank: the second begins 12 bits into the slice.
+TEST(PaddleByRankRefused, SlicesThatBeginWithinAByte) {
+  TestDirectory d = model_of();
+  for (const int rank : {0, 1}) {
+    Tensors tensors = moments("a.gate_up_fused_proj.weight", {4, 6});
+    tensors[0].dtype = DType::kF4;
+    d.file(file_of_tp(rank), tensors, kNumpy);
+  }
+  EXPECT_THAT(failure_of(d.directory), AllOf(HasSubstr("'a.gate_up_fused_proj.weight/moment1_0'"),
+                                             HasSubstr("slices that begin within a byte")));
+}
+
 TEST(PaddleByRankRefused, ParametersThatNothingPlaces) {
   TestDirectory unknown = tensor_parallel();
   for (const int rank : {0, 1}) unknown.file(file_of_tp(rank), moments("b.weight", {3}), kNumpy);
