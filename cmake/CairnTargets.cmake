@@ -151,8 +151,8 @@ endfunction()
 
 # cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [IN_MEMORY 2] [LONG 4] [LABELS mpi] [TIMEOUT 240])
 # One GoogleTest program on MPI; one ctest entry per rank count, one per count of IN_MEMORY with its files in /dev/shm,
-# and one labelled long per count of LONG: counts that take the same paths as others. The main of
-# tests/support/mpi_main.cpp fails when the launcher started another number of ranks than the entry says. Entries
+# and one labelled long and other-ranks per count of LONG: counts that take the same paths as others, of which
+# scripts/test draws two every time. The main of tests/support/mpi_main.cpp fails when the launcher started another number of ranks than the entry says. Entries
 # labelled mpi on 2 and 3 ranks are also labelled mpi-small, and races when they are labelled any-mpi; those labelled
 # fault on up to 2 ranks are labelled errors: what the sanitizer presets run.
 function(cairn_add_mpi_test)
@@ -183,7 +183,7 @@ function(cairn_add_mpi_test)
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT "CAIRN_TEST_TMP=/dev/shm")
   endforeach()
   foreach(ranks IN LISTS ARG_LONG)
-    cairn_mpi_test_entry(${ARG_NAME}_long.np${ranks} ${target} ${ranks} ${ARG_TIMEOUT} long)
+    cairn_mpi_test_entry(${ARG_NAME}_long.np${ranks} ${target} ${ranks} ${ARG_TIMEOUT} "long;other-ranks")
   endforeach()
 endfunction()
 
