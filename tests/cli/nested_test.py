@@ -3,7 +3,7 @@ in MPI_Init for the rank's others. Where that cannot be told, it says what to do
 
 import subprocess
 
-from program import CAIRN, CairnTest, environment, launcher, main
+from program import CAIRN, LIMIT_S, CairnTest, environment, launcher, main
 from small_files import two_shards
 
 RANK = CAIRN.parent / "nested_rank"
@@ -26,7 +26,7 @@ class Nested(CairnTest):
             "a script's, on its own": self.start(lonely, CAIRN_ALONE="1"),
             "a script's without others": self.start(lonely, CAIRN_WATCHDOG_S="2"),
         }
-        ended = {who: (process, *process.communicate(timeout=60)) for who, process in started.items()}
+        ended = {who: (process, *process.communicate(timeout=LIMIT_S)) for who, process in started.items()}
         self.assertEqual(list(ended), list(started))
         for who, (process, out, err) in ended.items():
             with self.subTest(who=who):
@@ -41,7 +41,7 @@ class Nested(CairnTest):
         source = self.folder / "source"
         two_shards(source)
         process = self.start(["sh", "-c", '"$@" >"$0.$$"; echo "code=$?"', self.folder / "out", CAIRN, "inspect", source])
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=LIMIT_S)
         self.assertEqual(out.split(), ["code=0", "code=0"], err)
         printed = [path.read_text() for path in self.folder.glob("out.*")]
         self.assertEqual(len(printed), 2)

@@ -5,7 +5,7 @@ import pathlib
 import subprocess
 
 import small_files
-from program import CAIRN, CairnTest, cairn, exit_codes, main, run_command
+from program import CAIRN, LIMIT_S, CairnTest, cairn, exit_codes, main, run_command
 
 COMMANDS = ("inspect", "verify", "convert", "diff", "ls", "demo", "bench", "plan", "doctor")
 
@@ -148,7 +148,7 @@ class Surroundings(CairnTest):
                         text += chunk
                 except OSError:  # the other end is closed
                     pass
-                self.assertEqual(process.wait(timeout=60), 0)
+                self.assertEqual(process.wait(timeout=LIMIT_S), 0)
             os.close(controller)
             self.assertEqual(text.count(b".weight"), rows)
             self.assertEqual(b"... 30 more (--all)" in text, rows == 20)

@@ -39,9 +39,9 @@ using cairn::ErrorKind;
 /// A disk that others use may take long for an fsync.
 constexpr double kLimitInMemorySeconds = 2;
 constexpr double kLimitOnDiskSeconds = 5;
-constexpr double kLongSeconds = 60;
+constexpr double kLongSeconds = 600;
 /// Whoever waits for so long hangs.
-constexpr unsigned kHangSeconds = 40;
+constexpr unsigned kHangSeconds = 200;
 constexpr std::size_t kTensors = 5;
 constexpr std::uint64_t kRows = 96;
 constexpr std::uint64_t kColumns = 4096;

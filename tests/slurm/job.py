@@ -16,7 +16,7 @@ import unittest
 
 BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
 CAIRN = BIN / "cairn"
-LIMIT_S = 60
+LIMIT_S = 300
 # Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,

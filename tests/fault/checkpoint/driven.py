@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 
-LIMIT_S = 60
+LIMIT_S = 300
 
 
 class Saver:

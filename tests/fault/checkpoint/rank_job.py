@@ -10,8 +10,8 @@ import threading
 import time
 
 LIMIT_S = 2         # of rank_saver
-END_S = LIMIT_S + 28  # for the ranks that are left: the limit, and what a busy machine adds
-START_S = 60
+END_S = LIMIT_S + 300  # for the ranks that are left: the limit, and what a busy machine adds
+START_S = 300
 
 
 class Job:

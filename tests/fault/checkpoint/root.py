@@ -7,7 +7,7 @@ import shutil
 import subprocess
 
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
-LIMIT_S = 120
+LIMIT_S = 300
 
 
 def verify(path):

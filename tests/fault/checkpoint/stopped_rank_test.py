@@ -12,7 +12,7 @@ import unittest
 CAIRN = pathlib.Path(os.environ["CAIRN_BIN_DIR"]) / "cairn"
 MPIEXEC = os.environ["CAIRN_MPIEXEC"].split()
 WATCHDOG_EXIT_CODE = 5
-LIMIT_S = 150
+LIMIT_S = 600
 
 
 class StoppedRank(unittest.TestCase):

@@ -36,7 +36,7 @@ class Signals(TrainerTest):
         self.assertEqual(self.complete(1, *short).digest(), resumed.digest())
 
     def test_learns(self):
-        losses = self.complete(2).losses()
+        losses = self.complete(1).losses()
         self.assertLess(float(losses[300][0]), float(losses[20][0]) / 5)
         self.assertLess(float(losses[300][1]), float(losses[20][1]) / 5)
 
