@@ -312,12 +312,13 @@ class Lease::Impl {
     if (now < held_until_) held_until_ = now + lease_;
   }
 
-  /// Throws kState, now and ever after, when a higher epoch is there or the own one is gone.
+  /// Throws kState, now and ever after, when a higher epoch is there, or the own one is gone or is another saver's.
   void check_for_another() {
     folder_.refresh();
     const std::uint64_t found = folder_.highest_epoch();
     const std::uint64_t own = epoch();
-    if (found == own) return;
+    // The root may have been removed, or moved away, and another one begun in its place: then the number proves nothing.
+    if (found == own && !folder_.is_of_another(own)) return;
     std::string text;
     if (found < own) {
       text = fmt::format("'{}' is gone: somebody removed the lease of '{}'",

@@ -20,6 +20,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
+#include "format/limits.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -272,6 +273,7 @@ std::uint64_t number_of(std::string_view digits) {
 std::uint64_t epoch_of(std::string_view name) {
   if (!name.starts_with(kEpochPrefix)) return 0;
   const std::uint64_t epoch = number_of(name.substr(kEpochPrefix.size()));
+  if (epoch > format::limits::kEpoch) return 0;  // no saver made it, and there would be no room above it
   return name == fmt::format("{}{}", kEpochPrefix, epoch) ? epoch : 0;
 }
 
@@ -324,7 +326,9 @@ LeaseSighting LeaseFolder::see() const {
   try {
     sighting.text = read_record(file);
     if (const auto record = decode_lease(sighting.text); record && !record->is_released) {
-      sighting.is_proven_dead = is_proven_dead(*record, surroundings_of(*record, file));
+      // What this saver itself has let go of, having lost it, nobody holds.
+      sighting.is_proven_dead =
+          record->holder.nonce == nonce_ || is_proven_dead(*record, surroundings_of(*record, file));
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kNotFound) throw;  // else it was removed just now: the next look finds another one
@@ -344,6 +348,11 @@ Surroundings LeaseFolder::surroundings_of(const LeaseRecord& record, const fs::p
   }
   if (holder.boot_id == process_.boot_id) found.life = os::life_of(holder.pid, holder.start_time);
   return found;
+}
+
+bool LeaseFolder::is_of_another(std::uint64_t epoch) const {
+  const auto record = decode_lease(read_record(path_of(epoch)));
+  return record && record->holder.nonce != nonce_;
 }
 
 std::string LeaseFolder::name_holder(std::uint64_t epoch) const {

@@ -165,6 +165,8 @@ class LeaseFolder {
   void refresh() const;
   /// One look at the highest epoch, as an observer on this machine.
   [[nodiscard]] LeaseSighting see() const;
+  /// Whether the epoch's record is another saver's; no for one that is torn.
+  [[nodiscard]] bool is_of_another(std::uint64_t epoch) const;
   /// Who has the epoch, in words.
   [[nodiscard]] std::string name_holder(std::uint64_t epoch) const;
   /// Removes epochs long below `own`, and what others left of a refresh(); never throws.

@@ -16,6 +16,7 @@ inline constexpr std::uint64_t kAlignBytes = 64ULL << 20;      ///< below the he
 inline constexpr std::size_t kSectionBytes = 64;               ///< of a section's name, which begins those of its files
 inline constexpr std::size_t kFileNameBytes = 255;             ///< of a file's name: what every file system can hold
 inline constexpr std::size_t kRunIdBytes = 1024;               ///< of a run's name
+inline constexpr std::uint64_t kEpoch = 1ULL << 53;            ///< of a life of a root: a whole number to every reader
 inline constexpr std::size_t kDimensions = 8;                  ///< of a tensor that is saved or loaded by boxes
 inline constexpr std::size_t kHeaderDimensions = 64;           ///< of a tensor in a header
 inline constexpr std::uint64_t kRootStateBytes = 1ULL << 20;   ///< of .cairn/state.json

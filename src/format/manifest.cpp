@@ -1,5 +1,6 @@
 // The manifest as text and from text.
 #include "format/manifest.hpp"
+#include "format/limits.hpp"
 
 #include <fmt/core.h>
 
@@ -189,6 +190,12 @@ void check_unique(const Manifest& manifest, std::string_view path) {
     base::fail_format(path, fmt::format("the file '{}' is listed twice", base::printable(*twice)));
 }
 
+std::uint64_t epoch_in(const JsonReader& value) {
+  const std::uint64_t epoch = value.number();
+  if (epoch > format::limits::kEpoch) value.fail(fmt::format("{} is above {}", epoch, format::limits::kEpoch));
+  return epoch;
+}
+
 }  // namespace
 
 Manifest parse_manifest(std::string_view text, std::string_view path) {
@@ -204,11 +211,11 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.run_id = reader.text_or(keys::kRunId, "");
   manifest.form = reader.text_or(keys::kForm, "");
   manifest.parent = read_directory_name(reader, keys::kParent);
-  manifest.epoch = reader.number_or(keys::kEpoch, 0);
+  if (const auto epoch = reader.find(keys::kEpoch)) manifest.epoch = epoch_in(*epoch);
   manifest.counter = reader.number_or(keys::kCounter, 0);
   if (const auto lineage = reader.find(keys::kLineage)) {
     for (const JsonReader& life : lineage->items()) {
-      manifest.lineage.push_back({life.at(keys::kLifeEpoch).number(), life.at(keys::kLifeStep).number()});
+      manifest.lineage.push_back({epoch_in(life.at(keys::kLifeEpoch)), life.at(keys::kLifeStep).number()});
     }
   }
   manifest.kind = reader.text_or(keys::kKind, kWholeKind);

@@ -301,6 +301,44 @@ TEST(Lease, AHigherEpochStopsTheHolderForGood) {
   EXPECT_THAT(error_of_hold(lease), HasSubstr("taken over"));
 }
 
+/// Its number is the same.
+TEST(Lease, OfARootThatWasBegunAnewIsAnotherSavers) {
+  const TempDir root;
+  Lease first(root.path(), setup(kLong));
+  first.hold();
+  fs::remove_all(root / ".cairn");
+  Lease second(root.path(), setup(kLong));
+  second.hold();
+  EXPECT_EQ(second.epoch(), first.epoch());
+  EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { first.look(); }), HasSubstr("another saver has taken over"));
+  EXPECT_TRUE(first.lost());
+  second.look();
+}
+
+TEST(Lease, WhatCameBackAfterItWasLostIsNobodyElses) {
+  const TempDir root;
+  Lease lease(root.path(), setup(kLong));
+  lease.hold();
+  fs::rename(root / ".cairn", root / "hidden");
+  EXPECT_THAT(message_of_error(ErrorKind::kState, [&] { lease.look(); }), HasSubstr("is gone"));
+  fs::rename(root / "hidden", root / ".cairn");
+  lease.begin_life();
+  lease.hold();
+  EXPECT_EQ(lease.epoch(), 2U);
+  lease.look();
+}
+
+TEST(Lease, AnEpochThatLeavesNoRoomIsNone) {
+  for (const char* name : {"epoch-18446744073709551615", "epoch-18446744073709551614", "epoch-9007199254740993"}) {
+    const TempDir root;
+    fs::create_directory(root / ".cairn");
+    write_file(root / ".cairn" / name, "");
+    Lease lease(root.path(), setup(kLong));
+    lease.hold();
+    EXPECT_EQ(lease.epoch(), 1U) << name;
+  }
+}
+
 TEST(Lease, ALeaseThatSomebodyRemovedIsLost) {
   for (const char* removed : {".cairn/epoch-1", ".cairn"}) {
     const TempDir root;
