@@ -59,8 +59,8 @@ struct Checkpointer::State {
   }
   /// Rank-local. What is saved from now on descends from `opened`: after a save of this object in a new epoch. A save
   /// under way ends as what it began.
-  void resume_from(const format::Manifest& opened) {
-    resumed = checkpoint::lineage_after(opened);
+  void resume_from(const format::Manifest& opened, std::uint64_t step) {
+    resumed = checkpoint::lineage_after(opened, step);
     if (!async || !async->is_busy()) begin_life();
   }
   /// Rank-local, while no save is under way. The lease is held on: nobody else may take the root between two lives.
@@ -332,7 +332,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
-    if (opened.manifest) resume_from(*opened.manifest);
+    if (opened.manifest) resume_from(*opened.manifest, step);
     const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
     loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
   });

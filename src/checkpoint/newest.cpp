@@ -37,9 +37,9 @@ bool is_inside(std::string_view path, const fs::path& directory) {
 }
 
 struct Attempt {
-  SkippedStep step;     ///< `problem`: known before it is tried; else empty
-  fs::path checkpoint;  ///< its own name, also where it is read under another one
-  bool is_void = false;
+  SkippedStep step;      ///< `problem`: known before it is tried; else empty
+  fs::path checkpoint;   ///< its own name, also where it is read under another one
+  std::string why_void;  ///< empty: it is not
   std::optional<comm::AgreedError> error =
       {};  ///< with a problem that is no damage: it may be whole, and nothing is passed over
 };
@@ -68,7 +68,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
       out.u64(entry.step);
       out.text(entry.directory.native());
       out.text(entry.is_complete() ? "" : entry.problem);
-      out.u64(entry.is_void ? 1 : 0);
+      out.text(entry.is_void && entry.is_complete() ? entry.problem : "");
       const auto error = not_damage(entry);
       out.u64(error ? 1 : 0);
       if (!error) continue;
@@ -88,7 +88,7 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
       attempt.step.directory = in.text();
       attempt.step.problem = in.text();
       attempt.checkpoint = checkpoint_directory(root, attempt.step.step);
-      attempt.is_void = in.u64() != 0;
+      attempt.why_void = in.text();
       if (in.u64() == 0) continue;
       const auto kind = static_cast<ErrorKind>(in.u64());
       std::string text = in.text();
@@ -103,11 +103,9 @@ std::string warning_of(const SkippedStep& step) {
   return fmt::format("'{}' is passed over for the checkpoint before it: {}", shown(step.directory), step.problem);
 }
 
-std::string void_warning(const SkippedStep& step) {
-  return fmt::format(
-      "'{}' was left behind by a run that went on from an earlier step; it was loaded because everything "
-      "that is not void is damaged",
-      shown(step.directory));
+std::string void_warning(const Attempt& attempt) {
+  return fmt::format("'{}' was loaded because nothing else is whole, and is {}", shown(attempt.step.directory),
+                     attempt.why_void);
 }
 
 /// That every step is damaged: the last error, in words about all.
@@ -162,7 +160,7 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
       try {
         Report report = load(step.step);
         comm::agree(communicator, "report", [&] {
-          if (attempt.is_void) warnings.push_back(void_warning(step));
+          if (!attempt.why_void.empty()) warnings.push_back(void_warning(attempt));
           report.warnings.insert(report.warnings.begin(), warnings.begin(), warnings.end());
           report.skipped = std::move(skipped);
         });

@@ -58,19 +58,25 @@ void add_blocks(CommitContent& content, format::BlockTable more) {
 
 }  // namespace
 
-std::vector<format::Life> lineage_after(const format::Manifest& opened) {
+std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step) {
   std::vector<format::Life> lineage = opened.lineage;
-  lineage.push_back({opened.epoch, opened.step});
+  lineage.push_back({opened.epoch, step});
   return lineage;
 }
 
 /// A step that is incomplete, or void to this life, is no longer worth keeping.
 void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) {
   manifest.epoch = life.lease->epoch();
+  if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease had run out: the same life goes on
+    life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
+  }
+  life.saved = {manifest.epoch, std::max(manifest.step, life.saved ? life.saved->step : 0)};
   manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
   manifest.lineage = life.lineage;
-  if (!life.lineage.empty()) manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
-  target.may_replace.descent = Descent{manifest.epoch, manifest.lineage};
+  if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
+    manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
+  }
+  target.may_replace.descent = Descent{manifest.epoch, manifest.lineage, manifest.run_id};
   target.may_replace.step = manifest.step;
 }
 

@@ -46,9 +46,12 @@ struct RootLife {
   std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was
   std::uint64_t saves = 0;            ///< so far, on rank 0
   std::string run_id = {};            ///< of the root, on rank 0, from the first save on
+  /// The epoch of the saves so far, and the highest step that one of them may have made visible; on rank 0.
+  std::optional<format::Life> saved = {};
 };
-/// The lives that whatever resumed from this checkpoint descends from.
-std::vector<format::Life> lineage_after(const format::Manifest& opened);
+/// The lives that whatever resumed from this checkpoint descends from. `step` is that of its name in the root: a manifest
+/// may have none, or another one.
+std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step);
 /// Rank-local, on rank 0 with the lease held: the next save of this life, and what it may replace. `manifest` has its step.
 void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest);
 

@@ -13,10 +13,12 @@
 
 #include "base/bytes.hpp"
 #include "base/json.hpp"
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
 #include "format/limits.hpp"
+#include "os/errno_class.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -25,30 +27,29 @@ namespace {
 constexpr const char* kLatestWritten = "latest_written";
 constexpr const char* kRunId = "run_id";
 
-base::Json read_document(const std::filesystem::path& root) noexcept {
+/// Whether a file that cannot be read is lost, or was never there; else it may be read later, and what it says counts.
+bool says_nothing(const Error& error) { return os::class_of(error) == os::ErrnoClass::kOfFile; }
+
+base::Json read_document(const std::filesystem::path& root) {
   try {
     const auto path = root / kLeaseDirectory / kRootStateFile;
     base::Json document = base::Json::parse(os::read_text(path, format::limits::kRootStateBytes), path.string());
     if (document.is_object()) return document;
-  } catch (const std::exception&) {
-    // Missing or damaged: as if it said nothing.
+  } catch (const Error& error) {
+    if (!says_nothing(error)) throw;
   }
   return base::Json::object();
 }
 
 }  // namespace
 
-RootState read_root_state(const std::filesystem::path& root) noexcept {
+RootState read_root_state(const std::filesystem::path& root) {
   RootState state;
   const base::Json document = read_document(root);
   const base::Json* latest = document.find(kLatestWritten);
   if (latest != nullptr && latest->is_number_unsigned()) state.latest_written = latest->whole_number();
   const base::Json* run = document.find(kRunId);
-  try {
-    if (run != nullptr && run->is_string()) state.run_id = run->text();
-  } catch (const std::exception&) {
-    // No memory: as if it said nothing.
-  }
+  if (run != nullptr && run->is_string()) state.run_id = run->text();
   return state;
 }
 
@@ -60,16 +61,21 @@ void note_latest(const std::filesystem::path& root, std::uint64_t step, const st
   os::replace_file(root / kLeaseDirectory / kRootStateFile, base::as_bytes(text));
 }
 
-std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) noexcept {
+std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) {
+  const auto path = root / kLatestFile;
+  std::string problem = "it holds no number of a step";
   try {
-    std::string text = os::read_text(root / kLatestFile, format::limits::kLatestFileBytes);
+    std::string text = os::read_text(path, format::limits::kLatestFileBytes);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ')) text.pop_back();
     std::uint64_t step = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), step);
     if (!text.empty() && status == std::errc() && end == text.data() + text.size()) return step;
-  } catch (const std::exception&) {
-    // Missing, or not a file: it names nothing.
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kNotFound) return std::nullopt;
+    if (!says_nothing(error)) throw;
+    problem = error.what();
   }
+  base::log_warning(fmt::format("'{}' is not followed: {}", os::shown(path), problem));
   return std::nullopt;
 }
 
@@ -245,6 +251,20 @@ std::uint64_t highest_saved_epoch(const std::filesystem::path& root) {
   return highest;
 }
 
+namespace {
+
+/// By which of two checkpoints that was saved last.
+std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
+
+/// Somebody put it there: it says nothing of the run whose root it is.
+bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
+  if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
+  return !std::ranges::any_of(descent.lineage,
+                              [&](const format::Life& life) { return life.epoch == entry.generation.epoch; });
+}
+
+}  // namespace
+
 std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   auto entries = entries_of(root);
   for (RootEntry& entry : entries) {
@@ -254,12 +274,17 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
       check_step(entry);
     }
   }
-  const RootEntry* head = head_of(entries);
+  const RootEntry* head = head_of(entries, read_root_state(root).run_id);
   if (head == nullptr) return entries;
-  const Descent descent{head->generation.epoch, head->lineage};
+  const Descent descent{head->generation.epoch, head->lineage, head->run_id};
   for (RootEntry& entry : entries) {
     if (!entry.has_manifest) continue;
-    const auto reason = why_void(descent, entry.step, entry.generation.epoch);
+    auto reason = why_void(descent, entry.step, entry.generation.epoch);
+    if (!reason && is_of_other_run(descent, entry)) {
+      entry.is_of_other_run = true;
+      reason = fmt::format("void: saved by run '{}', and this is the root of run '{}'", base::printable(entry.run_id),
+                           base::printable(descent.run_id));
+    }
     if (!reason) continue;
     entry.is_void = true;
     if (entry.is_complete()) entry.problem = *reason;
@@ -267,17 +292,11 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   return entries;
 }
 
-namespace {
-
-/// By which of two checkpoints that was saved last.
-std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
-
-}  // namespace
-
-const RootEntry* head_of(const std::vector<RootEntry>& entries) {
+const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id) {
+  const auto rank = [&](const RootEntry& entry) { return std::pair(entry.run_id == run_id, place(entry)); };
   const RootEntry* head = nullptr;
   for (const RootEntry& entry : entries) {
-    if (entry.has_manifest && (head == nullptr || place(*head) < place(entry))) head = &entry;
+    if (entry.has_manifest && (head == nullptr || rank(*head) < rank(entry))) head = &entry;
   }
   return head;
 }
@@ -309,9 +328,10 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);
   } else {
-    // What was saved last, whether it can be read or not: what stands before it was not, and comes after the rest.
+    // What was saved last, whether it can be read or not, or a conversion that took its place: what stands before it was
+    // not, and comes after the rest.
     const auto start = position_of(written);
-    if (start != order.end() && (written == last_saved || !start->has_manifest)) {
+    if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
       std::rotate(order.begin(), start, order.end());
     }
   }

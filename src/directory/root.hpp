@@ -27,14 +27,15 @@ struct RootState {
   std::string run_id;  ///< empty: not said
 };
 
-/// Rank-local. Empty where there is no file or none that can be read.
-RootState read_root_state(const std::filesystem::path& root) noexcept;
+/// Rank-local. Empty where there is no file, or a damaged one; throws where it cannot be read just now.
+RootState read_root_state(const std::filesystem::path& root);
 
 /// Rank-local, by the holder of the lease, after the file that names the latest was replaced: atomic and durable.
 void note_latest(const std::filesystem::path& root, std::uint64_t step, const std::string& run_id);
 
-/// Rank-local. The step in the file that names the latest; nothing where there is none, or it is not a step.
-std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root) noexcept;
+/// Rank-local. The step in the file that names the latest; nothing where there is none, or, with a warning in the log, it
+/// is not a step. Throws where the file cannot be read just now: people may have named a step in it.
+std::optional<std::uint64_t> read_latest_file(const std::filesystem::path& root);
 
 inline constexpr const char* kLatestFile = "latest_checkpointed_iteration.txt";
 inline constexpr const char* kPartialSuffix = ".partial";
@@ -72,6 +73,7 @@ struct RootEntry : Standing {
   std::filesystem::path directory;  ///< where it is read: for a step that is being replaced, that of the old one
   bool partial = false;             ///< being written, or left by a crash: not looked at
   bool is_void = false;             ///< of a life that was left before this step: of a whole one `problem` says which
+  bool is_of_other_run = false;     ///< void because another run saved it
   bool is_replaced = false;         ///< there is a checkpoint of this step under another name, too
   std::string problem;              ///< why it is not complete, or void; empty otherwise
 
@@ -79,6 +81,7 @@ struct RootEntry : Standing {
 };
 
 /// Rank-local. Entries by step, partial ones after; an unreadable root throws. Void is what is void to the head.
+/// Also void is what another run saved, unless the head descends from it.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
 /// What a conversion, or a save outside of a root, makes beside its destination.
@@ -91,9 +94,10 @@ struct Unfinished {
 /// Rank-local. Those in this directory that no step of a root is written in: being written, or left by a crash.
 std::vector<Unfinished> list_unfinished(const std::filesystem::path& directory);
 
-/// The checkpoint that was saved last, as far as manifests can be read, whether its files are there or not: of the highest
-/// generation, and of the highest step where manifests have none. nullptr without any.
-const RootEntry* head_of(const std::vector<RootEntry>& entries);
+/// The checkpoint that was saved last, as far as manifests can be read, whether its files are there or not: of the run of
+/// that name, if it has any, the one of the highest generation, and of the highest step where manifests have none. nullptr
+/// without any.
+const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id);
 
 /// Rank-local. The steps from which a run may resume, in the order in which to try them: those that are not void, last
 /// saved first, then those that are, which are better than nothing. What is damaged is among them, so that it can be

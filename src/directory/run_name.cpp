@@ -21,8 +21,10 @@ namespace fs = std::filesystem;
 RootEntry newest_named(const fs::path& root) {
   if (!os::exists(root)) return {};
   std::vector<RootEntry> entries = list_root(root);
-  std::erase_if(entries, [](const RootEntry& entry) { return entry.is_void || entry.run_id.empty(); });
-  const RootEntry* const head = head_of(entries);
+  std::erase_if(entries, [](const RootEntry& entry) {
+    return (entry.is_void && !entry.is_of_other_run) || entry.run_id.empty();
+  });
+  const RootEntry* const head = head_of(entries, {});
   return head == nullptr ? RootEntry() : *head;
 }
 
@@ -35,8 +37,8 @@ Error other_run(const fs::path& root, const std::string& text) {
 }  // namespace
 
 std::string name_of_run(const fs::path& root, const RunRequest& request) {
-  const RootEntry newest = newest_named(root);
   const std::string noted = read_root_state(root).run_id;
+  const RootEntry newest = newest_named(root);
   const std::string& known = newest.run_id.empty() ? noted : newest.run_id;
   if (request.name.empty()) {
     if (known.empty()) return os::random_nonce();

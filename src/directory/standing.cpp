@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "base/text.hpp"
@@ -28,7 +29,14 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
   for (const auto* files : {&manifest.data_files, &manifest.carried_files}) {
     for (const auto& file : *files) {
       const auto path = directory / file.name;
-      if (!os::exists(path)) return incomplete(path, fmt::format("{} is missing", base::printable(file.name)));
+      if (!os::exists(path)) {
+        if (os::is_name_taken(path)) {  // what it leads to may be on a file system that is not mounted now
+          throw Error(ErrorKind::kIo,
+                      fmt::format("{} is a link to something that is not there now", base::printable(file.name)),
+                      {ENODEV, path.native()});
+        }
+        return incomplete(path, fmt::format("{} is missing", base::printable(file.name)));
+      }
       const std::uint64_t size = os::file_size(path);
       if (size == file.size_bytes) continue;
       return incomplete(path, fmt::format("{} has {} bytes, {} names {}", base::printable(file.name), size,
@@ -89,12 +97,26 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
   if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
   const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
   if (life == descent.lineage.end()) {
-    if (epoch < std::ranges::min(descent.lineage, {}, &format::Life::epoch).epoch) return std::nullopt;
+    std::uint64_t oldest = descent.epoch;
+    for (const format::Life& known : descent.lineage) {
+      if (known.epoch != 0) oldest = std::min(oldest, known.epoch);
+    }
+    if (epoch < oldest) return std::nullopt;
     return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
   }
   if (step <= life->step) return std::nullopt;
   return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
 }
+
+namespace {
+
+/// Whether a run itself left it behind. What was put there, from elsewhere or from another run, somebody wants.
+bool was_left(const Descent& descent, std::uint64_t step, const Standing& standing) {
+  const bool is_own = standing.run_id.empty() || descent.run_id.empty() || standing.run_id == descent.run_id;
+  return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation.epoch);
+}
+
+}  // namespace
 
 void check_replaceable(const fs::path& directory, const Replacing& may) {
   const Standing standing = look_at(directory);
@@ -125,8 +147,7 @@ void check_replaceable(const fs::path& directory, const Replacing& may) {
     case Condition::kWhole: break;
   }
   if (may.overwrite || may.overwrite_foreign) return;
-  if (may.descent &&
-      (standing.condition == Condition::kIncomplete || why_void(*may.descent, may.step, standing.generation.epoch))) {
+  if (may.descent && (standing.condition == Condition::kIncomplete || was_left(*may.descent, may.step, standing))) {
     return;
   }
   refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");

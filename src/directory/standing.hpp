@@ -56,16 +56,19 @@ std::optional<Generation> generation_of(const std::filesystem::path& directory);
 struct Descent {
   std::uint64_t epoch = 0;
   std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
+  std::string run_id = {};            ///< empty: not known
 };
 /// Why a checkpoint of that step and epoch is void to what descends so; nothing when it is not. What the oldest life of
-/// the lineage descends from is not known, so that nothing older is void to it unless the lineage names its epoch.
+/// the lineage descends from is not known, so that nothing older is void to it unless the lineage names its epoch. Epoch 0
+/// is of checkpoints that no life of the root saved, and is older than none.
 std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
 
 /// What a save may take the name from.
 struct Replacing {
   bool overwrite = false;          ///< all that is proven to be Cairn's, or has a damaged cairn.json
   bool overwrite_foreign = false;  ///< also what is not Cairn's, or is a newer Cairn's
-  /// Of the life that saves `step` into its root: what is void to it, or incomplete, may go without `overwrite`.
+  /// Of the life that saves `step` into its root: what its own run left void, or is incomplete, may go without
+  /// `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
 };

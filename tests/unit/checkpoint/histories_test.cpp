@@ -19,6 +19,7 @@
 #include "directory/lease_folder.hpp"
 #include "faults.hpp"
 #include "format/crc32c.hpp"
+#include "manual_clock.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
 
@@ -105,10 +106,12 @@ const char* const kFailures[] = {"commit.begin",
 
 /// A process that saves into the root, as a Checkpointer does.
 struct Life {
+  std::unique_ptr<ManualClock> clock;
   std::unique_ptr<checkpoint::Lease> lease;
   checkpoint::RootLife root;
   std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< for the model
   std::optional<std::size_t> number;                          ///< in the model, once it has the lease
+  std::uint64_t highest = 0;                                  ///< step that it has tried to save
 };
 
 class History {
@@ -137,7 +140,8 @@ class History {
   void tell(const std::string& event) { told_ += event + "; "; }
 
   void happen() {
-    switch (draw(0, 11)) {
+    switch (draw(0, 12)) {
+      case 6: return stand_still();
       case 0: return end_life();
       case 1: return resume();
       case 2: return damage();
@@ -149,10 +153,26 @@ class History {
   }
 
   void begin_life() {
-    life_ = {};
-    life_.lease = lease_of(root_.path(), small_options());
-    life_.root.lease = life_.lease.get();
+    become_new();
     resume();
+  }
+
+  void become_new() {
+    life_.lease.reset();  // before its clock
+    life_ = {};
+    life_.clock = std::make_unique<ManualClock>();
+    life_.lease = lease_of(root_.path(), small_options(), *life_.clock);
+    life_.root.lease = life_.lease.get();
+  }
+
+  /// For longer than its lease time, as a machine that is suspended does. To the model it is a life that goes on from all
+  /// that it saved before.
+  void stand_still() {
+    if (!life_.number) return;
+    tell("stand still");
+    life_.clock->jump(std::chrono::hours(1));
+    life_.from = {*life_.number, life_.highest};
+    life_.number.reset();
   }
 
   /// The process ends, or is taken for dead and goes on.
@@ -186,12 +206,9 @@ class History {
     const auto manifest = format::parse_manifest(read_file(at / checkpoint::kManifestFile), "cairn.json");
     tell("resume from " + std::to_string(step));
     if (life_.root.saves != 0) {  // a life that has saved is left for a new one
-      life_.lease.reset();
-      life_ = {};
-      life_.lease = lease_of(root_.path(), small_options());
-      life_.root.lease = life_.lease.get();
+      become_new();
     }
-    life_.root.lineage = checkpoint::lineage_after(manifest);
+    life_.root.lineage = checkpoint::lineage_after(manifest, step);
     life_.from = {model_.there.at(step).life, step};
   }
 
@@ -276,6 +293,7 @@ class History {
     made.manifest.has_step = true;
     made.manifest.step = step;
     checkpoint::set_life(life.root, target, made.manifest);
+    life.highest = std::max(life.highest, step);
     made.section_of_file[kDataFile] = "model";
     const auto bytes = base::as_bytes(content);
     made.blocks.files.push_back({kDataFile, content.size(), {format::crc32c(bytes)}});

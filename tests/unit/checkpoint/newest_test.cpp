@@ -4,12 +4,15 @@
 #include <sys/stat.h>
 
 #include "cairn/error.hpp"
+#include "cairn/log.hpp"
 #include "directory/carried.hpp"
 #include "directory/lease_folder.hpp"
 #include "directory/root.hpp"
+#include "expect_error.hpp"
 #include "faults.hpp"
 #include "format/blocks.hpp"
 #include "format/limits.hpp"
+#include "manual_clock.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -22,12 +25,28 @@ using format::Life;
 using testing::HasSubstr;
 
 /// Saves `steps` in one life that resumed from `lineage`, and leaves it.
-void live(const fs::path& root, const std::vector<Life>& lineage, const std::vector<std::uint64_t>& steps) {
-  const auto lease = lease_of(root, small_options());
+void live(const fs::path& root, const std::vector<Life>& lineage, const std::vector<std::uint64_t>& steps,
+          const std::string& run = "test", bool allow_other_run = false) {
+  Options options = small_options();
+  options.run_id = run;
+  options.allow_other_run = allow_other_run;
+  const auto lease = lease_of(root, options);
   std::uint64_t saves = 0;
   for (const std::uint64_t step : steps) {
-    save_simulated_by(*lease, step, Cut::kRows, 2, small_options(), static_cast<int>(step), lineage, saves++);
+    save_simulated_by(*lease, step, Cut::kRows, 2, options, static_cast<int>(step), lineage, saves++);
   }
+}
+
+/// A checkpoint as a conversion leaves it: of no life. Its manifest has step 1.
+void put(const fs::path& directory) {
+  comm::run_simulated(1, [&](comm::Communicator& communicator) {
+    RankState state(small_state(), Cut::kRows, 0, 1);
+    state.fill(1);
+    io::WindowStore store;
+    Options options = small_options();
+    options.overwrite = true;
+    checkpoint::Saver(communicator, options, store).save(directory, 1, state.sources(), {});
+  });
 }
 
 std::map<std::uint64_t, std::string> problems(const fs::path& root) {
@@ -117,6 +136,97 @@ TEST(Newest, WhatCameBeforeALifeOfUnknownOriginIsNeverVoid) {
   EXPECT_EQ(order_of(root.path()), "300 200 100");
   EXPECT_THROW(live(root.path(), {{2, 200}}, {100}), Error);
   expect_loads(root / "checkpoint-100", 100, Cut::kRows, 3);
+}
+
+/// A process that stood still for longer than its lease time, and whose lease nobody took.
+TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
+  const TempDir root;
+  live(root.path(), {}, {100});
+  ManualClock clock;
+  checkpoint::Lease lease(
+      root.path(),
+      {.highest_saved_epoch = [&] { return checkpoint::highest_saved_epoch(root.path()); }, .clock = &clock});
+  checkpoint::RootLife life{&lease, {{1, 100}}, 0};
+  const auto save = [&](std::uint64_t step) {
+    comm::run_simulated(1, [&](comm::Communicator& communicator) {
+      RankState state(small_state(), Cut::kRows, 0, 1);
+      io::WindowStore store;
+      checkpoint::Saver saver(communicator, small_options(), store);
+      saver.save(checkpoint::checkpoint_directory(root.path(), step), step, state.sources(), {}, &life);
+    });
+  };
+  save(200);
+  save(150);
+  clock.jump(std::chrono::hours(1));
+  save(300);
+  const auto last = checkpoint::open_here(root / "checkpoint-300");
+  EXPECT_EQ(last.manifest->epoch, 3U);
+  EXPECT_EQ(last.manifest->lineage, (std::vector<Life>{{1, 100}, {2, 200}}));
+  EXPECT_EQ(problems(root.path()).size(), 0U);
+  EXPECT_EQ(order_of(root.path()), "300 150 200 100");
+  EXPECT_THROW(save(200), Error);
+}
+
+/// Converted into the root, say, or copied under another step: its manifest tells of another step, or none.
+TEST(Newest, WhatWasPutIntoTheRootIsGoneOnFromByItsName) {
+  const TempDir root;
+  live(root.path(), {}, {10});
+  put(root / "checkpoint-500");
+  const auto lineage = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-500").manifest, 500);
+  EXPECT_EQ(lineage, (std::vector<Life>{{0, 500}}));
+  live(root.path(), lineage, {600});
+  EXPECT_EQ(problems(root.path()).size(), 0U) << "nothing is known of what came before it";
+  EXPECT_EQ(order_of(root.path()), "600 10 500");
+  EXPECT_EQ(checkpoint::open_here(root / "checkpoint-600").manifest->parent, "checkpoint-500");
+  EXPECT_THROW(live(root.path(), {{0, 500}, {2, 600}}, {500}), Error);
+}
+
+TEST(Newest, WhatWasPutIntoTheRootStaysThoughItIsVoid) {
+  const TempDir root;
+  for (const char* name : {"checkpoint-100", "checkpoint-200"}) put(root / name);
+  live(root.path(), {{0, 100}}, {150});
+  EXPECT_EQ(order_of(root.path()), "150 100 200");
+  EXPECT_THROW(live(root.path(), {{0, 100}, {1, 150}}, {200}), Error);
+}
+
+TEST(Newest, AConversionInThePlaceOfItsSourceIsTheNewestStill) {
+  const TempDir root;
+  live(root.path(), {}, {100, 200});
+  put(root / "checkpoint-200");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  EXPECT_EQ(order_of(root.path()), "200 100");
+}
+
+TEST(Newest, ACheckpointOfAnotherRunTakesNoRootOver) {
+  const TempDir root;
+  live(root.path(), {}, {100, 200});
+  const TempDir other;
+  for (const std::uint64_t step : {1, 2, 300}) live(other.path(), {}, {step}, "other");
+  fs::copy(other / "checkpoint-300", root / "checkpoint-300", fs::copy_options::recursive);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 200U);
+  EXPECT_THAT(problems(root.path()).at(300), HasSubstr("saved by run 'other', and this is the root of run 'test'"));
+  EXPECT_EQ(order_of(root.path()), "200 100 300");
+  EXPECT_THROW(live(root.path(), {{1, 200}}, {250}), Error) << "it is noticed";
+  live(root.path(), {{1, 200}}, {250}, "test", true);  // in an epoch above its own
+  EXPECT_EQ(order_of(root.path()), "250 200 100 300");
+  EXPECT_THROW(live(root.path(), {{1, 200}, {4, 250}}, {300}, "test", true), Error) << "somebody wants it";
+}
+
+TEST(Newest, ALatestFileThatCannotBeReadNowIsNotAbsent) {
+  const TempDir root;
+  live(root.path(), {}, {100, 300});
+  write_file(root / checkpoint::kLatestFile, "100");
+  for (const char* file : {"latest_checkpointed", "state.json"}) {
+    const Faults faults(std::string("open:times=9:errno=EACCES:path=") + file);
+    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); }, {file, "Permission denied"});
+  }
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
+  write_file(root / checkpoint::kLatestFile, "iter_0000100");
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view line) { said += line; });
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 300U);
+  set_log_sink({});
+  EXPECT_THAT(said, HasSubstr("latest_checkpointed_iteration.txt' is not followed: it holds no number of a step"));
 }
 
 TEST(Newest, PeopleGoBackByEditingTheLatestFile) {

@@ -64,6 +64,13 @@ const Case kCases[] = {
     {"no block table", [](const fs::path& at) { fs::remove(at / "cairn.blocks"); }, true, true, true},
     {"a data file is missing", [](const fs::path& at) { fs::remove(a_data_file(at)); }, true, true, true},
     {"a data file is short", [](const fs::path& at) { fs::resize_file(a_data_file(at), 3); }, true, true, true},
+    {"a data file is on a file system that is not mounted",
+     [](const fs::path& at) {
+       const fs::path file = a_data_file(at);
+       fs::remove(file);
+       fs::create_symlink("/nowhere/at/all", file);
+     },
+     false, false, false},
     {"manifest cut", [](const fs::path& at) { fs::resize_file(at / "cairn.json", 100); }, false, true, true},
     {"manifest empty", [](const fs::path& at) { write_file(at / "cairn.json", ""); }, false, true, true},
     {"newer version",
@@ -123,7 +130,7 @@ class WhatIsThere : public testing::TestWithParam<Case> {
         save_simulated_by(*lease, kStep, Cut::kRows, 2, options, 7);
       } catch (const Error& error) {
         text = error.what();
-        EXPECT_EQ(error.kind(), *GetParam().faults != '\0' ? ErrorKind::kIo : ErrorKind::kUsage) << text;
+        EXPECT_EQ(error.kind(), GetParam().with_foreign ? ErrorKind::kUsage : ErrorKind::kIo) << text;
         EXPECT_THAT(text, HasSubstr("checkpoint-20'"));
         EXPECT_EQ(text.find('\n'), std::string::npos);
       }

@@ -28,10 +28,11 @@ inline Options small_options() {
   return options;
 }
 
-inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& root, const Options& options) {
+inline std::unique_ptr<checkpoint::Lease> lease_of(const std::filesystem::path& root, const Options& options,
+                                                   os::Clock& clock = os::Clock::of_system()) {
   return std::make_unique<checkpoint::Lease>(
       root, checkpoint::Lease::Setup{options.lease.seconds, options.lease.wait_seconds,
-                                     [root] { return checkpoint::highest_saved_epoch(root); }});
+                                     [root] { return checkpoint::highest_saved_epoch(root); }, &clock});
 }
 
 /// By the saver that has `lease`, which may save again.
