@@ -301,6 +301,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
   });

@@ -89,6 +89,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    check_taken_names(catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
   const auto reader = make_reader(communicator, source, view, reading_half(options.read));

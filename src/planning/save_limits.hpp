@@ -9,6 +9,7 @@
 
 #include "cairn/options.hpp"
 #include "format/manifest.hpp"
+#include "plan/catalog.hpp"
 #include "plan/file_layout.hpp"
 
 namespace cairn::checkpoint {
@@ -21,6 +22,10 @@ void check_file_options(const FileOptions& files);
 
 /// Throws for names that are Cairn's own, that a reader would take for data, or that no directory can have.
 void check_carried_name(const std::string& name);
+
+/// The names that a conversion takes over from its source: of files as check_carried_name(), and of sections, where they
+/// name files.
+void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried);
 
 /// The size of the block table of these files.
 void check_block_table(std::span<const plan::DataFile> files, std::uint64_t block_bytes);
