@@ -97,6 +97,10 @@ struct AddOption {
   }
 };
 
+// A variable of a script that is not set, mostly.
+std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
+std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
+
 // "cairn demo save", as far as the arguments got.
 std::string name_of_chosen(const CLI::App& app) {
   std::string name = app.get_name();
@@ -151,7 +155,10 @@ Subcommand Subcommand::add_subcommand(const std::string& name, const std::string
 }
 
 CommandOption Subcommand::option(const std::string& name, Target target, const std::string& help) {
-  return CommandOption(*std::visit(AddOption{*app_, name, help}, target));
+  const bool is_path = std::holds_alternative<std::filesystem::path*>(target);
+  CLI::Option* option = std::visit(AddOption{*app_, name, help}, target);
+  option->check(is_path ? problem_of_empty_path : problem_of_empty);
+  return CommandOption(*option);
 }
 
 void Subcommand::flag(const std::string& name, bool& value, const std::string& help) {

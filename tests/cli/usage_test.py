@@ -102,8 +102,17 @@ class WrongUsage(CairnTest):
                 self.bad(1, *words, missing, says=[missing])
         self.bad(1, "convert", missing, self.destination, says=[missing])
         self.bad(1, "convert", self.source, self.destination, "--to", "shards", "--layout", f"@{missing}", says=[missing])
-        self.bad(2, "inspect", "", says=["empty"])
         self.assertFalse(missing.exists())
+
+    def test_empty_values(self):
+        for words, says in ((["inspect"], "path"), (["verify", "--all"], "path"), (["doctor"], "path"),
+                            (["convert", self.source], "destination"), (["demo", "save", "--dir"], "--dir"),
+                            (["inspect", self.source, "--part"], "--part"),
+                            (["demo", "save", "--dir", self.destination, "--group"], "--group")):
+            with self.subTest(command=words):
+                self.bad(2, *words, "", says=[says, "is empty"])
+        self.bad(2, "plan", "--layout", "fsdp=2", "--model", "@", says=["'@'", "is empty"])
+        self.assertEqual(os.listdir(self.folder), ["source"])
 
     def test_every_rank_ends_alike(self):
         self.assertEqual(exit_codes("inspect", self.source, ranks=3), [0, 0, 0])
