@@ -136,25 +136,25 @@ void check_index(std::string_view name, std::uint64_t bytes) {
 }
 
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
-                    std::span<const std::string> carried) {
+                    std::span<const std::string> carried, const char* of_user) {
   check_utf8(manifest.run_id, "Options::run_id");
   if (manifest.run_id.size() > limits::kRunIdBytes) {
     throw usage(
         fmt::format("Options::run_id has {} bytes; give at most {}", manifest.run_id.size(), limits::kRunIdBytes));
   }
   check_utf8(manifest.layout, "Extras::layout");
-  check_map(manifest.user_metadata, "Extras::metadata");
+  check_map(manifest.user_metadata, of_user);
   for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});
   constexpr std::uint64_t kLongestSize = std::numeric_limits<std::uint64_t>::max();
   for (const std::string& name : carried) manifest.carried_files.push_back({name, "", kLongestSize, 0});
   const std::uint64_t bytes = format::encode_manifest(manifest).size();
   if (bytes <= limits::kManifestBytes) return;
-  std::uint64_t of_user = 0;
-  for (const auto& [key, value] : manifest.user_metadata) of_user += key.size() + value.size();
+  std::uint64_t user_bytes = 0;
+  for (const auto& [key, value] : manifest.user_metadata) user_bytes += key.size() + value.size();
   throw usage(
-      fmt::format("cairn.json would have {} bytes, above the limit of {}: Extras::metadata has {} of them, "
+      fmt::format("cairn.json would have {} bytes, above the limit of {}: {} has {} of them, "
                   "Extras::layout {}, and {} are listed; carry large texts as files (Extras::carry_texts)",
-                  bytes, limits::kManifestBytes, of_user, manifest.layout.size(),
+                  bytes, limits::kManifestBytes, of_user, user_bytes, manifest.layout.size(),
                   base::counted(files.size() + carried.size(), "file")));
 }
 

@@ -32,8 +32,9 @@ void check_block_table(std::span<const plan::DataFile> files, std::uint64_t bloc
 
 void check_index(std::string_view name, std::uint64_t bytes);
 
-/// The texts of a manifest that has all but its files and checksums, and its size with these files.
+/// The texts of a manifest that has all but its files and checksums, and its size with these files. `of_user`: what its
+/// user metadata are called where they were given.
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
-                    std::span<const std::string> carried);
+                    std::span<const std::string> carried, const char* of_user = "Extras::metadata");
 
 }  // namespace cairn::checkpoint
