@@ -112,6 +112,14 @@ class Convert(CairnTest):
                 self.assertEqual(os.listdir(self.folder), ["source"])
                 os.unlink(path)
 
+    def test_a_state_without_tensors_is_nothing_to_resume_from(self):
+        empty = self.folder / "empty"
+        write_safetensors(empty / "model.safetensors", {})
+        for form in ("paddlenlp", "paddleformers"):
+            self.bad(2, "convert", empty, self.destination, "--to", form, says=[empty, "no tensors"])
+        self.assertFalse(self.destination.exists())
+        self.assertIn("converted 0 tensors", self.good("convert", empty, self.destination).out)
+
     def test_nothing_is_left_after_a_failure(self):
         for fault in ("write:after=1", "fsync", "rename:path=destination", "open:path=destination:errno=ENOSPC"):
             for ranks in (None, 3):
