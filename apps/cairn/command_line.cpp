@@ -5,7 +5,11 @@
 
 #include <fmt/core.h>
 
+#include <charconv>
+#include <cmath>
+#include <limits>
 #include <sstream>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 
@@ -28,6 +32,74 @@ CLI::Option* add_function(CLI::App& app, const std::string& name, std::function<
   };
   return app.add_option_function<Value>(name, checked, help);
 }
+
+// Decimal, and of nothing else: CLI11 reads 2^64 as 2^64 - 1, -1 as that too, and 010 as 8.
+template <class Number>
+Number number_of(const std::string& text) {
+  Number number{};
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const bool is_all = end == text.data() + text.size();
+  const auto refuse = [&](const std::string& why) {
+    return Error(ErrorKind::kUsage, fmt::format("'{}' {}", base::printable(text), why));
+  };
+  if constexpr (std::is_floating_point_v<Number>) {
+    if (status != std::errc() || !is_all || !std::isfinite(number))
+      throw refuse("is not a finite number; write it like 0.01");
+  } else {
+    using Limits = std::numeric_limits<Number>;
+    if (status == std::errc::result_out_of_range && is_all) {
+      throw refuse(fmt::format("is out of range; give a whole number from {} to {}", Limits::min(), Limits::max()));
+    }
+    if (status != std::errc() || !is_all) {
+      throw refuse(std::is_signed_v<Number> ? "is not a whole number" : "is not a whole number from 0 on");
+    }
+  }
+  return number;
+}
+
+// What is no number at all is refused where it is read.
+std::string problem_of_positive(const std::string& text) {
+  double number = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || end != text.data() + text.size() || number > 0 || std::isnan(number)) return {};
+  return fmt::format("{} is not above 0", text);
+}
+
+// CLI11 reads texts and paths; numbers are read here.
+struct AddOption {
+  CLI::App& app;
+  const std::string& name;
+  const std::string& help;
+
+  CLI::Option* operator()(std::string* value) const { return app.add_option(name, *value, help); }
+  CLI::Option* operator()(std::filesystem::path* value) const { return app.add_option(name, *value, help); }
+  CLI::Option* operator()(std::vector<std::string>* values) const { return app.add_option(name, *values, help); }
+  template <class Number>
+  CLI::Option* operator()(Number* value) const {
+    return add_function<std::string>(
+        app, name, [value](const auto& text) { *value = number_of<Number>(text); }, help);
+  }
+  template <class Number>
+  CLI::Option* operator()(std::optional<Number>* value) const {
+    return add_function<std::string>(
+        app, name, [value](const auto& text) { *value = number_of<Number>(text); }, help);
+  }
+  template <class Number>
+  CLI::Option* operator()(std::vector<Number>* values) const {
+    const auto take = [values](const std::vector<std::string>& texts) {
+      for (const std::string& text : texts) values->push_back(number_of<Number>(text));
+    };
+    return add_function<std::vector<std::string>>(app, name, take, help);
+  }
+  template <class Value>
+  CLI::Option* operator()(std::function<void(const Value&)>& take) const {
+    return add_function(app, name, std::move(take), help);
+  }
+};
+
+// A variable of a script that is not set, mostly.
+std::string problem_of_empty(const std::string& text) { return text.empty() ? "the value is empty" : ""; }
+std::string problem_of_empty_path(const std::string& text) { return text.empty() ? "the path is empty" : ""; }
 
 // "cairn demo save", as far as the arguments got.
 std::string name_of_chosen(const CLI::App& app) {
@@ -64,7 +136,7 @@ CommandOption CommandOption::one_of(const std::vector<std::string>& values) {
 }
 
 CommandOption CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
+  option_->check(problem_of_positive);
   return *this;
 }
 
@@ -83,14 +155,10 @@ Subcommand Subcommand::add_subcommand(const std::string& name, const std::string
 }
 
 CommandOption Subcommand::option(const std::string& name, Target target, const std::string& help) {
-  const auto add = [&](auto& value) {
-    if constexpr (std::is_pointer_v<std::remove_reference_t<decltype(value)>>) {
-      return app_->add_option(name, *value, help);
-    } else {
-      return add_function(*app_, name, std::move(value), help);
-    }
-  };
-  return CommandOption(*std::visit(add, target));
+  const bool is_path = std::holds_alternative<std::filesystem::path*>(target);
+  CLI::Option* option = std::visit(AddOption{*app_, name, help}, target);
+  option->check(is_path ? problem_of_empty_path : problem_of_empty);
+  return CommandOption(*option);
 }
 
 void Subcommand::flag(const std::string& name, bool& value, const std::string& help) {

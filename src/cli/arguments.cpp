@@ -51,7 +51,10 @@ std::string text_or_file(comm::Communicator& communicator, const std::string& ar
   if (!argument.starts_with('@')) return argument;
   const std::filesystem::path path = argument.substr(1);
   std::string text;
-  comm::agree_on_root(communicator, "read argument", 0, [&] { text = os::read_text(path, kMaxTextBytes); });
+  comm::agree_on_root(communicator, "read argument", 0, [&] {
+    if (path.empty()) throw Error(ErrorKind::kUsage, "'@' names no file: the path is empty");
+    text = os::read_text(path, kMaxTextBytes);
+  });
   communicator.share(text, 0);
   return text;
 }

@@ -355,10 +355,15 @@ Check check_cuda() {
 
 std::vector<Check> check_file_system(const std::filesystem::path& path) {
   const std::filesystem::path existing = nearest_existing(path);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(existing, ignored)) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is not a directory; give the one that checkpoints go to", os::shown(existing)),
+                {0, existing.native()});
+  }
   const std::string where = base::printable(existing.string());
   const os::FileSystemInfo info = os::file_system_of(existing);
   std::vector<Check> checks = {type_check(info, where)};
-  std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     checks.insert(checks.begin(),
                   {"path", Level::kWarning,

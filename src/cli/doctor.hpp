@@ -41,7 +41,7 @@ Check check_launcher(int world_size);
 Check check_io_uring();
 Check check_limits(const os::OpenFileLimit& open_files);
 Check check_cuda();
-/// The path, or the nearest directory above it that exists.
+/// The path, or the nearest directory above it that exists. Throws Error(kUsage) where that is no directory.
 std::vector<Check> check_file_system(const std::filesystem::path& path);
 
 /// What several hosts found, each in the same order, one after the other: what is the same is said once.

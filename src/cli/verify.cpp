@@ -22,6 +22,7 @@
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
+#include "os/errno_class.hpp"
 
 namespace cairn::cli {
 namespace {
@@ -150,13 +151,19 @@ void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
   result.faults.emplace_back().message = message;
 }
 
+/// Whether the system refuses to read something of the checkpoint: rights, a server that is gone. What the process or the
+/// machine is short of is no matter of one checkpoint.
+bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
+  return error.kind() == ErrorKind::kIo && error.path().starts_with(directory.native()) && !os::is_shortage(error);
+}
+
 /// Collective. What one checkpoint has is no reason not to look at the next one.
 void verify_row(Context& context, Row& row, bool follow_links) {
   const ProgressLine progress(context.output, row.step);
   try {
     row.result = checkpoint::verify(context.communicator, row.directory, checkpoint::links_of(follow_links));
   } catch (const comm::AgreedError& error) {
-    if (!checkpoint::is_of_checkpoint(error, row.directory)) throw;
+    if (!checkpoint::is_of_checkpoint(error, row.directory) && !is_of_reading(error, row.directory)) throw;
     if (error.kind() == ErrorKind::kNotFound && row.problem.empty()) {  // it was complete when the root was listed
       row.state = "gone";
       row.problem = "removed meanwhile";

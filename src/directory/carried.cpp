@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -116,6 +117,13 @@ void check_checksum(const fs::path& path, std::uint32_t found, std::optional<std
               {0, path.native()});
 }
 
+Error changed(const fs::path& path, std::uint64_t before_bytes, std::uint64_t now_bytes) {
+  return {ErrorKind::kIo,
+          fmt::format("'{}' was changed while it was copied: it had {} bytes, and has {} now", os::shown(path),
+                      before_bytes, now_bytes),
+          {0, path.native()}};
+}
+
 void give_pieces(PiecewiseFile file, const base::PutBytes& put) {
   for (auto piece = file.next(); !piece.empty(); piece = file.next()) put(piece);
 }
@@ -132,8 +140,12 @@ std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& na
 
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name) {
   if (is_stage(checkpoint)) return carried_stream_of_stage(checkpoint, name);
-  return {os::file_size(checkpoint.path_of(name)),
-          [&checkpoint, name](const base::PutBytes& put) { give_pieces(PiecewiseFile(checkpoint, name), put); }};
+  const std::uint64_t size_bytes = os::file_size(checkpoint.path_of(name));
+  return {size_bytes, [&checkpoint, name, size_bytes](const base::PutBytes& put) {
+            PiecewiseFile file(checkpoint, name);
+            if (file.size_bytes() != size_bytes) throw changed(checkpoint.path_of(name), size_bytes, file.size_bytes());
+            give_pieces(std::move(file), put);
+          }};
 }
 
 PiecewiseFile::PiecewiseFile(const fs::path& path)
@@ -141,10 +153,12 @@ PiecewiseFile::PiecewiseFile(const fs::path& path)
 
 PiecewiseFile::PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name)
     : PiecewiseFile(checkpoint.path_of(name)) {
+  is_of_checkpoint_ = true;
   expected_ = checksum_of(checkpoint, name);
 }
 
 std::span<std::byte> PiecewiseFile::next() {
+  if (at_ == size_bytes_ && !expected_) look_behind_the_end();
   piece_.resize(std::min(kPieceBytes, size_bytes_ - at_));
   if (piece_.empty()) {
     check_checksum(file_.path(), crc_.value(), expected_);
@@ -156,9 +170,40 @@ std::span<std::byte> PiecewiseFile::next() {
   return piece_;
 }
 
+void PiecewiseFile::check_size() const {
+  if (!has_byte_at(size_bytes_) || file_.size_bytes() > size_bytes_) return;
+  throw Error(
+      ErrorKind::kUsage,
+      fmt::format("'{}' cannot be carried along: the system says that it has {}, and there are more, as in files "
+                  "of /proc; carry a copy of it, or its text (Extras::carry_texts)",
+                  os::shown(file_.path()), base::counted(size_bytes_, "byte")),
+      {0, file_.path().native()});
+}
+
+bool PiecewiseFile::has_byte_at(std::uint64_t offset) const {
+  std::array<std::byte, 1> byte{};
+  try {
+    file_.read_at(byte, offset);
+    return true;
+  } catch (const Error& error) {
+    if (error.system_error() != 0) throw;
+    return false;  // the file ends there
+  }
+}
+
+/// The size is no proof that there is nothing behind it.
+void PiecewiseFile::look_behind_the_end() {
+  if (!has_byte_at(size_bytes_)) return;
+  const std::uint64_t now_bytes = file_.size_bytes();
+  if (is_of_checkpoint_) throw changed(file_.path(), size_bytes_, std::max(now_bytes, size_bytes_ + 1));
+  check_size();
+  size_bytes_ = std::max(now_bytes, size_bytes_);
+}
+
 base::ByteStream file_stream(const fs::path& path) {
-  return {PiecewiseFile(path).size_bytes(),
-          [path](const base::PutBytes& put) { give_pieces(PiecewiseFile(path), put); }};
+  const PiecewiseFile file(path);
+  file.check_size();
+  return {file.size_bytes(), [path](const base::PutBytes& put) { give_pieces(PiecewiseFile(path), put); }};
 }
 
 }  // namespace cairn::checkpoint

@@ -44,7 +44,7 @@ base::ByteStream carried_stream_of_stage(const OpenCheckpoint& checkpoint, const
 std::string read_carried(const OpenCheckpoint& checkpoint, const std::string& name, std::uint64_t limit_bytes);
 
 /// Rank-local: the same in pieces, of any size, compared with the checksum that it was written with, where there is
-/// one, after the last piece. `checkpoint` must outlive it.
+/// one, after the last piece. `checkpoint` must outlive it. Gives as many bytes as it says, or throws Error(kIo).
 base::ByteStream carried_stream(const OpenCheckpoint& checkpoint, const std::string& name);
 
 /// A file that is read once, from its beginning, through one buffer. Rank-local.
@@ -52,27 +52,34 @@ class PiecewiseFile {
  public:
   static constexpr std::uint64_t kPieceBytes = 4ULL << 20;
 
-  /// Of any path. Throws what opening throws.
+  /// Of any path. What is appended while it is read is read too. Throws what opening throws.
   explicit PiecewiseFile(const std::filesystem::path& path);
   /// One of checkpoint.carried, in a directory; it is compared with its checksum, where the manifest has one.
   PiecewiseFile(const OpenCheckpoint& checkpoint, const std::string& name);
 
-  /// When it was opened: so much is read.
+  /// When it was opened: so much is read, or more of a file that grows.
   [[nodiscard]] std::uint64_t size_bytes() const { return size_bytes_; }
   /// The next kPieceBytes, or what is left; good until the next call. Behind the last piece nothing, and then throws
-  /// Error(kIntegrity) when the checksum is another one.
+  /// Error(kIntegrity) when the checksum is another one, Error(kIo) when a checkpoint's file without one grew.
   std::span<std::byte> next();
+  /// Throws Error(kUsage) for a file that has more bytes than the system says, as those of /proc have.
+  void check_size() const;
 
  private:
+  [[nodiscard]] bool has_byte_at(std::uint64_t offset) const;
+  void look_behind_the_end();
+
   os::File file_;
   std::uint64_t size_bytes_;
+  bool is_of_checkpoint_ = false;
   std::optional<std::uint32_t> expected_;
   std::uint64_t at_ = 0;
   base::Bytes piece_;
   format::RunningCrc32c crc_;
 };
 
-/// Rank-local: a file that is no checkpoint's, as it will be when it is read. Throws when it cannot be opened now.
+/// Rank-local: a file that is no checkpoint's, as it will be when it is read. Throws when it cannot be opened now, and
+/// as PiecewiseFile::check_size().
 base::ByteStream file_stream(const std::filesystem::path& path);
 
 }  // namespace cairn::checkpoint

@@ -207,6 +207,12 @@ Conversion plan_for_paddle(const OpenCheckpoint& source, const std::string& conf
   conversion.view =
       form.keeps_codes(notes) ? stored_view(source) : decoded_view(source, {options.paddle_reciprocals, false});
   const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == kRankSection; };
+  if (std::ranges::all_of(tensors.catalog.tensors, is_blob)) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' has no tensors, and {} resumes from no such directory: convert it "
+                                               "to hf or shards",
+                                               base::printable(source.directory.string()), package.name));
+  }
   CodedCatalog& content = conversion.catalog = code_catalog(tensors.catalog, codecs_of(options));
   for (TensorOrigin& origin : content.origins) {
     if (origin.pair) continue;
@@ -301,6 +307,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog, carried);
     check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
   });

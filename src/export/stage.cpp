@@ -80,6 +80,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
+    check_file_options(options.write.files);
     if (interop::form_called(options.to).is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
@@ -89,6 +90,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
+    check_taken_names(catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
   const auto reader = make_reader(communicator, source, view, reading_half(options.read));
@@ -143,6 +145,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
+    check_file_options(options.files);
     check_shards(state);
     check_distinct(state);
     boxes = memory_boxes(state);
@@ -150,7 +153,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
     manifest.user_metadata = metadata;
-    check_manifest(manifest, {}, {});
+    check_manifest(manifest, {}, {}, "the metadata given to stage()");
     content = content_of(manifest);
   });
   const plan::PackedCatalog packed = exchange_catalog(communicator, {state});

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
@@ -36,24 +37,36 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
-/// Rank-local: throws for a file of that name that must stay (standing.hpp has the rule for directories).
-void check_replaceable_file(const fs::path& file, const Options& options) {
-  if (!os::is_name_taken(file) || options.overwrite_foreign) return;
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", os::shown(file), what), {0, file.native()});
-  };
-  if (!options.overwrite) {
-    refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
-  }
+/// Rank-local: why the file is none that options.overwrite replaces; empty when it is one, or when nobody can say.
+std::string foreignness(const fs::path& file, const Options& options) {
   try {
     (void)open_stage(file);
   } catch (const Error& error) {
-    if (os::class_of(error) != os::ErrnoClass::kOfFile) throw;
+    if (os::class_of(error) == os::ErrnoClass::kOfFile) return error.what();
+    if (options.overwrite) throw;
+  }
+  return {};
+}
+
+/// Rank-local: throws for a file of that name that must stay (standing.hpp has the rule for directories).
+void check_replaceable_file(const fs::path& file, const Options& options) {
+  if (!os::is_name_taken(file)) return;
+  const auto refuse = [&](const std::string& what) {
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", os::shown(file), what), {0, file.native()});
+  };
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(file, ignored))) {
+    refuse("is a directory, which no staging file replaces; choose another name, or remove it");
+  }
+  if (options.overwrite_foreign) return;
+  if (const std::string why = foreignness(file, options); !why.empty()) {
     refuse(
         fmt::format("exists, and is not a staging file that this Cairn can read ({}); move it away, or allow it to "
                     "be replaced (Options::overwrite_foreign)",
-                    error.what()));
+                    why));
   }
+  if (options.overwrite) return;
+  refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ using FillWindow = std::function<std::uint64_t(std::uint64_t round, io::WindowBu
 class StageWriter {
  public:
   /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
-  /// kUsage when the file exists and options.overwrite is off.
+  /// kUsage when the file exists and options.overwrite is off, and for a directory of that name.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
               hdf5::StageContent content, const Options& options, Call& call);
   ~StageWriter();

@@ -42,6 +42,17 @@ std::string lower(std::string text) {
   return text;
 }
 
+/// On every system, in the directory of a checkpoint and in cairn.json.
+bool names_a_file(const std::string& name) {
+  if (!base::is_utf8(name) || name.find('/') != std::string::npos) return false;
+  try {
+    format::check_relative_path(name, "a file");
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
 }  // namespace
 
 std::string section_problem(std::string_view section) {
@@ -84,9 +95,7 @@ void check_carried_name(const std::string& name) {
   }
   if (!base::is_utf8(name)) throw refuse("the name is not UTF-8");
   if (name.find('/') != std::string::npos) throw refuse("the name has a folder");
-  try {
-    format::check_relative_path(name, "a carried file");
-  } catch (const Error&) {
+  if (!names_a_file(name)) {
     throw refuse(
         "it is empty, '.' or '..', or has a backslash, a drive letter or a NUL, so that it names no file "
         "everywhere");
@@ -94,6 +103,17 @@ void check_carried_name(const std::string& name) {
   if (interop::is_cairn_file(lower(name))) throw refuse("the name is Cairn's own");
   if (interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name)) {
     throw refuse("a reader would take it for tensors of this checkpoint");
+  }
+}
+
+void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried) {
+  for (const std::string& name : carried) check_carried_name(name);
+  for (const plan::CatalogTensor& tensor : catalog.tensors) {
+    if (names_a_file(tensor.section)) continue;
+    throw usage(fmt::format(
+        "section '{}' cannot be taken over, since it names files: it is not UTF-8, is empty, '.' or '..', or "
+        "has a slash, a backslash, a drive letter or a NUL; rename its files in the source",
+        base::printable(tensor.section)));
   }
 }
 
@@ -116,25 +136,25 @@ void check_index(std::string_view name, std::uint64_t bytes) {
 }
 
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
-                    std::span<const std::string> carried) {
+                    std::span<const std::string> carried, const char* of_user) {
   check_utf8(manifest.run_id, "Options::run_id");
   if (manifest.run_id.size() > limits::kRunIdBytes) {
     throw usage(
         fmt::format("Options::run_id has {} bytes; give at most {}", manifest.run_id.size(), limits::kRunIdBytes));
   }
   check_utf8(manifest.layout, "Extras::layout");
-  check_map(manifest.user_metadata, "Extras::metadata");
+  check_map(manifest.user_metadata, of_user);
   for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});
   constexpr std::uint64_t kLongestSize = std::numeric_limits<std::uint64_t>::max();
   for (const std::string& name : carried) manifest.carried_files.push_back({name, "", kLongestSize, 0});
   const std::uint64_t bytes = format::encode_manifest(manifest).size();
   if (bytes <= limits::kManifestBytes) return;
-  std::uint64_t of_user = 0;
-  for (const auto& [key, value] : manifest.user_metadata) of_user += key.size() + value.size();
+  std::uint64_t user_bytes = 0;
+  for (const auto& [key, value] : manifest.user_metadata) user_bytes += key.size() + value.size();
   throw usage(
-      fmt::format("cairn.json would have {} bytes, above the limit of {}: Extras::metadata has {} of them, "
+      fmt::format("cairn.json would have {} bytes, above the limit of {}: {} has {} of them, "
                   "Extras::layout {}, and {} are listed; carry large texts as files (Extras::carry_texts)",
-                  bytes, limits::kManifestBytes, of_user, manifest.layout.size(),
+                  bytes, limits::kManifestBytes, of_user, user_bytes, manifest.layout.size(),
                   base::counted(files.size() + carried.size(), "file")));
 }
 

@@ -89,6 +89,37 @@ class Convert(CairnTest):
         self.bad(2, "convert", self.source, self.destination, says=[self.destination])
         self.assertEqual(snapshot(self.destination), {"mine": b"keep"})
 
+    def test_small_files_whose_names_no_checkpoint_can_have(self):
+        for name in (b"a\\b.json", b"c:x.json", b"C:x.txt", b"\xff.json"):
+            with self.subTest(name):
+                path = os.path.join(os.fsencode(self.source), name)
+                with open(path, "w", encoding="utf-8") as stream:
+                    stream.write("{}")
+                shown = name.decode("latin-1").replace("\\", "\\x5c").replace("\xff", "\\xff")
+                for form in ((), ("--to", "shards", "--layout", "fsdp=2")):
+                    self.bad(2, "convert", self.source, self.destination, *form, says=[f"'{shown}' cannot be carried along"])
+                self.assertEqual(os.listdir(self.folder), ["source"])
+                os.unlink(path)
+        self.good("convert", self.source, self.destination)
+
+    def test_sections_whose_names_no_file_can_have(self):
+        for section in (b"..", b"a\\b", b"\xff"):
+            with self.subTest(section):
+                path = os.path.join(os.fsencode(self.source), section + b".safetensors")
+                write_safetensors(self.source / "new", {"x": counting("F32", [2])})
+                os.rename(self.source / "new", path)
+                self.bad(2, "convert", self.source, self.destination, says=["section '"])
+                self.assertEqual(os.listdir(self.folder), ["source"])
+                os.unlink(path)
+
+    def test_a_state_without_tensors_is_nothing_to_resume_from(self):
+        empty = self.folder / "empty"
+        write_safetensors(empty / "model.safetensors", {})
+        for form in ("paddlenlp", "paddleformers"):
+            self.bad(2, "convert", empty, self.destination, "--to", form, says=[empty, "no tensors"])
+        self.assertFalse(self.destination.exists())
+        self.assertIn("converted 0 tensors", self.good("convert", empty, self.destination).out)
+
     def test_nothing_is_left_after_a_failure(self):
         for fault in ("write:after=1", "fsync", "rename:path=destination", "open:path=destination:errno=ENOSPC"):
             for ranks in (None, 3):

@@ -49,6 +49,13 @@ class Doctor(CairnTest):
         self.assertFalse((self.folder / "not").exists())
         self.assertNotIn("file system", self.checks(0))
 
+    def test_a_path_that_is_no_directory(self):
+        file = self.folder / "file"
+        file.write_text("text")
+        for path in (file, file / "below", "/dev/null"):
+            self.bad(2, "doctor", path, says=["is not a directory"])
+        self.bad(2, "doctor", file, ranks=2, says=[file, "is not a directory"])
+
 
 if __name__ == "__main__":
     main()

@@ -271,7 +271,7 @@ class PlanLoad(CairnTest):
     def test_wrong_arguments(self):
         good = [*MODEL, "--layout", "fsdp=2"]
         cases = [
-            (["--load", ""], "layout ''"),
+            (["--load", ""], "--load: the value is empty"),
             (["--load", "sideways=2"], "sideways"),
             (["--load", "pp=3"], "4 layers"),
             (["--load", "fsdp=2", "--stripe", "4MiB"], "--stripe"),

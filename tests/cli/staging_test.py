@@ -1,8 +1,10 @@
 """`cairn` with staging files: one .h5 written and read by any number of ranks, nothing half done, one line for what is no
 staging file."""
 
+import os
+
 from program import CairnTest, cairn, main, snapshot
-from small_files import read_checkpoint, two_shards
+from small_files import counting, read_checkpoint, two_shards, write_safetensors
 
 
 class Staging(CairnTest):
@@ -61,6 +63,17 @@ class Staging(CairnTest):
         self.assertEqual(self.file.read_bytes(), before)
         self.bad(2, "convert", self.source, self.folder / "x.h5", "--to", "shards", "--layout", "fsdp=2", says=["shards"])
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["source", "state.h5"])
+
+    def test_names_that_could_not_be_given_back(self):
+        for name in (b"a\\b.json", b"c:x.json", b"\xff.json", b"...safetensors", b"a\\b.safetensors", b"\xff.safetensors"):
+            with self.subTest(name):
+                path = os.path.join(os.fsencode(self.source), name)
+                write_safetensors(self.source / "new", {"x": counting("F32", [2])})
+                os.rename(self.source / "new", path)
+                says = "section '" if name.endswith(b".safetensors") else "cannot be carried along"
+                self.bad(2, "convert", self.source, self.file, says=[says])
+                self.assertEqual(os.listdir(self.folder), ["source"])
+                os.unlink(path)
 
     def test_damaged_and_foreign_files(self):
         self.good("convert", self.source, self.file)

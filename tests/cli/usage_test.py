@@ -77,6 +77,24 @@ class WrongUsage(CairnTest):
         self.bad(2, "demo", "save", "--dir", self.destination, "--model", "gpt-9", says=["gpt-9"])
         self.assertFalse(self.destination.exists())
 
+    def test_numbers_that_do_not_fit(self):
+        save = ["demo", "save", "--dir", self.destination]
+        cases = [
+            ([*save, "--step"], "18446744073709551616", "out of range; give a whole number from 0 to 18446744073709551615"),
+            ([*save, "--step"], "-1", "not a whole number"),
+            ([*save, "--step"], "0x10", "not a whole number"),
+            ([*save, "--layers"], "18446744073709551617", "out of range"),
+            (["convert", self.source, self.destination, "--quant", "q8", "--max-update-error"], "nan", "not a finite number"),
+            (["diff", self.source, self.source, "--rtol"], "1e400", "not a finite number"),
+            (["bench", "--dir", self.destination, "--in-flight"], "4294967296", "out of range"),
+            (["bench", "--dir", self.destination, "--load-ranks"], "1,2147483648", "'2147483648' is out of range"),
+        ]
+        for words, number, says in cases:
+            with self.subTest(option=words[-1], number=number):
+                self.bad(2, *words, number, says=[words[-1], says])
+        self.assertFalse(self.destination.exists())
+        self.good("diff", self.source, self.source, "--rtol", "1e-3", "--atol", "0.5")
+
     def test_missing_paths(self):
         missing = self.folder / "missing"
         for words in (["inspect"], ["verify"], ["ls"], ["diff", self.source], ["demo", "load", "--dir"]):
@@ -84,8 +102,17 @@ class WrongUsage(CairnTest):
                 self.bad(1, *words, missing, says=[missing])
         self.bad(1, "convert", missing, self.destination, says=[missing])
         self.bad(1, "convert", self.source, self.destination, "--to", "shards", "--layout", f"@{missing}", says=[missing])
-        self.bad(2, "inspect", "", says=["empty"])
         self.assertFalse(missing.exists())
+
+    def test_empty_values(self):
+        for words, says in ((["inspect"], "path"), (["verify", "--all"], "path"), (["doctor"], "path"),
+                            (["convert", self.source], "destination"), (["demo", "save", "--dir"], "--dir"),
+                            (["inspect", self.source, "--part"], "--part"),
+                            (["demo", "save", "--dir", self.destination, "--group"], "--group")):
+            with self.subTest(command=words):
+                self.bad(2, *words, "", says=[says, "is empty"])
+        self.bad(2, "plan", "--layout", "fsdp=2", "--model", "@", says=["'@'", "is empty"])
+        self.assertEqual(os.listdir(self.folder), ["source"])
 
     def test_every_rank_ends_alike(self):
         self.assertEqual(exit_codes("inspect", self.source, ranks=3), [0, 0, 0])

@@ -1,5 +1,6 @@
 """`cairn verify`: every fault by file, tensor and block, alone and on ranks."""
 
+import os
 import pathlib
 import shutil
 import struct
@@ -180,6 +181,32 @@ class VerifyAll(SoundCheckpoint):
         self.assertIn("is missing", rows[10]["faults"][0]["message"])
         self.assertIn("--follow-links", rows[30]["faults"][0]["message"])
         self.assertIn("there is no good one to resume from", cairn("verify", self.root, "--all").out)
+
+    def test_one_that_cannot_be_read_keeps_no_other_from_being_checked(self):
+        for ranks, fault in ((None, "stat:path=checkpoint-20/:errno=EACCES"),
+                             (3, "open:path=checkpoint-20/model:errno=ESTALE")):
+            result = cairn("verify", self.root, "--all", ranks=ranks, CAIRN_FAULT=fault)
+            lines = result.out.splitlines()
+            self.assertEqual((result.code, result.errors, len(lines)), (1, [], 5), result.err + result.out)
+            self.assertRegex(lines[0], "^step +10  complete +good: ")
+            self.assertRegex(lines[1], "^step +20 .* bad: .*checkpoint-20/.* failed: (Permission denied|Stale file handle)")
+            self.assertRegex(lines[2], "^step +30  complete +good: ")
+            self.assertRegex(lines[4], "^bad: 1 of 3 checkpoints under .*; the newest good one is step 30$")
+        # What the process is short of is no matter of one checkpoint.
+        result = cairn("verify", self.root, "--all", CAIRN_FAULT="open:path=checkpoint-20/model:errno=EMFILE")
+        self.assertEqual((result.code, len(result.errors)), (1, 1), result.err + result.out)
+
+    def test_one_without_rights(self):
+        if os.geteuid() != 0:
+            self.skipTest("not root, who alone can start processes of two users")
+        self.checkpoint(20).chmod(0)
+        self.folder.chmod(0o755)
+        result = cairn("verify", self.root, "--all", who={"user": 65534, "group": 65534, "extra_groups": []}, HOME="/tmp")
+        if "Permission denied: '" in result.err:
+            self.skipTest("other users cannot reach the build or the folder of temporary files")
+        self.assertEqual((result.code, result.errors), (1, []), result.err + result.out)
+        self.assertRegex(result.out, "(?m)^step +20 .* bad: .*Permission denied")
+        self.assertRegex(result.out, "(?m)^step +30  complete +good: ")
 
     def test_what_is_no_root(self):
         for path in (self.sound, self.sound / "model.safetensors", self.folder / "missing"):

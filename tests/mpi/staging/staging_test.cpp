@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <fstream>
+
 #include "comm/mpi.hpp"
 #include "environment.hpp"
 #include "expect_converted.hpp"
@@ -228,6 +230,26 @@ TEST_F(Staging, ComparesReplicas) {
   EXPECT_THAT(stage_it().warnings, testing::IsEmpty());
 }
 
+TEST_F(Staging, SaysWhatMayBeReplacedBeforeAnythingIsWritten) {
+  const auto refusal = [&] { return message_of_error(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 1); }); };
+  if (world_.rank == 0) {
+    std::filesystem::create_directory(directory_ / "folder.h5");
+    std::ofstream(directory_ / "text.h5") << "no staging file";
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  file_ = directory_ / "text.h5";
+  EXPECT_THAT(refusal(), HasSubstr("Options::overwrite_foreign"));
+  options_.overwrite = true;
+  EXPECT_THAT(refusal(), HasSubstr("Options::overwrite_foreign"));
+  file_ = directory_ / "folder.h5";
+  EXPECT_THAT(refusal(), HasSubstr("is a directory"));
+  options_.overwrite_foreign = true;
+  EXPECT_THAT(refusal(), HasSubstr("is a directory"));
+  file_ = directory_ / "text.h5";
+  stage_in(Cut::kRows, 1);
+  expect_in(Cut::kRows, 1);
+}
+
 TEST_F(Staging, SaysWhatIsWrong) {
   const auto error_of = [&](ErrorKind kind, const std::function<void()>& work) -> std::string {
     try {
@@ -242,6 +264,12 @@ TEST_F(Staging, SaysWhatIsWrong) {
   stage_in(Cut::kRows, 1);
   EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 2); }), HasSubstr("exists already"));
   expect_in(Cut::kRows, 1);
+  options_.files.align_bytes = 12;
+  EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 2); }), HasSubstr("align_bytes is 12"));
+  options_.files = options_for_small_state().files;
+  const auto stage_nothing = [&] { stage(MPI_COMM_WORLD, directory_ / "new.h5", {}, options_, {{"key", "\xff"}}); };
+  EXPECT_THAT(error_of(ErrorKind::kUsage, stage_nothing),
+              HasSubstr("the metadata given to stage(): the value of 'key'"));
   file_ = directory_ / "state.bin";
   EXPECT_THAT(error_of(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 2); }), HasSubstr("ends in .h5 or .hdf5"));
   file_ = directory_ / "missing.h5";

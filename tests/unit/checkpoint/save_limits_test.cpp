@@ -87,6 +87,20 @@ TEST(SaveLimits, NamesOfCarriedFiles) {
   }
 }
 
+TEST(SaveLimits, NamesThatAConversionTakesOver) {
+  const auto check = [](const std::string& section, const std::string& file) {
+    plan::Catalog catalog;
+    catalog.tensors.push_back({section, "w", DType::kF32, {1}, {}});
+    checkpoint::check_taken_names(catalog, std::vector<std::string>{file});
+  };
+  for (const char* section : {"model", "model.fp16", "a b", "caf\xc3\xa9"}) check(section, "config.json");
+  for (const char* section : {"", ".", "..", "a/b", "a\\b", "C:x", "\xff"}) {
+    refused([&] { check(section, "config.json"); }, {"section '", "rename"});
+  }
+  refused([&] { check("model", "a\\b.json"); }, {"'a\\x5cb.json' cannot be carried along"});
+  refused([&] { check("model", "\xff.json"); }, {"cannot be carried along", "UTF-8"});
+}
+
 TEST(SaveLimits, TheBlockTable) {
   const std::uint64_t blocks = limits::kBlockTableBytes / 4;
   std::vector<plan::DataFile> files = {{"model.safetensors", "model", "", 1000 * (blocks - 30)}};
