@@ -225,9 +225,9 @@ TEST(HostilePickle, TimeIsLinear) {
 /// Numbers that fall into one place of a hash table of the standard library, which has one of these sizes when so many
 /// are in it.
 std::vector<std::uint64_t> colliding_numbers() {
-  constexpr std::uint64_t kTableSizes = std::uint64_t{85229} * 172933;
+  constexpr std::uint64_t kTableSizes = std::uint64_t{172933} * 351061;
   std::vector<std::uint64_t> out;
-  for (std::uint64_t i = 1; i <= 100'000; ++i) out.push_back(i * kTableSizes);
+  for (std::uint64_t i = 1; i <= 200'000; ++i) out.push_back(i * kTableSizes);
   return out;
 }
 
@@ -238,9 +238,9 @@ TEST(HostilePickle, NumbersThatCollideCostNoMoreThanOthers) {
     memo += "p" + std::to_string(number) + "\n";
     integers += raw("\x8a\x08") + length_prefix(number) + "N";
   }
-  test::expect_bounded(10, 64 << 20, [&] {
+  test::expect_bounded(10, 128 << 20, [&] {
     EXPECT_TRUE(HeldPickle(memo + ".").root().is(PickleKind::kNone));
-    EXPECT_EQ(HeldPickle(integers + "u.").root().entries(), 100'000U);
+    EXPECT_EQ(HeldPickle(integers + "u.").root().entries(), 200'000U);
   });
 }
 
@@ -248,7 +248,7 @@ TEST(HostilePickle, NumbersThatCollideCostNoMoreThanOthers) {
 TEST(HostilePickle, SmallDictsBesideALargeOne) {
   std::string large = "(}(";
   for (std::uint64_t i = 0; i < 200'000; ++i) large += "J" + length_prefix(i).substr(0, 4) + "N";
-  test::expect_bounded(10, 128 << 20, [&] { (void)HeldPickle(large + "u" + repeated("}(K\1NK\2Nu", 100'000) + "t."); });
+  test::expect_bounded(10, 128 << 20, [&] { (void)HeldPickle(large + "u" + repeated("}(K\1NK\2Nu", 300'000) + "t."); });
 }
 
 /// Texts of 4 kB that differ at their ends, as keys in 500,000 places.
