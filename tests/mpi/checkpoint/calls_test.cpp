@@ -28,6 +28,40 @@ Options options_of_limit(double seconds) {
   return options;
 }
 
+/// The lines of warnings and errors of this rank, while it lives.
+class Heard {
+ public:
+  Heard() {
+    set_log_sink([this](LogLevel level, std::string_view line) {
+      const std::lock_guard lock(mutex_);
+      if (level >= LogLevel::kWarning) lines_ += std::string(line) + "; ";
+    });
+  }
+  ~Heard() { set_log_sink({}); }
+  Heard(const Heard&) = delete;
+  Heard& operator=(const Heard&) = delete;
+  std::string lines() {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string lines_;
+};
+
+TEST(Limits, HoweverLongTheEndIsWaitedFor) {
+  const SharedTempDir root;
+  for (const double seconds : {1e10, 1e30, 1e300}) {
+    Heard heard;
+    {
+      Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(seconds));
+      EXPECT_EQ(checkpointer.latest(), std::nullopt);
+    }
+    EXPECT_EQ(heard.lines(), "") << seconds;
+  }
+}
+
 TEST(Given, NoCommunicatorAtAll) {
   const SharedTempDir root;
   const Options options = options_of_limit(20);
