@@ -204,6 +204,10 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
+void MpiCommunicator::close() noexcept {
+  if (owns_liveness_ && comm_ != MPI_COMM_NULL && mpi_is_up()) static_cast<void>(liveness_->close());
+}
+
 void MpiCommunicator::know_hosts() {
   if (size_ == 1) return;
   std::string mine;

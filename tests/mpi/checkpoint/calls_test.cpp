@@ -105,5 +105,103 @@ TEST(Given, ItsErrorHandlerStays) {
   MPI_Comm_free(&given);
 }
 
+/// The public calls, each on a Checkpointer of step 1.
+struct Named {
+  std::string name;
+  std::function<void(Checkpointer&, RankState&)> call;
+};
+
+std::vector<Named> calls() {
+  return {
+      {"save", [](Checkpointer& c, RankState& s) { c.save(2, s.sources()); }},
+      {"save_async", [](Checkpointer& c, RankState& s) { static_cast<void>(c.save_async(2, s.sources())); }},
+      {"prepare_async", [](Checkpointer& c, RankState& s) { c.prepare_async(s.sources()); }},
+      {"release_memory", [](Checkpointer& c, RankState&) { c.release_memory(); }},
+      {"latest", [](Checkpointer& c, RankState&) { static_cast<void>(c.latest()); }},
+      {"steps", [](Checkpointer& c, RankState&) { static_cast<void>(c.steps()); }},
+      {"tensors", [](Checkpointer& c, RankState&) { static_cast<void>(c.tensors(1)); }},
+      {"load", [](Checkpointer& c, RankState& s) { c.load(1, s.targets()); }},
+      {"load_latest", [](Checkpointer& c, RankState& s) { c.load_latest(s.targets()); }},
+      {"load_latest of TargetsOf",
+       [](Checkpointer& c, RankState& s) {
+         c.load_latest([&](std::uint64_t, std::span<const TensorInfo>) { return s.targets(); });
+       }},
+      {"load_extras", [](Checkpointer& c, RankState&) { static_cast<void>(c.load_extras(1)); }},
+      {"load_rank_blob", [](Checkpointer& c, RankState&) { static_cast<void>(c.load_rank_blob(1, std::nullopt)); }},
+      {"load_carried", [](Checkpointer& c, RankState&) { c.load_carried(1, "a.json", [](auto) {}); }},
+  };
+}
+
+/// Each call beside the next, with asynchronous saves behind it and without; then all ranks go on together.
+TEST(DifferentCalls, EndOnAllRanks) {
+  const World world;
+  for (const bool is_async : {false, true}) {
+    const SharedTempDir root;
+    Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(20));
+    RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+    state.fill(1);
+    if (is_async) {
+      static_cast<void>(checkpointer.save_async(1, state.sources()).wait());
+    } else {
+      checkpointer.save(1, state.sources());
+    }
+    const auto all = calls();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Named& first = all[i];
+      const Named& other = all[(i + 1) % all.size()];
+      const int last = world.ranks - 1;
+      expect_error(ErrorKind::kUsage, [&] { (world.rank == last ? other : first).call(checkpointer, state); },
+                   {"rank 0 is in " + first.name + ",", "rank " + std::to_string(last) + " in " + other.name + ";",
+                    "all ranks must make the same calls"});
+    }
+    EXPECT_EQ(checkpointer.latest(), 1U);
+    checkpointer.save(2, state.sources());
+  }
+}
+
+/// The end of the object on one rank, say by an exception of the program.
+TEST(DifferentCalls, OneRankEndsItsCheckpointer) {
+  const World world;
+  for (const bool is_async : {false, true}) {
+    const SharedTempDir root;
+    RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+    auto checkpointer = std::make_unique<Checkpointer>(MPI_COMM_WORLD, root.path(), options_of_limit(20));
+    if (is_async) checkpointer->prepare_async(state.sources());
+    Heard heard;
+    if (world.rank == 0) {
+      checkpointer.reset();
+      EXPECT_THAT(heard.lines(), testing::HasSubstr("rank 0 is in ~Checkpointer, rank 1 in save;"));
+      continue;
+    }
+    const auto save = [&] { checkpointer->save(1, state.sources()); };
+    expect_error(ErrorKind::kUsage, save, {"rank 0 is in ~Checkpointer, rank 1 in save;"});
+    expect_error(ErrorKind::kState, save, {"gave each other up before", "rank 0 is in ~Checkpointer"});
+  }
+}
+
+TEST(DifferentCalls, FunctionsOnACommunicator) {
+  const World world;
+  const SharedTempDir root;
+  const Options options = options_of_limit(20);
+  expect_error(ErrorKind::kUsage,
+               [&] {
+                 if (world.rank == 0) {
+                   stage(MPI_COMM_WORLD, root / "staged", {}, options);
+                 } else {
+                   load_from(MPI_COMM_WORLD, root / "staged", {}, options);
+                 }
+               },
+               {"rank 0 is in stage, rank 1 in load_from;"});
+  expect_error(ErrorKind::kUsage,
+               [&] {
+                 if (world.rank == 0) {
+                   load_from(MPI_COMM_WORLD, root / "staged", {}, options);
+                 } else {
+                   Checkpointer(MPI_COMM_WORLD, root.path(), options);
+                 }
+               },
+               {"rank 0 is in load_from, rank 1 in Checkpointer;"});
+}
+
 }  // namespace
 }  // namespace cairn::test
