@@ -142,6 +142,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
   checkpoint::run_call(*communicator, CallName::kCheckpointer, "open the root", [&] {
     checkpoint::agree_on_options(*communicator, options, std::span(&root, 1));
     comm::agree(*communicator, "open the root", [&] {
+      if (root.empty()) throw Error(ErrorKind::kUsage, "the root is empty; give the path of a directory");
       state_ = std::make_unique<State>(*communicator, os::absolute_path(root), std::move(options));
     });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {

@@ -105,6 +105,29 @@ TEST(Given, ItsErrorHandlerStays) {
   MPI_Comm_free(&given);
 }
 
+TEST(Given, AnEmptyRoot) {
+  expect_error(ErrorKind::kUsage, [] { Checkpointer(MPI_COMM_WORLD, "", options_of_limit(20)); },
+               {"the root is empty; give the path of a directory"});
+}
+
+/// As a program may make it of a number.
+TEST(Given, ADTypeThatIsNone) {
+  const World world;
+  const SharedTempDir root;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(20));
+  RankState state(small_state(), Cut::kReplicated, world.rank, world.ranks);
+  state.fill(1);
+  checkpointer.save(1, state.sources());
+  auto sources = state.sources();
+  auto targets = state.targets();
+  const std::string named = "tensor '" + sources.back().name + "' (section " + sources.back().section +
+                            "): its dtype has the value 200, which is none of DType";
+  if (world.rank == world.ranks - 1) sources.back().dtype = targets.back().dtype = static_cast<DType>(200);
+  expect_error(ErrorKind::kUsage, [&] { checkpointer.save(2, sources); }, {named});
+  expect_error(ErrorKind::kUsage, [&] { static_cast<void>(checkpointer.save_async(2, sources)); }, {named});
+  expect_error(ErrorKind::kUsage, [&] { checkpointer.load(1, targets); }, {named});
+}
+
 /// The public calls, each on a Checkpointer of step 1.
 struct Named {
   std::string name;
