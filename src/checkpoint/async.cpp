@@ -227,8 +227,9 @@ class AsyncSaver::Escort final : public SaveEscort {
     if (limit == 0) return;
     if (!pace_start_) pace_start_ = Clock::now();
     paced_bytes_ += bytes;
-    const auto due = *pace_start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(
-                                        static_cast<double>(paced_bytes_) / static_cast<double>(limit)));
+    constexpr double kLongestS = 1e9;  // clocks end at some 9e9
+    const double seconds = std::min(static_cast<double>(paced_bytes_) / static_cast<double>(limit), kLongestS);
+    const auto due = *pace_start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     const auto liveness = saver_.communicator_.liveness();
     for (auto now = Clock::now(); now < due && !job_.state->is_cancelled(); now = Clock::now()) {
       std::this_thread::sleep_for(std::min<Clock::duration>(due - now, kLongestNap));

@@ -102,11 +102,21 @@ void Call::report(Report& report) {
   report.seconds = clock_.slowest_seconds(communicator_);
 }
 
-void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
+namespace {
+
+std::optional<comm::CallName> call_of_phase(std::string_view phase) {
+  if (phase == "stage") return comm::CallName::kStage;
+  if (phase == "open") return comm::CallName::kLoadFrom;
+  return std::nullopt;
+}
+
+void run_named(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase,
+               comm::Work work) {
   if (const auto liveness = communicator.liveness()) liveness->check();
   const Call watched(communicator);
   try {
     communicator.progress(phase);
+    if (name) comm::agree_on_call(communicator, *name);
     work();
   } catch (const Error&) {
     throw;
@@ -115,6 +125,16 @@ void run_call(comm::Communicator& communicator, const char* phase, comm::Work wo
   } catch (const std::exception& error) {
     fail_alone(communicator, base::printable(error.what(), kForeignTextBytes));
   }
+}
+
+}  // namespace
+
+void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work) {
+  run_named(communicator, name, phase, work);
+}
+
+void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
+  run_named(communicator, call_of_phase(phase), phase, work);
 }
 
 ProgressScope::ProgressScope(const Tell& tell, std::optional<std::uint64_t> step)

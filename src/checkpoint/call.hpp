@@ -15,6 +15,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/agree.hpp"
+#include "comm/call_name.hpp"
 #include "comm/communicator.hpp"
 
 namespace cairn::checkpoint {
@@ -86,9 +87,13 @@ class Call {
   const std::function<void()>* observer_before_ = nullptr;
 };
 
-/// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead. What `work`
-/// throws that is not an Error could not be agreed on: then this rank tells the others, and all throw the same
-/// Error(kState).
+/// Collective: a call of the public interface. Throws Error(kState) at once when the communicator is dead, and
+/// AgreedError(kUsage) before `work` begins when the ranks are in different calls. What `work` throws that is not an Error
+/// could not be agreed on: then this rank tells the others, and all throw the same Error(kState).
+void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
+
+/// As above. A function with a communicator of its own is told by its phase: "stage", and "open" of load_from(). Other
+/// phases are parts of a call that the ranks agreed on by another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 // How far long work has come (Options::progress): told by the loops of save, load, verify, convert and diff. Rank-local

@@ -19,6 +19,7 @@
 #include "checkpoint/ticket.hpp"
 #include "codes/view.hpp"
 #include "comm/agree.hpp"
+#include "comm/call_name.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
 #include "directory/lease.hpp"
@@ -29,6 +30,7 @@
 
 namespace cairn {
 using checkpoint::OpenCheckpoint;
+using comm::CallName;
 
 struct Checkpointer::State {
   State(comm::Communicator& ours, std::filesystem::path root_path, Options given_options)
@@ -48,7 +50,7 @@ struct Checkpointer::State {
   Report load(std::uint64_t step, const OpenCheckpoint& opened, const checkpoint::LoadRequest& request,
               const checkpoint::PhaseClock& whole);
   template <class TargetsOfOpened>
-  Report load_latest(const LoadOptions& load_options, const TargetsOfOpened& targets_of);
+  Report load_latest(CallName name, const LoadOptions& load_options, const TargetsOfOpened& targets_of);
 
   /// Rank-local, on rank 0.
   void watch_lease() {
@@ -71,12 +73,21 @@ struct Checkpointer::State {
     resumed.reset();
     if (has_saved && lease != nullptr) lease->begin_life();
   }
-  ~State() { end_async(); }
+  /// The communicator of the calls first: ranks that are in one of them hear of it there.
+  ~State() {
+    end_async();
+    if (communicator) comm::end_calls(*communicator);
+    share_silence();
+  }
 
   /// Waits for the save under way. Ranks that gave each other up in it are not waited for here either.
   void end_async() {
     if (!async) return;
     async->wait();
+    share_silence();
+  }
+  void share_silence() {
+    if (!async) return;
     const auto of_saves = apart->liveness();
     const auto here = communicator->liveness();
     if (!of_saves || !here) return;
@@ -128,10 +139,12 @@ struct Checkpointer::State {
 
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
   auto communicator = checkpoint::watched_communicator(given, options);
-  checkpoint::run_call(*communicator, "open the root", [&] {
+  checkpoint::run_call(*communicator, CallName::kCheckpointer, "open the root", [&] {
     checkpoint::agree_on_options(*communicator, options, std::span(&root, 1));
-    comm::agree(*communicator, "open the root",
-                [&] { state_ = std::make_unique<State>(*communicator, os::absolute_path(root), std::move(options)); });
+    comm::agree(*communicator, "open the root", [&] {
+      if (root.empty()) throw Error(ErrorKind::kUsage, "the root is empty; give the path of a directory");
+      state_ = std::make_unique<State>(*communicator, os::absolute_path(root), std::move(options));
+    });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
       const os::AccessScope access(state_->access);
       os::make_directory(state_->root);
@@ -151,7 +164,7 @@ Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, con
   std::filesystem::path directory;
   state_->settle();
   const checkpoint::ProgressScope progress(state_->options.progress, step);
-  checkpoint::run_call(*state_->communicator, "save", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kSave, "save", [&] {
     state_->check_launcher();
     const os::AccessScope access(state_->access);
     directory = state_->directory_of(step);
@@ -196,7 +209,7 @@ SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> 
   std::filesystem::path directory;
   std::shared_ptr<SaveTicket::State> ticket;
   bool is_busy = false;
-  checkpoint::run_call(*state_->communicator, "save", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kSaveAsync, "save", [&] {
     state_->check_launcher();
     directory = state_->directory_of(step);
     state_->make_async();
@@ -223,7 +236,7 @@ SaveTicket Checkpointer::save_async(std::uint64_t step, std::span<const Source> 
 
 void Checkpointer::prepare_async(std::span<const Source> state) {
   state_->settle();
-  checkpoint::run_call(*state_->communicator, "plan", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kPrepareAsync, "plan", [&] {
     state_->check_launcher();
     state_->make_async();
   });
@@ -232,17 +245,17 @@ void Checkpointer::prepare_async(std::span<const Source> state) {
 
 void Checkpointer::release_memory() {
   state_->settle();
-  if (state_->async) return state_->async->release_memory();
-  checkpoint::run_call(*state_->communicator, "release memory", [&] {
-    comm::agree(*state_->communicator, "release memory", [] {});
+  checkpoint::run_call(*state_->communicator, CallName::kReleaseMemory, "release memory", [&] {
+    if (state_->async) return;
     state_->saver.forget_plan();
     state_->windows.pool.reset();
   });
+  if (state_->async) state_->async->release_memory();
 }
 
 std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
-  checkpoint::run_call(*state_->communicator, "latest", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kLatest, "latest", [&] {
     comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
       if (const auto step = checkpoint::newest_step(state_->root)) {
         found[0] = 1;
@@ -257,7 +270,7 @@ std::optional<std::uint64_t> Checkpointer::latest() {
 
 std::vector<StepInfo> Checkpointer::steps() {
   std::vector<StepInfo> steps;
-  checkpoint::run_call(*state_->communicator, "list",
+  checkpoint::run_call(*state_->communicator, CallName::kSteps, "list",
                        [&] { steps = checkpoint::list_steps(*state_->communicator, state_->root); });
   return steps;
 }
@@ -265,7 +278,7 @@ std::vector<StepInfo> Checkpointer::steps() {
 std::vector<TensorInfo> Checkpointer::tensors(std::uint64_t step, const Selection& selection) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   std::vector<TensorInfo> tensors;
-  checkpoint::run_call(*state_->communicator, "open", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kTensors, "open", [&] {
     tensors = state_->with_open(step, [&](const OpenCheckpoint& opened) {
       std::vector<TensorInfo> listed;
       comm::agree(*state_->communicator, "list the tensors", [&] {
@@ -282,7 +295,7 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, c
   const checkpoint::PhaseClock whole;
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   Report report;
-  checkpoint::run_call(*state_->communicator, "open", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kLoad, "open", [&] {
     report = state_->with_open(step, [&](const OpenCheckpoint& opened) {
       return state_->load(step, opened, {targets, options}, whole);
     });
@@ -291,12 +304,13 @@ Report Checkpointer::load(std::uint64_t step, std::span<const Target> targets, c
 }
 
 Report Checkpointer::load_latest(std::span<const Target> targets, const LoadOptions& options) {
-  return state_->load_latest(options, [&](std::uint64_t, const OpenCheckpoint&) { return targets; });
+  return state_->load_latest(CallName::kLoadLatest, options,
+                             [&](std::uint64_t, const OpenCheckpoint&) { return targets; });
 }
 
 Report Checkpointer::load_latest(const TargetsOf& make, const LoadOptions& options) {
   std::vector<Target> made;  // of the step that is tried
-  return state_->load_latest(options, [&](std::uint64_t step, const OpenCheckpoint& opened) {
+  return state_->load_latest(CallName::kLoadLatestMade, options, [&](std::uint64_t step, const OpenCheckpoint& opened) {
     made = checkpoint::make_targets(*state_->communicator, opened, {state_->options, options}, step, make);
     return std::span<const Target>(made);
   });
@@ -304,7 +318,8 @@ Report Checkpointer::load_latest(const TargetsOf& make, const LoadOptions& optio
 
 /// Collective. `targets_of` gives the targets for a step that is open.
 template <class TargetsOfOpened>
-Report Checkpointer::State::load_latest(const LoadOptions& load_options, const TargetsOfOpened& targets_of) {
+Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_options,
+                                        const TargetsOfOpened& targets_of) {
   const checkpoint::PhaseClock whole;
   Report report;
   const auto load_step = [&](std::uint64_t step) {
@@ -317,7 +332,7 @@ Report Checkpointer::State::load_latest(const LoadOptions& load_options, const T
       return load(step, opened, {targets_of(step, opened), load_options}, whole);
     });
   };
-  checkpoint::run_call(*communicator, "latest", [&] {
+  checkpoint::run_call(*communicator, name, "latest", [&] {
     // By reference: a copy may take memory, and that step would not be agreed on.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
   });
@@ -342,7 +357,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
 Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step, const BlobMapping& mapping) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   LoadedExtras extras;
-  checkpoint::run_call(*state_->communicator, "open", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kLoadExtras, "open", [&] {
     checkpoint::agree_on_mapping(*state_->communicator, mapping);
     extras = state_->with_open(step, [&](const OpenCheckpoint& opened) {
       return checkpoint::read_extras(*state_->communicator, opened, mapping, checkpoint::read_options(state_->options),
@@ -355,7 +370,7 @@ Checkpointer::LoadedExtras Checkpointer::load_extras(std::uint64_t step, const B
 std::vector<std::byte> Checkpointer::load_rank_blob(std::uint64_t step, std::optional<std::uint64_t> saving_rank) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
   std::vector<std::byte> blob;
-  checkpoint::run_call(*state_->communicator, "open", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kLoadRankBlob, "open", [&] {
     blob = state_->with_open(step, [&](const OpenCheckpoint& opened) {
       return checkpoint::read_rank_blob(*state_->communicator, opened, saving_rank,
                                         checkpoint::read_options(state_->options), state_->windows);
@@ -366,7 +381,7 @@ std::vector<std::byte> Checkpointer::load_rank_blob(std::uint64_t step, std::opt
 
 void Checkpointer::load_carried(std::uint64_t step, const std::string& name, const CarriedSink& sink) {
   const checkpoint::ProgressScope progress(state_->options.progress, step);
-  checkpoint::run_call(*state_->communicator, "open", [&] {
+  checkpoint::run_call(*state_->communicator, CallName::kLoadCarried, "open", [&] {
     comm::Communicator& communicator = *state_->communicator;
     comm::agree_on_values(communicator, "argument", [&](std::vector<comm::NamedValue>& values) {
       values.push_back({"name", name});

@@ -318,6 +318,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   }
   std::vector<plan::MemoryBox> planned;  // where they differ from those of the state
   comm::agree(communicator_, "number the memory boxes", [&] {
+    std::ranges::move(state.coded.warnings, std::back_inserter(report.warnings));
     state.memory = memory_boxes(saved.sources);
     if (plan_ || gathered == Gathered::kFromSources) return;
     planned = state.memory;

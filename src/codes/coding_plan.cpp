@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "codes/idle_codecs.hpp"
 #include "comm/agree.hpp"
 #include "planning/layout_steps.hpp"
 #include "quant/boxes.hpp"
@@ -159,6 +160,7 @@ CodingPlan make_coding_plan(comm::Communicator& communicator, std::span<const So
     plan.scale_batches = scale_batches_of(plan, communicator.size());
     plan.codec_names = codec_names_of(plan);
   });
+  plan.idle = idle_codecs(communicator, state, plan.codecs, plan.codec_names);
   return plan;
 }
 

@@ -60,6 +60,7 @@ struct CodingPlan {
   /// Ends of ranges of tensor numbers whose scales are brought together at a time; none where no tensor has scales.
   std::vector<std::uint32_t> scale_batches;
   std::map<std::string, std::string> codec_names;  ///< by section, of those that have a tensor to be coded
+  std::vector<std::string> idle;                   ///< idle_codecs()
 
   [[nodiscard]] CodedTensor tensor(std::uint32_t number) const;
 };

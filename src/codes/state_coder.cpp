@@ -120,8 +120,15 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
     for (const std::uint32_t number : kept_.numbers) some.push_back(state[number]);
     state = some;
   }
-  if (!plan_) plan_ = make_coding_plan(communicator, state, options);
   CodedState coded;
+  if (!plan_) {
+    plan_ = make_coding_plan(communicator, state, options);
+    comm::agree(communicator, "note warnings", [&] {
+      for (const std::string& line : plan_->idle) {
+        if (told_.insert(line).second) coded.warnings.push_back(line);
+      }
+    });
+  }
   for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);
   coded.codings.resize(coded.sources.size());
   if (plan_->firsts.size() == 0) return coded;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct CodedState {
   std::vector<std::string> codings;  ///< of each source (plan/catalog.hpp), or empty
   std::vector<CodedPiece> pieces;
   CodingReport errors;
+  std::vector<std::string> warnings;  ///< of codecs that code nothing; each once in the life of a StateCoder
 };
 
 /// A box of a moment that other ranks hold as well.
@@ -57,6 +59,7 @@ class StateCoder {
  private:
   Kept kept_;
   std::optional<CodingPlan> plan_;
+  std::set<std::string> told_;
 };
 
 }  // namespace cairn::checkpoint

@@ -44,6 +44,11 @@ void set_chunk_bytes(std::uint64_t bytes) {
   chunk_limit.store(bytes == 0 ? kChunkBytes : bytes, std::memory_order_relaxed);
 }
 
+void flip_top_bits(std::span<std::uint64_t> values) {
+  constexpr std::uint64_t kTopBit = 1ULL << 63;
+  for (std::uint64_t& value : values) value ^= kTopBit;
+}
+
 bool mpi_is_up() {
   int initialized = 0;
   int finalized = 0;

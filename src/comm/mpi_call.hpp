@@ -4,6 +4,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <span>
 
 #include "comm/communicator.hpp"
 
@@ -21,6 +22,10 @@ std::uint64_t chunk_bytes();
 
 /// For tests: lowers the limit (on all ranks alike) so that small messages take the way of large ones. 0 restores it.
 void set_chunk_bytes(std::uint64_t bytes);
+
+/// MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bits flipped, the order of signed numbers
+/// (MPI_INT64_T) is that of the unsigned ones, on every MPI.
+void flip_top_bits(std::span<std::uint64_t> values);
 
 /// Tags of messages inside collectives, and of beats.
 constexpr int kCollectiveTag = kMaxTag + 1;

@@ -22,7 +22,6 @@ namespace {
 
 /// Above this many bytes on any rank the copies into flat buffers cost more than MPI_Ialltoallv gains.
 constexpr std::uint64_t kFlatBytes = 64ULL << 20;
-constexpr std::uint64_t kTopBit = 1ULL << 63;
 /// Peers that the pairwise way serves at a time.
 constexpr int kPeersInFlight = 16;
 /// What broadcasts and reductions carry at a time.
@@ -235,11 +234,9 @@ void MpiCommunicator::broadcast(std::span<std::byte> data, int root) {
 
 void MpiCommunicator::all_reduce(std::span<std::uint64_t> values, ReduceOp op) {
   if (op != ReduceOp::kMin && op != ReduceOp::kMax) return reduce(values, MPI_UINT64_T, mpi_op(op));
-  // MPICH 4.0.2 (Debian 12) compares MPI_UINT64_T as signed numbers. With the top bit flipped, the order of signed
-  // numbers is that of the unsigned ones, on every MPI.
-  for (std::uint64_t& value : values) value ^= kTopBit;
+  flip_top_bits(values);
   reduce(values, MPI_INT64_T, mpi_op(op));
-  for (std::uint64_t& value : values) value ^= kTopBit;
+  flip_top_bits(values);
 }
 
 void MpiCommunicator::all_reduce(std::span<double> values, ReduceOp op) {

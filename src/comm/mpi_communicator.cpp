@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <exception>
@@ -16,6 +15,7 @@
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
 #include "comm/mpi_call.hpp"
+#include "comm/mpi_parent.hpp"
 #include "comm/wait.hpp"
 #include "os/fault.hpp"
 #include "os/process.hpp"
@@ -204,6 +204,10 @@ MpiCommunicator::~MpiCommunicator() {
   }
 }
 
+void MpiCommunicator::close() noexcept {
+  if (owns_liveness_ && comm_ != MPI_COMM_NULL && mpi_is_up()) static_cast<void>(liveness_->close());
+}
+
 void MpiCommunicator::know_hosts() {
   if (size_ == 1) return;
   std::string mine;
@@ -303,54 +307,6 @@ std::unique_ptr<Communicator> MpiCommunicator::node() {
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
-namespace {
-
-/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of
-/// ours may travel on it, so nothing tells who is missing.
-void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
-  const auto start = std::chrono::steady_clock::now();
-  Wait wait(nullptr, "duplicate a communicator");
-  for (;;) {
-    int done = 0;
-    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-    if (done != 0) return;
-    wait.pause();
-    const auto waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
-    if (waiting.limit_s <= 0 || waited.count() <= waiting.limit_s) continue;
-    const std::string text = fmt::format(
-        "some ranks of the communicator did not come to this call within {:g} s, and all of them have to make it; look "
-        "for stopped processes, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
-        waiting.limit_s);
-    carry_out(waiting, text);
-    throw Error(ErrorKind::kState, text);
-  }
-}
-
-/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to
-/// end, too.
-MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
-  static thread_local int has_memory;  // outlives a wait that is given up
-  MPI_Request request = MPI_REQUEST_NULL;
-  std::unique_ptr<MPI_Comm> created;
-  try {
-    created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
-  } catch (const std::bad_alloc&) {  // said below, where all ranks are
-  }
-  has_memory = created ? 1 : 0;
-  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
-  finish_on_parent(request, waiting);
-  if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
-  check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
-  try {
-    finish_on_parent(request, waiting);
-  } catch (...) {
-    static_cast<void>(created.release());  // MPI may still write there
-    throw;
-  }
-  return *created;
-}
-
-}  // namespace
 }  // namespace internal
 
 namespace {
@@ -358,9 +314,6 @@ namespace {
 /// Collective. `check` runs where all ranks learn what it throws.
 std::unique_ptr<Communicator> duplicate_after(MPI_Comm parent, const Waiting& waiting,
                                               const std::function<void()>& check) {
-  if (!internal::mpi_is_up()) {
-    throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
-  }
   const MPI_Comm created = internal::duplicate_parent(parent, waiting);
   // Not one capture more: it would take memory, where a failure is not agreed on.
   auto made = internal::own(created, nullptr, "duplicate a communicator", [&](MPI_Comm comm) {
@@ -383,9 +336,10 @@ std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting) {
   try {
     waiting.limit_s = Watchdog::seconds_from_environment(waiting.limit_s);
     if (!std::isfinite(waiting.limit_s) || waiting.limit_s < 0) {
-      throw Error(ErrorKind::kUsage, fmt::format("Options::waiting: a limit of {} s; give 0 or a positive number of "
-                                                 "seconds",
-                                                 std::exchange(waiting.limit_s, 0)));
+      throw Error(
+          ErrorKind::kUsage,
+          fmt::format("Options::waiting: a limit of {} s; give a positive number of seconds, or 0 to wait for ever",
+                      std::exchange(waiting.limit_s, 0)));
     }
   } catch (const Error&) {
     refused = std::current_exception();

@@ -24,6 +24,9 @@ class MpiCommunicator final : public Communicator {
   /// Rank-local: gives up the ownership of the MPI_Comm, on which nothing was sent yet.
   void give_back();
 
+  /// Collective: of one that owns its liveness. The destructor does the rest.
+  void close() noexcept;
+
   /// Collective, whether this rank watches or not: limits may differ between the ranks.
   void know_hosts();
 

@@ -65,6 +65,7 @@ MpiLiveness::MpiLiveness(MPI_Comm comm, const Waiting& waiting)
   interval_ =
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_.limit_s() / kBeatsPerLimit));
   last_beat_ = last_arrival_ = Clock::now();
+  leave_ = std::make_unique<CallNumbers>();
   const std::size_t message_bytes = heartbeats_.bytes().size() + sizeof(std::uint32_t) + kReasonBytes;
   incoming_.resize(message_bytes);
   for (int distance = 1; distance < size_; distance *= 2) {
@@ -268,23 +269,53 @@ void MpiLiveness::die(int culprit, const std::string& why) noexcept {
   }
 }
 
+void MpiLiveness::lose(const std::string& why) noexcept {
+  try {
+    dead_text_ = why;
+  } catch (const std::exception&) {  // dead all the same
+  }
+  dead_.store(true, std::memory_order_relaxed);
+}
+
 bool MpiLiveness::close() noexcept {
+  if (!closed_) closed_ = take_leave();
+  return *closed_;
+}
+
+std::string MpiLiveness::rank_name(int rank) const {
+  if (!hosts_ || !hosts_->are_several()) return fmt::format("rank {}", rank);
+  return fmt::format("rank {} on {}", rank, hosts_->of(rank));
+}
+
+/// By the reduction with which a call begins (agree_on_call): ranks that are in one hear of it.
+bool MpiLiveness::take_leave() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;
+  MPI_Request reduction = MPI_REQUEST_NULL;
   try {
     const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_.limit_s()));
     const auto deadline = Clock::now() + std::min<Clock::duration>(kClosing, limit);
-    MPI_Request barrier = MPI_REQUEST_NULL;
     bool entered = false;
     for (int looks = 0; Clock::now() < deadline; ++looks) {
       receive();
       bool all_taken = true;
       for (Neighbour& neighbour : neighbours_) all_taken = is_done(neighbour.request) && all_taken;
       if (all_taken && !entered) {
-        check_mpi(MPI_Ibarrier(comm_, &barrier), "MPI_Ibarrier");
+        *leave_ = numbers_of(CallName::kEnd, rank_);
+        flip_top_bits(*leave_);
+        check_mpi(MPI_Iallreduce(MPI_IN_PLACE, leave_->data(), to_count(leave_->size()), MPI_INT64_T, MPI_MIN, comm_,
+                                 &reduction),
+                  "MPI_Iallreduce");
         entered = true;
       }
-      if (entered && is_done(barrier) && receiving_ == MPI_REQUEST_NULL) return true;
+      if (entered && is_done(reduction) && receiving_ == MPI_REQUEST_NULL) {
+        flip_top_bits(*leave_);
+        const auto mismatch = mismatch_in(*leave_, [&](int rank) { return rank_name(rank); });
+        if (!mismatch) return true;
+        base::log_warning(mismatch->text);
+        lose(mismatch->text);
+        return false;
+      }
       if (looks > 40) std::this_thread::sleep_for(looks > 1000 ? 1ms : 50us);
     }
     base::log_warning(
@@ -294,6 +325,7 @@ bool MpiLiveness::close() noexcept {
   } catch (const std::exception& error) {
     base::log_debug(std::string("a communicator was not closed: ") + error.what());
   }
+  if (reduction != MPI_REQUEST_NULL) static_cast<void>(leave_.release());
   dead_.store(true, std::memory_order_relaxed);
   return false;
 }

@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "comm/call_name.hpp"
 #include "comm/communicator.hpp"
 #include "comm/heartbeats.hpp"
 #include "comm/hosts.hpp"
@@ -22,9 +24,12 @@ class MpiLiveness final : public Liveness {
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: takes in all beats that are under way. False when the others did not come, or the communicator is
-  /// dead: MPI may then still use it, and nothing of it may be freed.
+  /// Collective: takes in all beats that are under way. False when the others did not come, or are in another call, or
+  /// the communicator is dead: MPI may then still use it, and nothing of it may be freed. Once: later ones give the same.
   bool close() noexcept;
+
+  /// Dead from now on, for a reason that all ranks know.
+  void lose(const std::string& why) noexcept;
 
   [[nodiscard]] const Waiting& waiting() const { return watchdog_.waiting(); }
 
@@ -69,6 +74,8 @@ class MpiLiveness final : public Liveness {
   void send(Neighbour& to);
   void receive();
   void take_in(std::span<const std::byte> message);
+  bool take_leave() noexcept;
+  [[nodiscard]] std::string rank_name(int rank) const;
   [[noreturn]] void give_up(const char* what);
   void die(int culprit, const std::string& why) noexcept;
 
@@ -85,6 +92,8 @@ class MpiLiveness final : public Liveness {
   std::vector<Neighbour> neighbours_;
   std::vector<std::byte> incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;  ///< into incoming_
+  std::unique_ptr<CallNumbers> leave_;        ///< what close() reduces; stays with MPI when that is given up
+  std::optional<bool> closed_;                ///< what close() gave
   std::atomic<bool> dead_{false};
   std::string dead_text_;
 };

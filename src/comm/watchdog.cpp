@@ -28,6 +28,9 @@ constexpr double kStuckWait = 1.5;
 constexpr std::size_t kNameBytes = 200;
 constexpr std::size_t kPathBytes = 1000;
 
+/// Clocks count nanoseconds in 64 bits, up to 292 years, and limits are added to what they say.
+double within_clocks(double limit_s) { return std::isfinite(limit_s) ? std::min(limit_s, kLongestLimitS) : limit_s; }
+
 }  // namespace
 
 void carry_out(const Waiting& waiting, const std::string& message) {
@@ -156,10 +159,10 @@ void Watchdog::watch() {
 
 double Watchdog::seconds_from_environment(double otherwise) {
   const char* text = std::getenv("CAIRN_WATCHDOG_S");
-  if (text == nullptr || *text == '\0') return otherwise;
+  if (text == nullptr || *text == '\0') return within_clocks(otherwise);
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
-  if (*end == '\0' && std::isfinite(seconds) && seconds >= 0) return seconds;
+  if (*end == '\0' && std::isfinite(seconds) && seconds >= 0) return within_clocks(seconds);
   throw Error(
       ErrorKind::kUsage,
       fmt::format("CAIRN_WATCHDOG_S is '{}'; write a number of seconds, or 0 for no watchdog", base::printable(text)));

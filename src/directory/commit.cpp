@@ -29,6 +29,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRemovedPrefix = "removed.";
 
+constexpr const char* kNoted = "commit.noted";
+
 using os::shown;
 
 /// Clears one root of the names of some savers.
@@ -269,19 +271,9 @@ void Commit::finish(CommitContent content) {
     os::keep_at_end(partial_);
   });
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
-  after_rename("commit.publish", [&] { os::sync_directory(parent_of(target_.directory)); });
-  if (target_.in_root) {
-    after_rename("commit.latest", [&] {
-      const fs::path parent = parent_of(target_.directory);
-      look();
-      os::fault_point("commit.latest.looked", parent);
-      const fs::path temporary = latest_temporary(parent, nonce_);
-      os::rename(temporary, parent / kLatestFile);
-      os::keep_at_end(temporary);
-      os::sync_directory(parent);
-      note_latest(parent, content.manifest.step, content.manifest.run_id);
-    });
-  }
+  constexpr const char* kNotDurable = "it may not survive a power failure";
+  after_rename("commit.publish", kNotDurable, [&] { os::sync_directory(parent_of(target_.directory)); });
+  if (target_.in_root) name_as_latest(content.manifest);
   is_done_ = true;
   if (communicator_.rank() == 0) remove_replaced();
 }
@@ -302,15 +294,39 @@ void Commit::step(const char* name, const fs::path& path, comm::Work work) const
   });
 }
 
-void Commit::after_rename(const char* name, comm::Work work) const {
+/// `what` an error means.
+void Commit::after_rename(const char* name, const char* what, comm::Work work) const {
   try {
     step(name, target_.directory, work);
   } catch (const Error& error) {
-    const char* what = error.kind() == ErrorKind::kState
-                           ? "is complete, but the file that names the latest was not written"
-                           : "is complete, but it may not survive a power failure";
-    throw error.with_message(fmt::format("'{}' {}: {}", shown(target_.directory), what, error.what()));
+    const bool is_named = std::string_view(name) == kNoted;
+    if (error.kind() == ErrorKind::kState && !is_named) what = "the file that names the latest was not written";
+    throw error.with_message(fmt::format("'{}' is complete, but {}: {}", shown(target_.directory), what, error.what()));
   }
+}
+
+/// Other programs read the file; Cairn finds the checkpoint without it.
+void Commit::name_as_latest(const format::Manifest& manifest) const {
+  after_rename("commit.latest", "the file that names the latest could not be replaced", [&] {
+    const fs::path parent = parent_of(target_.directory);
+    look();
+    os::fault_point("commit.latest.looked", parent);
+    const fs::path temporary = latest_temporary(parent, nonce_);
+    try {
+      os::rename(temporary, parent / kLatestFile);
+    } catch (const Error& error) {
+      throw error.with_message(fmt::format(
+          "{}; loads by Cairn find the checkpoint all the same, other programs take the one that '{}' names; "
+          "put right what has its place, and the next save replaces it",
+          error.what(), kLatestFile));
+    }
+    os::keep_at_end(temporary);
+  });
+  after_rename(kNoted, "the file that names it the latest may not survive a power failure", [&] {
+    const fs::path parent = parent_of(target_.directory);
+    os::sync_directory(parent);
+    note_latest(parent, manifest.step, manifest.run_id);
+  });
 }
 
 void Commit::write_file(const std::string& name, std::span<const std::byte> bytes) const {

@@ -10,11 +10,12 @@
 //                      only)
 //   7 commit.rename    look; <dir>.<nonce>.partial becomes <dir>: from here on it is visible
 //   8 commit.publish   fsync of the parent
-//   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically; fsync of the parent (roots only)
+//   9 commit.latest    look; latest_checkpointed_iteration.txt replaced atomically (roots only)
+//  10 commit.noted     fsync of the parent; what the file says is noted in the root (roots only)
 //
-// Each named step is a fault point on every rank; the work of steps 1 and 3-9 is rank 0's. A failure before step 7
-// leaves the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8 or 9
-// leaves a whole checkpoint whose durability is not known; the error says so.
+// Each named step is a fault point on every rank; the work of steps 1 and 3-10 is rank 0's. A failure before step 7
+// leaves the partial directory, which no reader opens, and ~Commit() tries to remove it. A failure at step 8, 9
+// or 10 leaves a whole checkpoint; the error says what is not known of it, or not done.
 //
 // Two savers of one root (lease.hpp keeps them apart; one that was taken for dead may go on all the same): a saver
 // makes all that it will rename, with its nonce in the name, then looks for a higher epoch, then renames. Who takes
@@ -79,7 +80,7 @@ struct CommitTarget {
 /// with `run`, as name_of_run() before anything of the root is touched.
 void hold_root(comm::Communicator& communicator, Lease* lease, const RunRequest* run = nullptr);
 
-/// What steps 3-9 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is
+/// What steps 3-10 write beside the data files. On rank 0 `carried` maps names to contents, which are given once, and is
 /// added to the manifest's carried files, as are the files of `blocks` to its data files (their sections are looked up
 /// in `section_of_file`).
 struct CommitContent {
@@ -110,7 +111,7 @@ class Commit {
   /// The directory to write into.
   [[nodiscard]] const std::filesystem::path& partial() const { return partial_; }
 
-  /// Steps 3-9, collective, once.
+  /// Steps 3-10, collective, once.
   void finish(CommitContent content);
 
   /// Collective, for an Error that all ranks have alike: when it is about files of the partial directory, and that
@@ -120,7 +121,8 @@ class Commit {
  private:
   void look() const;
   void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
-  void after_rename(const char* name, comm::Work work) const;
+  void after_rename(const char* name, const char* what, comm::Work work) const;
+  void name_as_latest(const format::Manifest& manifest) const;
   void write_file(const std::string& name, std::span<const std::byte> bytes) const;
   void make_visible() const;
   void give_name() const;

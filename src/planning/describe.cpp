@@ -70,6 +70,10 @@ void check_shard(const Shard& shard, const void* data, Memory memory) {
     throw wrong(shard,
                 fmt::format("{} dimensions; at most {} are supported", shard.shape.size(), plan::kMaxDimensions));
   }
+  if (const auto dtype = static_cast<std::uint64_t>(shard.dtype); dtype >= static_cast<std::uint64_t>(kDTypeCount)) {
+    throw wrong(shard,
+                fmt::format("its dtype has the value {}, which is none of DType", static_cast<int>(shard.dtype)));
+  }
   const format::TensorSize size = format::try_tensor_bytes(shard.dtype, shard.shape);
   if (size.error) throw wrong(shard, size.reason);
   std::uint64_t bytes = 0;

@@ -27,6 +27,7 @@ struct Expected {
   std::string what;
   std::string why = "Input/output error";
   int rank = 0;
+  std::string means = "";  ///< of one after the rename
 };
 
 /// The error is that of the rule, with nothing left of a save that failed before its rename.
@@ -39,8 +40,8 @@ void expect_failed_save_harms_nothing(const std::string& rule, bool may_be_visib
     const Faults faults(rule);
     const std::string rank = "(rank " + std::to_string(expected.rank) + ")";
     expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 2, Cut::kGrid, kRanks); },
-                 {expected.what, "checkpoint-2", expected.why, rank,
-                  may_be_visible ? "is complete, but it may not survive a power failure" : ""});
+                 {expected.what, "checkpoint-2", expected.why, rank, expected.means});
+    EXPECT_EQ(may_be_visible, !expected.means.empty());
   }
   std::set<std::string> left = {".cairn", "checkpoint-1", checkpoint::kLatestFile};
   if (may_be_visible) left.insert("checkpoint-2");
@@ -72,9 +73,13 @@ TEST_P(CommitStep, NamedStepsBeforeTheRename) {
 }
 
 TEST_P(CommitStep, NamedStepsAfterTheRename) {
-  for (const std::string step : {"publish", "latest"}) {
-    expect_failed_save_harms_nothing("commit." + step + ":rank=" + std::to_string(GetParam()), true,
-                                     {"step commit." + step + " on", "Input/output error", GetParam()});
+  const std::vector<std::pair<std::string, std::string>> steps = {
+      {"publish", "it may not survive a power failure"},
+      {"latest", "the file that names the latest could not be replaced"}};
+  for (const auto& [step, means] : steps) {
+    expect_failed_save_harms_nothing(
+        "commit." + step + ":rank=" + std::to_string(GetParam()), true,
+        {"step commit." + step + " on", "Input/output error", GetParam(), "is complete, but " + means});
   }
 }
 
@@ -179,6 +184,32 @@ TEST(CommitFault, NothingOfTheUserIsRemoved) {
   expected.insert({"checkpoint-7", checkpoint::kLatestFile, ".cairn"});
   EXPECT_EQ(names_in(root.path()), expected);
   for (const std::string& name : users) EXPECT_EQ(read_file(root / name / "file"), name);
+}
+
+/// What is wrong with the file is said, and not that the checkpoint may be lost.
+TEST(CommitFault, AFileThatNamesTheLatestWhichCannotBeReplaced) {
+  const TempDir root;
+  fs::create_directory(root / checkpoint::kLatestFile);
+  expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 1, Cut::kGrid, kRanks); },
+               {"checkpoint-1' is complete, but the file that names the latest could not be replaced: rename of",
+                "Is a directory; loads by Cairn find the checkpoint all the same", "and the next save replaces it"});
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 1U);
+  expect_loads(root / "checkpoint-1", 1, Cut::kRows, 3);
+  fs::remove(root / checkpoint::kLatestFile);
+  save_simulated(root.path(), 2, Cut::kGrid, kRanks);
+  EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "2\n");
+}
+
+TEST(CommitFault, AFileThatNamesTheLatestWhichMayBeLost) {
+  for (const char* rule : {"commit.noted", "rename:path=state.json"}) {
+    SCOPED_TRACE(rule);
+    const TempDir root;
+    save_simulated(root.path(), 1, Cut::kGrid, kRanks);
+    const Faults faults(rule);
+    expect_error(ErrorKind::kIo, [&] { save_simulated(root.path(), 2, Cut::kGrid, kRanks); },
+                 {"checkpoint-2' is complete, but the file that names it the latest may not survive a power failure"});
+    EXPECT_EQ(read_file(root / checkpoint::kLatestFile), "2\n");
+  }
 }
 
 TEST(CommitFault, EveryStepOfAnOverwriteLeavesTheOldOrTheNewOneLoadable) {

@@ -225,6 +225,68 @@ TEST(QuantisedSaveOptions, UnknownCodecsAreRefused) {
   EXPECT_THAT(saved.failure, AllOf(HasSubstr("q9"), HasSubstr("paddle-o2")));
 }
 
+/// Two saves of moments of that shape into section "optimizer", by ranks that hold a part each, or all nothing.
+std::vector<std::vector<std::string>> warnings_of_two_saves(const Options& options, const std::string& name,
+                                                            const std::vector<std::uint64_t>& shape) {
+  const TempDir root;
+  std::vector<std::vector<std::string>> warnings;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    std::uint64_t elements = 1;
+    for (const std::uint64_t size : shape) elements *= size;
+    const std::vector<float> values(elements, 1);
+    std::vector<Source> sources;
+    for (const char* moment : {"exp_avg", "exp_avg_sq"}) {
+      if (communicator.rank() != 1) break;
+      Source& source = sources.emplace_back();
+      source.section = "optimizer";
+      source.name = name + moment;
+      source.dtype = DType::kF32;
+      source.shape = shape;
+      source.boxes = {{std::vector<std::uint64_t>(shape.size(), 0), shape}};
+      source.data = values.data();
+    }
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, options, store);
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+      Report report = saver.save(root / ("checkpoint-" + std::to_string(step)), step, sources, {});
+      if (communicator.rank() == 0) warnings.push_back(std::move(report.warnings));
+    }
+  });
+  return warnings;
+}
+
+TEST(QuantisedSaveOptions, ACodecThatCodesNothingIsSaidOnce) {
+  struct Case {
+    const char* codec;
+    const char* section;
+    const char* name;
+    std::vector<std::uint64_t> shape;
+    std::string why;
+  };
+  const std::vector<Case> cases = {
+      {"q8", "optimizer", "w.", {4096}, "its moments are left alone, as 'w.exp_avg': it has fewer than 2 dimensions"},
+      {"q4", "optimizer", "w.", {8, 8}, "its moments are left alone, as 'w.exp_avg': it has fewer than 1024 elements"},
+      {"paddle-o2", "optimizer", "w.", {8}, "as 'w.exp_avg': PaddlePaddle's O2 leaves tensors of 1 dimension"},
+      {"q8", "optimizer", "w_", {64, 64}, "no tensor of it is a moment of Adam by its name"},
+      {"q8", "optimiser", "w.", {64, 64}, "no rank has a tensor of it"},
+  };
+  for (const Case& c : cases) {
+    Options options = small_options();
+    options.checks.stale = StaleSections::kIgnore;
+    options.quantisation.codecs = {{c.section, c.codec}};
+    const auto warnings = warnings_of_two_saves(options, c.name, c.shape);
+    ASSERT_EQ(warnings.size(), 2U);
+    ASSERT_EQ(warnings[0].size(), 1U) << c.why;
+    const std::string what = std::string(c.codec) + " codes nothing in section '" + c.section + "'";
+    EXPECT_THAT(warnings[0][0], AllOf(HasSubstr(what), HasSubstr(c.why)));
+    EXPECT_THAT(warnings[1], testing::IsEmpty());
+  }
+  Options coded = quantised("q8");
+  EXPECT_THAT(warnings_of_two_saves(coded, "w.", {64, 64})[0], testing::IsEmpty());
+  coded.quantisation.codecs["model"] = "off";
+  EXPECT_THAT(warnings_of_two_saves(coded, "w.", {64, 64})[0], testing::IsEmpty());
+}
+
 TEST(QuantisedSaveOptions, OffAndDisabledSaveEverythingAsItIs) {
   for (const bool disabled : {false, true}) {
     const TempDir root;

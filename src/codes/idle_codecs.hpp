@@ -1,0 +1,21 @@
+// Codecs that a program asked for, and that code nothing of its state.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "comm/communicator.hpp"
+#include "quant/codec.hpp"
+
+namespace cairn::checkpoint {
+
+/// Collective: a line for each section of `codecs` that is not in `coded`, which says why; the same on all ranks. Both
+/// maps are the same on all ranks.
+std::vector<std::string> idle_codecs(comm::Communicator& communicator, std::span<const Source> state,
+                                     const std::map<std::string, const quant::Codec*>& codecs,
+                                     const std::map<std::string, std::string>& coded);
+
+}  // namespace cairn::checkpoint

@@ -1,0 +1,62 @@
+// Ranks that are in different calls of the public interface, by a mistake of the program: found before they talk at cross
+// purposes, which MPI may take for anything.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "comm/communicator.hpp"
+
+namespace cairn::comm {
+
+/// kEnd is the end of an object that has a communicator, wherever it comes.
+enum class CallName : std::uint32_t {
+  kCheckpointer,
+  kSave,
+  kSaveAsync,
+  kPrepareAsync,
+  kReleaseMemory,
+  kLatest,
+  kSteps,
+  kTensors,
+  kLoad,
+  kLoadLatest,
+  kLoadLatestMade,
+  kLoadExtras,
+  kLoadRankBlob,
+  kLoadCarried,
+  kStage,
+  kLoadFrom,
+  kEnd,
+};
+
+/// Collective: the first thing of a call, one reduction of two numbers. Throws AgreedError(kUsage) on all ranks when they
+/// are in different ones: "rank 0 is in save, rank 1 in save_async; ...". Where one of them is kEnd, the communicator is
+/// dead from then on.
+void agree_on_call(Communicator& communicator, CallName name);
+
+/// Collective: the object on this communicator ends; when this returns, no other rank waits for this one. Waits at most
+/// ten seconds for the others; ranks that do not come, or are in another call, leave the communicator dead. It may be
+/// destroyed then, and is good for nothing else. Throws nothing.
+void end_calls(Communicator& communicator) noexcept;
+
+namespace internal {
+
+/// The names of all ranks in two numbers, of each of which the least counts: the first name with its lowest rank, and the
+/// last name with its lowest rank.
+using CallNumbers = std::array<std::uint64_t, 2>;
+CallNumbers numbers_of(CallName name, int rank);
+
+/// Of ranks that are in different calls.
+struct CallMismatch {
+  std::string text;
+  bool is_ended = false;  ///< a rank is at kEnd
+};
+using RankName = std::function<std::string(int rank)>;
+std::optional<CallMismatch> mismatch_in(const CallNumbers& least, const RankName& name_of);
+
+}  // namespace internal
+}  // namespace cairn::comm

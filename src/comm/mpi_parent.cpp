@@ -1,0 +1,105 @@
+#include "comm/mpi_parent.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "cairn/error.hpp"
+#include "comm/mpi_call.hpp"
+#include "comm/wait.hpp"
+#include "comm/watchdog.hpp"
+
+namespace cairn::comm::internal {
+namespace {
+
+/// MPI's own default ends the job at an error. While this lives, errors come back as codes.
+class ErrorsReturn {
+ public:
+  explicit ErrorsReturn(MPI_Comm comm) : comm_(comm) {
+    check_mpi(MPI_Comm_get_errhandler(comm_, &before_), "MPI_Comm_get_errhandler");
+    check_mpi(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  }
+  ~ErrorsReturn() {
+    MPI_Comm_set_errhandler(comm_, before_);
+    MPI_Errhandler_free(&before_);  // this reference to it
+  }
+  ErrorsReturn(const ErrorsReturn&) = delete;
+  ErrorsReturn& operator=(const ErrorsReturn&) = delete;
+
+ private:
+  MPI_Comm comm_;
+  MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
+};
+
+/// MPI would end the job. The same on all ranks that have such a communicator: nobody waits for the others.
+void check_parent(MPI_Comm parent) {
+  if (!mpi_is_up()) {
+    throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
+  }
+  if (parent == MPI_COMM_NULL) {
+    throw Error(ErrorKind::kUsage,
+                "the communicator is MPI_COMM_NULL; give one of the ranks that make this call, and leave it out on "
+                "ranks that MPI_Comm_split or MPI_Comm_create gave none");
+  }
+  int is_inter = 0;
+  check_mpi(MPI_Comm_test_inter(parent, &is_inter), "MPI_Comm_test_inter");
+  if (is_inter != 0) {
+    throw Error(ErrorKind::kUsage,
+                "the communicator is an intercommunicator, of two groups of ranks; give one of a single group, such as "
+                "MPI_Intercomm_merge makes of it");
+  }
+}
+
+/// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of
+/// ours may travel on it, so nothing tells who is missing.
+void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
+  const auto start = std::chrono::steady_clock::now();
+  Wait wait(nullptr, "duplicate a communicator");
+  for (;;) {
+    int done = 0;
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (done != 0) return;
+    wait.pause();
+    const auto waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
+    if (waiting.limit_s <= 0 || waited.count() <= waiting.limit_s) continue;
+    const std::string text = fmt::format(
+        "some ranks of the communicator did not come to this call within {:g} s, and all of them have to make it; look "
+        "for stopped processes, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
+        waiting.limit_s);
+    carry_out(waiting, text);
+    throw Error(ErrorKind::kState, text);
+  }
+}
+
+}  // namespace
+
+/// A rank that comes when the others have given up finds them in the reduction, but not in what follows: that has to
+/// end, too.
+MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
+  check_parent(parent);
+  const ErrorsReturn errors_return(parent);
+  static thread_local int has_memory;  // outlives a wait that is given up
+  MPI_Request request = MPI_REQUEST_NULL;
+  std::unique_ptr<MPI_Comm> created;
+  try {
+    created = std::make_unique<MPI_Comm>(MPI_COMM_NULL);
+  } catch (const std::bad_alloc&) {  // said below, where all ranks are
+  }
+  has_memory = created ? 1 : 0;
+  check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
+  finish_on_parent(request, waiting);
+  if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
+  check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
+  try {
+    finish_on_parent(request, waiting);
+  } catch (...) {
+    static_cast<void>(created.release());  // MPI may still write there
+    throw;
+  }
+  return *created;
+}
+
+}  // namespace cairn::comm::internal
