@@ -3,6 +3,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
@@ -18,12 +19,16 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
+spdlog::level::level_enum level_asked_for() {
+  const char* level = std::getenv("CAIRN_LOG");
+  return level != nullptr ? spdlog::level::from_str(level) : spdlog::level::warn;
+}
+
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto created = std::make_shared<spdlog::logger>("cairn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     created->set_pattern("cairn: %l: %v");
-    const char* level = std::getenv("CAIRN_LOG");
-    created->set_level(level != nullptr ? spdlog::level::from_str(level) : spdlog::level::warn);
+    created->set_level(level_asked_for());
     return created;
   }();
   return *instance;
@@ -69,7 +74,9 @@ void log(LogLevel level, const std::string& text) {
 
 void set_log_rank(int rank, int size) {
   if (size > 1) logger().set_pattern("cairn[" + std::to_string(rank) + "]: %l: %v");
-  if (rank != 0 && std::getenv("CAIRN_LOG_ALL_RANKS") == nullptr) logger().set_level(spdlog::level::err);
+  static std::atomic<bool> speaks = false;
+  if (rank == 0 || std::getenv("CAIRN_LOG_ALL_RANKS") != nullptr) speaks = true;
+  logger().set_level(speaks ? level_asked_for() : spdlog::level::err);
 }
 
 void log_debug(const std::string& line) { log(LogLevel::kDebug, line); }

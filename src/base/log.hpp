@@ -6,7 +6,8 @@
 
 namespace cairn::base {
 
-/// Ranks other than 0 are silent below errors unless CAIRN_LOG_ALL_RANKS is set. Call once after MPI is up.
+/// For each communicator that is made: a process that is rank 0 of none is silent below errors unless CAIRN_LOG_ALL_RANKS
+/// is set.
 void set_log_rank(int rank, int size);
 
 void log_debug(const std::string& line);

@@ -266,5 +266,18 @@ TEST(Mix, IsSplitMix64) {
   EXPECT_EQ(mix64(0), 0U);
 }
 
+TEST(Log, AProcessThatIsRankZeroSomewhereSpeaks) {
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view line) { said += line; });
+  set_log_rank(3, 4);
+  log_warning("a");
+  set_log_rank(0, 2);
+  log_warning("b");
+  set_log_rank(1, 2);
+  log_warning("c");
+  set_log_sink({});
+  EXPECT_EQ(said, "bc");
+}
+
 }  // namespace
 }  // namespace cairn::base
