@@ -25,6 +25,7 @@
 #include "os/system_calls.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "soft_limit.hpp"
 #include "world.hpp"
 
 namespace cairn::test {
@@ -265,6 +266,27 @@ class DurableOrder : public testing::TestWithParam<const char*> {
 TEST_P(DurableOrder, OfANewStep) {
   const Story story = record([&] { save(1); });
   judge(story, root_ / "checkpoint-1", Place::kRoot, Old::kNone);
+}
+
+/// A file that is closed to make room for the next one has been written by then.
+TEST_P(DurableOrder, OfFilesThatAreOpenByTurns) {
+  if (GetParam() == std::string("mpiio")) return;  // has all of them open
+  options_.files.max_bytes = 4096;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root_.path(), options_);
+  state_.fill(1);
+  const Story story = record([&] {
+    const SoftLimit limit = descriptors_left(48);
+    checkpointer.save(1, state_.sources(), Extras{});
+  });
+  if (world_.rank != 0) return;
+  const fs::path partial = story.made_directory((root_ / "checkpoint-1.").native(), ".partial");
+  std::size_t files = 0;
+  for (const auto& entry : fs::directory_iterator(root_ / "checkpoint-1")) {
+    if (entry.path().extension() != ".safetensors") continue;
+    static_cast<void>(story.expect_durable(partial / entry.path().filename()));
+    ++files;
+  }
+  EXPECT_GT(files, 48U);
 }
 
 TEST_P(DurableOrder, OfANewRoot) {
