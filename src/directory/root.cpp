@@ -256,6 +256,16 @@ namespace {
 /// By which of two checkpoints that was saved last.
 std::pair<Generation, std::uint64_t> place(const RootEntry& entry) { return {entry.generation, entry.step}; }
 
+/// As far as it can be read: a listing needs no more.
+std::string run_of(const std::filesystem::path& root) {
+  try {
+    return read_root_state(root).run_id;
+  } catch (const Error& error) {
+    if (os::is_shortage(error)) throw;
+    return {};
+  }
+}
+
 /// Somebody put it there: it says nothing of the run whose root it is.
 bool is_of_other_run(const Descent& descent, const RootEntry& entry) {
   if (entry.run_id.empty() || descent.run_id.empty() || entry.run_id == descent.run_id) return false;
@@ -274,7 +284,7 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
       check_step(entry);
     }
   }
-  const RootEntry* head = head_of(entries, read_root_state(root).run_id);
+  const RootEntry* head = head_of(entries, run_of(root));
   if (head == nullptr) return entries;
   const Descent descent{head->generation.epoch, head->lineage, head->run_id};
   for (RootEntry& entry : entries) {

@@ -219,6 +219,7 @@ TEST(Newest, ALatestFileThatCannotBeReadNowIsNotAbsent) {
   for (const char* file : {"latest_checkpointed", "state.json"}) {
     const Faults faults(std::string("open:times=9:errno=EACCES:path=") + file);
     expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); }, {file, "Permission denied"});
+    EXPECT_EQ(problems(root.path()).size(), 0U) << "a listing goes on";
   }
   EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
   write_file(root / checkpoint::kLatestFile, "iter_0000100");
