@@ -137,6 +137,19 @@ struct Checkpointer::State {
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
 };
 
+namespace {
+
+/// Rank-local. Whoever gives a checkpoint for a root would find none in it, begin anew, and save inside it.
+void refuse_checkpoint(const std::filesystem::path& root) {
+  if (!os::exists(root / checkpoint::kManifestFile)) return;
+  throw Error(ErrorKind::kUsage,
+              "'" + os::shown(root) + "' is a checkpoint, and a root is a directory that has checkpoints: give '" +
+                  os::shown(root.parent_path()) + "', or another one",
+              {0, root.native()});
+}
+
+}  // namespace
+
 Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options options) {
   auto communicator = checkpoint::watched_communicator(given, options);
   checkpoint::run_call(*communicator, CallName::kCheckpointer, "open the root", [&] {
@@ -147,6 +160,7 @@ Checkpointer::Checkpointer(MPI_Comm given, std::filesystem::path root, Options o
     });
     comm::agree_on_root(*communicator, "create the root directory", 0, [&] {
       const os::AccessScope access(state_->access);
+      refuse_checkpoint(state_->root);
       os::make_directory(state_->root);
       state_->watch_lease();
     });

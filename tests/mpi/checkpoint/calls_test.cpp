@@ -111,6 +111,16 @@ TEST(Given, AnEmptyRoot) {
 }
 
 /// As a program may make it of a number.
+TEST(Given, ACheckpointForARoot) {
+  const World world;
+  const SharedTempDir root;
+  std::vector<float> values = {1, 2};
+  const Source source{{"model", "w", DType::kF32, {2}, {{{0}, {2}}}}, values.data()};
+  Checkpointer(MPI_COMM_WORLD, root.path()).save(7, std::vector<Source>{source});
+  expect_error(ErrorKind::kUsage, [&] { Checkpointer(MPI_COMM_WORLD, root / "checkpoint-7"); },
+               {"checkpoint-7' is a checkpoint", "give '" + root.path().string() + "'"});
+}
+
 TEST(Given, ADTypeThatIsNone) {
   const World world;
   const SharedTempDir root;
