@@ -104,12 +104,6 @@ void Call::report(Report& report) {
 
 namespace {
 
-std::optional<comm::CallName> call_of_phase(std::string_view phase) {
-  if (phase == "stage") return comm::CallName::kStage;
-  if (phase == "open") return comm::CallName::kLoadFrom;
-  return std::nullopt;
-}
-
 void run_named(comm::Communicator& communicator, std::optional<comm::CallName> name, const char* phase,
                comm::Work work) {
   if (const auto liveness = communicator.liveness()) liveness->check();
@@ -134,7 +128,7 @@ void run_call(comm::Communicator& communicator, comm::CallName name, const char*
 }
 
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work) {
-  run_named(communicator, call_of_phase(phase), phase, work);
+  run_named(communicator, std::nullopt, phase, work);
 }
 
 ProgressScope::ProgressScope(const Tell& tell, std::optional<std::uint64_t> step)

@@ -92,8 +92,7 @@ class Call {
 /// could not be agreed on: then this rank tells the others, and all throw the same Error(kState).
 void run_call(comm::Communicator& communicator, comm::CallName name, const char* phase, comm::Work work);
 
-/// As above. A function with a communicator of its own is told by its phase: "stage", and "open" of load_from(). Other
-/// phases are parts of a call that the ranks agreed on by another communicator.
+/// As above, of a part of a call that the ranks agreed on by another communicator.
 void run_call(comm::Communicator& communicator, const char* phase, comm::Work work);
 
 // How far long work has come (Options::progress): told by the loops of save, load, verify, convert and diff. Rank-local

@@ -196,7 +196,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
   Report report;
-  checkpoint::run_call(*communicator, "stage", [&] {
+  checkpoint::run_call(*communicator, comm::CallName::kStage, "stage", [&] {
     comm::agree(*communicator, "look at the launcher", comm::refuse_lonely_process);
     checkpoint::agree_on_options(*communicator, options, std::span(&file, 1));
     os::Access access;
@@ -217,7 +217,7 @@ Report load_from_parts(MPI_Comm given, std::span<const std::filesystem::path> pa
   const checkpoint::ProgressScope progress(options.progress);
   checkpoint::Parts where;
   Report report;
-  checkpoint::run_call(*communicator, "open", [&] {
+  checkpoint::run_call(*communicator, comm::CallName::kLoadFrom, "open", [&] {
     checkpoint::agree_on_options(*communicator, options, parts, sight);
     comm::agree(*communicator, "note the directories", [&] { where = {{parts.begin(), parts.end()}, sight}; });
     report = checkpoint::with_open(
