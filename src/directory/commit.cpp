@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kRemovedPrefix = "removed.";
 
-constexpr const char* kNoted = "commit.noted";
+constexpr const char* kNotNamed = "the file that names the latest was not written";
 
 using os::shown;
 
@@ -271,8 +271,8 @@ void Commit::finish(CommitContent content) {
     os::keep_at_end(partial_);
   });
   // From here on the checkpoint is visible and whole; what fails is only our knowledge of its durability.
-  constexpr const char* kNotDurable = "it may not survive a power failure";
-  after_rename("commit.publish", kNotDurable, [&] { os::sync_directory(parent_of(target_.directory)); });
+  after_rename("commit.publish", {"it may not survive a power failure", kNotNamed},
+               [&] { os::sync_directory(parent_of(target_.directory)); });
   if (target_.in_root) name_as_latest(content.manifest);
   is_done_ = true;
   if (communicator_.rank() == 0) remove_replaced();
@@ -294,20 +294,19 @@ void Commit::step(const char* name, const fs::path& path, comm::Work work) const
   });
 }
 
-/// `what` an error means.
-void Commit::after_rename(const char* name, const char* what, comm::Work work) const {
+void Commit::after_rename(const char* name, const Meaning& means, comm::Work work) const {
   try {
     step(name, target_.directory, work);
   } catch (const Error& error) {
-    const bool is_named = std::string_view(name) == kNoted;
-    if (error.kind() == ErrorKind::kState && !is_named) what = "the file that names the latest was not written";
-    throw error.with_message(fmt::format("'{}' is complete, but {}: {}", shown(target_.directory), what, error.what()));
+    throw error.with_message(fmt::format("'{}' is complete, but {}: {}", shown(target_.directory),
+                                         error.kind() == ErrorKind::kState ? means.of_lost_root : means.of_failure,
+                                         error.what()));
   }
 }
 
 /// Other programs read the file; Cairn finds the checkpoint without it.
 void Commit::name_as_latest(const format::Manifest& manifest) const {
-  after_rename("commit.latest", "the file that names the latest could not be replaced", [&] {
+  after_rename("commit.latest", {"the file that names the latest could not be replaced", kNotNamed}, [&] {
     const fs::path parent = parent_of(target_.directory);
     look();
     os::fault_point("commit.latest.looked", parent);
@@ -322,7 +321,8 @@ void Commit::name_as_latest(const format::Manifest& manifest) const {
     }
     os::keep_at_end(temporary);
   });
-  after_rename(kNoted, "the file that names it the latest may not survive a power failure", [&] {
+  constexpr const char* kNotDurable = "the file that names it the latest may not survive a power failure";
+  after_rename("commit.noted", {kNotDurable, kNotDurable}, [&] {
     const fs::path parent = parent_of(target_.directory);
     os::sync_directory(parent);
     note_latest(parent, manifest.step, manifest.run_id);

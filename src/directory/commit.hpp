@@ -121,7 +121,12 @@ class Commit {
  private:
   void look() const;
   void step(const char* name, const std::filesystem::path& path, comm::Work work) const;
-  void after_rename(const char* name, const char* what, comm::Work work) const;
+  /// What an error of a step after the rename means.
+  struct Meaning {
+    const char* of_failure;
+    const char* of_lost_root;  ///< another saver has taken it
+  };
+  void after_rename(const char* name, const Meaning& means, comm::Work work) const;
   void name_as_latest(const format::Manifest& manifest) const;
   void write_file(const std::string& name, std::span<const std::byte> bytes) const;
   void make_visible() const;
