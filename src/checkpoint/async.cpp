@@ -14,6 +14,7 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/wait.hpp"
+#include "os/clock.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
@@ -227,8 +228,7 @@ class AsyncSaver::Escort final : public SaveEscort {
     if (limit == 0) return;
     if (!pace_start_) pace_start_ = Clock::now();
     paced_bytes_ += bytes;
-    constexpr double kLongestS = 1e9;  // clocks end at some 9e9
-    const double seconds = std::min(static_cast<double>(paced_bytes_) / static_cast<double>(limit), kLongestS);
+    const double seconds = std::min(static_cast<double>(paced_bytes_) / static_cast<double>(limit), os::kLongestWaitS);
     const auto due = *pace_start_ + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
     const auto liveness = saver_.communicator_.liveness();
     for (auto now = Clock::now(); now < due && !job_.state->is_cancelled(); now = Clock::now()) {

@@ -28,8 +28,7 @@ constexpr double kStuckWait = 1.5;
 constexpr std::size_t kNameBytes = 200;
 constexpr std::size_t kPathBytes = 1000;
 
-/// Clocks count nanoseconds in 64 bits, up to 292 years, and limits are added to what they say.
-double within_clocks(double limit_s) { return std::isfinite(limit_s) ? std::min(limit_s, kLongestLimitS) : limit_s; }
+double within_clocks(double limit_s) { return std::isfinite(limit_s) ? std::min(limit_s, os::kLongestWaitS) : limit_s; }
 
 }  // namespace
 

@@ -22,8 +22,6 @@
 namespace cairn::comm {
 
 constexpr int kWatchdogExitCode = 5;
-/// 32 years: who asks for longer waits so long.
-constexpr double kLongestLimitS = 1e9;
 
 /// Does with the message what `waiting` says; returns where it asks for an error. On any thread.
 void carry_out(const Waiting& waiting, const std::string& message);
@@ -58,7 +56,8 @@ class Watchdog {
   /// "in phase 'write', step 'write data files', file 'x'".
   [[nodiscard]] std::string where();
 
-  /// CAIRN_WATCHDOG_S, or `otherwise` when unset; at most kLongestLimitS. Throws Error(kUsage) when it is not a number of seconds.
+  /// CAIRN_WATCHDOG_S, or `otherwise` when unset; at most os::kLongestWaitS. Throws Error(kUsage) when it is not a number
+  /// of seconds.
   static double seconds_from_environment(double otherwise);
 
  private:

@@ -21,6 +21,7 @@
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/limits.hpp"
+#include "os/clock.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -293,8 +294,7 @@ LeaseRequest own_request(const std::optional<double>& wait_seconds) {
   request.job_id = text_of("SLURM_JOB_ID");
   request.restarts = number_of(text_of("SLURM_RESTART_COUNT"));
   if (wait_seconds) {
-    constexpr double kLongestWait = 1e9;
-    if (!(*wait_seconds >= 0 && *wait_seconds <= kLongestWait)) {
+    if (!(*wait_seconds >= 0 && *wait_seconds <= os::kLongestWaitS)) {
       throw Error(ErrorKind::kUsage, fmt::format("cannot wait {} s for another saver", *wait_seconds));
     }
     request.wait = std::chrono::duration_cast<LeaseTime>(std::chrono::duration<double>(*wait_seconds));
@@ -365,7 +365,7 @@ std::string LeaseFolder::name_holder(std::uint64_t epoch) const {
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  return fmt::format("its record, '{}', is not readable", base::printable(path_of(epoch).string(), 1000));
+  return fmt::format("its record, '{}', is not readable", os::shown(path_of(epoch)));
 }
 
 void LeaseFolder::clear_old(std::uint64_t own) const noexcept {

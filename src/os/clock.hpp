@@ -10,6 +10,10 @@
 
 namespace cairn::os {
 
+/// 32 years: who asks for a longer wait waits so long. Clocks count nanoseconds in 64 bits, up to 292 years, and waits are
+/// added to what they say.
+inline constexpr double kLongestWaitS = 1e9;
+
 class Clock {
  public:
   virtual ~Clock() = default;
