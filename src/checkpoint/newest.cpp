@@ -29,13 +29,6 @@ constexpr std::size_t kDescribed = 8;
 
 using os::shown;
 
-/// Below the directory, or below what it is called while another checkpoint takes its name.
-bool is_inside(std::string_view path, const fs::path& directory) {
-  const std::string& name = directory.native();
-  if (!path.starts_with(name)) return false;
-  return path.size() == name.size() || path[name.size()] == '/' || path[name.size()] == '.';
-}
-
 struct Attempt {
   SkippedStep step;      ///< `problem`: known before it is tried; else empty
   fs::path checkpoint;   ///< its own name, also where it is read under another one
@@ -121,6 +114,12 @@ comm::AgreedError none_is_whole(const fs::path& root, const std::vector<SkippedS
 }
 
 }  // namespace
+
+bool is_inside(std::string_view path, const fs::path& directory) {
+  const std::string& name = directory.native();
+  if (!path.starts_with(name)) return false;
+  return path.size() == name.size() || path[name.size()] == '/' || path[name.size()] == '.';
+}
 
 bool is_of_checkpoint(const Error& error, const fs::path& directory) {
   switch (error.kind()) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <string_view>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
@@ -12,6 +13,9 @@
 #include "directory/open.hpp"
 
 namespace cairn::checkpoint {
+
+/// Pure: whether a path is below the directory, or below what it is called while another checkpoint takes its name.
+bool is_inside(std::string_view path, const std::filesystem::path& directory);
 
 /// Rank-local and pure: whether an error of a load says that the checkpoint in `directory` is damaged or gone. Everything
 /// else is the caller's, or the machine's, or may pass (os/errno_class.hpp).

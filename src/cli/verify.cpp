@@ -154,7 +154,7 @@ void add_fault(checkpoint::VerifyResult& result, const std::string& message) {
 /// Whether the system refuses to read something of the checkpoint: rights, a server that is gone. What the process or the
 /// machine is short of is no matter of one checkpoint.
 bool is_of_reading(const Error& error, const std::filesystem::path& directory) {
-  return error.kind() == ErrorKind::kIo && error.path().starts_with(directory.native()) && !os::is_shortage(error);
+  return error.kind() == ErrorKind::kIo && checkpoint::is_inside(error.path(), directory) && !os::is_shortage(error);
 }
 
 /// Collective. What one checkpoint has is no reason not to look at the next one.

@@ -6,15 +6,13 @@
 #include "base/checked.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
+#include "comm/hosts.hpp"
 
 namespace cairn::comm {
 
 std::string_view Communicator::host_of(int /*rank*/) const { return {}; }
 
-std::string Communicator::rank_name(int rank) const {
-  const std::string_view host = host_of(rank);
-  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
-}
+std::string Communicator::rank_name(int rank) const { return name_of_rank(rank, host_of(rank)); }
 
 std::uint64_t Communicator::sum(std::uint64_t value) {
   all_reduce(std::span(&value, 1), ReduceOp::kSum);

@@ -1,5 +1,7 @@
 #include "comm/hosts.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -62,6 +64,10 @@ Hosts exchange_hosts(Communicator& communicator, std::string_view mine) {
   std::optional<Hosts> hosts;
   agree(communicator, kStep, [&] { hosts = unpack(packed); });
   return *std::move(hosts);
+}
+
+std::string name_of_rank(int rank, std::string_view host) {
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
 }
 
 }  // namespace cairn::comm

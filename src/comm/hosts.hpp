@@ -30,6 +30,9 @@ class Hosts {
   std::vector<std::uint32_t> begin_;
 };
 
+/// "rank 3 on node07"; "rank 3" without a host.
+std::string name_of_rank(int rank, std::string_view host);
+
 /// Collective: `mine` of every rank, made printable and at most kHostBytes, by way of rank 0.
 Hosts exchange_hosts(Communicator& communicator, std::string_view mine);
 

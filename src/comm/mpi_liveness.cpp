@@ -283,8 +283,7 @@ bool MpiLiveness::close() noexcept {
 }
 
 std::string MpiLiveness::rank_name(int rank) const {
-  if (!hosts_ || !hosts_->are_several()) return fmt::format("rank {}", rank);
-  return fmt::format("rank {} on {}", rank, hosts_->of(rank));
+  return name_of_rank(rank, hosts_ && hosts_->are_several() ? hosts_->of(rank) : std::string_view());
 }
 
 /// By the reduction with which a call begins (agree_on_call): ranks that are in one hear of it.
