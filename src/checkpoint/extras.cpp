@@ -23,7 +23,7 @@
 namespace cairn::checkpoint {
 namespace {
 
-std::string shown(const OpenCheckpoint& opened) { return base::printable(opened.directory.string(), 1000); }
+std::string shown(const OpenCheckpoint& opened) { return os::shown(opened.directory); }
 
 std::vector<std::uint32_t> blob_tensors(const OpenCheckpoint& opened) {
   const plan::StoredTensors& tensors = opened.stored.tensors;
@@ -186,8 +186,7 @@ std::optional<PiecewiseFile> open_carried(comm::Communicator& communicator, cons
   // What was opened is of this checkpoint if that still has its name, whatever happens to the name later.
   if (opened.manifest && is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c)) {
     comm::agree(communicator, "open a carried file", [&] {
-      throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened",
-                                              base::printable(opened.directory.string(), 1000)));
+      throw Error(ErrorKind::kIo, fmt::format("'{}' was replaced while it was opened", os::shown(opened.directory)));
     });
   }
   return file;

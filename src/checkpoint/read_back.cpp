@@ -91,9 +91,9 @@ std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ra
 
 /// The message of the first block that differs.
 std::string describe(const BlockFault& fault, std::uint64_t faults) {
-  return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}",
-                     base::printable(fault.path.string(), 1000), words_of(fault),
-                     faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"), kReadBackRefused);
+  return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}", os::shown(fault.path),
+                     words_of(fault), faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"),
+                     kReadBackRefused);
 }
 
 }  // namespace

@@ -343,7 +343,7 @@ void write_file(const std::filesystem::path& path, const std::string& text) {
 void try_file(const char* option, const std::filesystem::path& path) {
   if (path.empty()) return;
   const auto fail = [&](const std::string& why) {
-    throw Error(ErrorKind::kUsage, fmt::format("{} {}: {}", option, base::printable(path.string(), 1000), why));
+    throw Error(ErrorKind::kUsage, fmt::format("{} {}: {}", option, os::shown(path), why));
   };
   if (std::filesystem::is_directory(path)) fail("it is a directory; name a file in it");
   try {

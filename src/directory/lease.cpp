@@ -12,7 +12,6 @@
 
 #include "base/bytes.hpp"
 #include "base/log.hpp"
-#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "directory/lease_folder.hpp"
 #include "os/clock.hpp"
@@ -147,7 +146,7 @@ class Lease::Impl {
   [[nodiscard]] LeaseTime holder_now() const { return clock_.now_with_sleep(); }
   [[nodiscard]] LeaseTime observer_now() const { return clock_.now(); }
 
-  [[nodiscard]] std::string shown() const { return base::printable(root_.string(), 1000); }
+  [[nodiscard]] std::string shown() const { return os::shown(root_); }
   [[nodiscard]] bool is_held() const {
     const std::lock_guard lock(state_mutex_);
     return is_held_;
@@ -321,8 +320,7 @@ class Lease::Impl {
     if (found == own && !folder_.is_of_another(own)) return;
     std::string text;
     if (found < own) {
-      text = fmt::format("'{}' is gone: somebody removed the lease of '{}'",
-                         base::printable(folder_.path_of(own).string(), 1000), shown());
+      text = fmt::format("'{}' is gone: somebody removed the lease of '{}'", os::shown(folder_.path_of(own)), shown());
     } else {
       text = fmt::format("another saver has taken over '{}': {}", shown(), folder_.name_holder(found));
     }

@@ -61,16 +61,14 @@ void check_links(const fs::path& directory, const std::vector<std::string>& name
   for (const std::string& name : names) {
     const fs::path target = failed ? fs::path() : fs::canonical(directory / name, failed);
     if (failed) {
-      throw Error(
-          ErrorKind::kIo,
-          fmt::format("cannot follow '{}': {}", base::printable((directory / name).string(), 1000), failed.message()),
-          {failed.value(), (directory / name).native()});
+      throw Error(ErrorKind::kIo, fmt::format("cannot follow '{}': {}", os::shown(directory / name), failed.message()),
+                  {failed.value(), (directory / name).native()});
     }
     if (is_inside(target, real) || (blobs && is_inside(target, *blobs))) continue;
     throw Error(ErrorKind::kFormat,
                 fmt::format("'{}' is a link to '{}', outside of the checkpoint; give --follow-links "
                             "(Options::follow_links) when it may be read",
-                            base::printable((directory / name).string(), 1000), base::printable(target.string(), 1000)),
+                            os::shown(directory / name), os::shown(target)),
                 {0, (directory / name).native()});
   }
 }
@@ -368,7 +366,7 @@ bool is_manifest_changed(comm::Communicator& communicator, const fs::path& direc
 
 bool was_replaced(comm::Communicator& communicator, const OpenCheckpoint& opened, const Error& error) {
   // All ranks have the same text, so all ask or none: an error of MPI itself, which only some may have, names no file.
-  const std::string directory = base::printable(opened.directory.string(), 1000);
+  const std::string directory = os::shown(opened.directory);
   if (!opened.manifest || is_stage(opened)) return false;  // a staging file has its manifest in itself
   if (std::string_view(error.what()).find(directory) == std::string_view::npos) return false;
   return is_manifest_changed(communicator, opened.directory, opened.manifest_crc32c);

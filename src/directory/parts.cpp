@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 /// Of a file that is neither safetensors nor JSON: so many bytes of two of one name are compared.
 constexpr std::uint64_t kComparedBytes = 1ULL << 20;
 
-std::string shown(const fs::path& path) { return "'" + base::printable(path.string(), 1000) + "'"; }
+std::string shown(const fs::path& path) { return "'" + os::shown(path) + "'"; }
 
 std::string beginning_of(const fs::path& path, std::uint64_t most_bytes) {
   const os::File file(path, os::OpenMode::kRead);

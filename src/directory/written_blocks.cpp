@@ -106,8 +106,7 @@ std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::p
   const std::uint64_t size = os::File(path, os::OpenMode::kRead).size_bytes();
   if (size > limit_bytes) {
     throw Error(ErrorKind::kFormat,
-                fmt::format("'{}' has {} bytes, but at most {} are expected", base::printable(path.string(), 1000),
-                            size, limit_bytes),
+                fmt::format("'{}' has {} bytes, but at most {} are expected", os::shown(path), size, limit_bytes),
                 {0, path.native()});
   }
   std::string text;
@@ -137,7 +136,7 @@ void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes,
   throw Error(ErrorKind::kIntegrity,
               fmt::format("'{}', which was just written, reads back otherwise: {} bytes with checksum {:08x}, {} with "
                           "{:08x} were written: {}",
-                          base::printable(path.string(), 1000), size, found, size_bytes, crc32c, kReadBackRefused),
+                          os::shown(path), size, found, size_bytes, crc32c, kReadBackRefused),
               {0, path.native()});
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/text.hpp"
 #include "hdf5/handle.hpp"
+#include "os/file.hpp"
 
 namespace cairn::hdf5 {
 namespace {
@@ -50,8 +51,7 @@ std::string error_text() {
 }
 
 void fail(ErrorKind kind, std::string_view action, const std::filesystem::path& path) {
-  throw Error(kind, fmt::format("{} '{}' failed: {}", action, base::printable(path.string(), 1000), error_text()),
-              {0, path.native()});
+  throw Error(kind, fmt::format("{} '{}' failed: {}", action, os::shown(path), error_text()), {0, path.native()});
 }
 
 }  // namespace cairn::hdf5

@@ -24,8 +24,7 @@ namespace {
 void check_size(const std::filesystem::path& path, std::uint64_t expected, ErrorKind kind) {
   const std::uint64_t found = os::file_size(path);
   if (found == expected) return;
-  throw Error(kind, fmt::format("cannot read: '{}' has {} bytes, expected {}", base::printable(path.string(), 1000),
-                                found, expected));
+  throw Error(kind, fmt::format("cannot read: '{}' has {} bytes, expected {}", os::shown(path), found, expected));
 }
 
 std::string carried_link(const std::string& name) { return std::string(kOwnGroup) + "/files/" + link_name(name); }
@@ -160,7 +159,7 @@ class StageLister {
 
  private:
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(ErrorKind::kFormat, fmt::format("'{}': {}", base::printable(check_.path().string(), 1000), what),
+    throw Error(ErrorKind::kFormat, fmt::format("'{}': {}", os::shown(check_.path()), what),
                 {0, check_.path().native()});
   }
 

@@ -36,7 +36,7 @@ void put(hid_t object, const char* name, hid_t type, hid_t space, const void* va
 
 [[noreturn]] void mistyped(const char* name, const char* expected, const Checker& check) {
   throw Error(check.kind(), fmt::format("'{}': attribute '{}' is not a {}: the file is damaged, or not Cairn's",
-                                        base::printable(check.path().string(), 1000), name, expected));
+                                        os::shown(check.path()), name, expected));
 }
 
 /// The attribute, or an invalid handle when there is none.
@@ -52,7 +52,7 @@ Handle open_attribute(hid_t object, const char* name, const Checker& check) {
 void put_text(hid_t object, const char* name, const std::string& value, const Checker& check) {
   if (value.find('\0') != std::string::npos) {
     throw Error(ErrorKind::kUsage, fmt::format("'{}' cannot stand in '{}': HDF5 has no texts with NUL bytes",
-                                               base::printable(value), base::printable(check.path().string(), 1000)));
+                                               base::printable(value), os::shown(check.path())));
   }
   const Handle type = text_type(value.size(), check);
   put(object, name, type.get(), scalar_space(check).get(), value.c_str(), check);
@@ -132,8 +132,7 @@ Handle make_bytes_dataset(hid_t group, const char* name, const BytesToCome& byte
 }
 
 void give_bytes(hid_t dataset, const std::string& name, const base::PutBytes& put, const Checker& check) {
-  const std::string shown =
-      fmt::format("'{}': '{}'", base::printable(check.path().string(), 1000), base::printable(name));
+  const std::string shown = fmt::format("'{}': '{}'", os::shown(check.path()), base::printable(name));
   const Handle type = check.handle(H5Dget_type(dataset), H5Tclose, "reading datasets of");
   const Handle space = check.handle(H5Dget_space(dataset), H5Sclose, "reading datasets of");
   const hssize_t count = H5Sget_simple_extent_npoints(space.get());
@@ -242,8 +241,8 @@ namespace {
 constexpr std::size_t kSieveBytes = 1 << 20;
 
 [[noreturn]] void refuse(const Checker& check, const std::string& name, const std::string& what) {
-  throw Error(ErrorKind::kFormat, fmt::format("'{}': dataset '{}' {}", base::printable(check.path().string(), 1000),
-                                              base::printable(name), what));
+  throw Error(ErrorKind::kFormat,
+              fmt::format("'{}': dataset '{}' {}", os::shown(check.path()), base::printable(name), what));
 }
 
 }  // namespace

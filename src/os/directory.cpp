@@ -153,14 +153,14 @@ int rename_once(const std::filesystem::path& from, const std::filesystem::path& 
 
 void rename(const std::filesystem::path& from, const std::filesystem::path& to) {
   const int error = rename_once(from, to);
-  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+  if (error != 0) throw_system_error("rename of '" + shown(from) + "' to", to, error);
 }
 
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to) {
   const int error = rename_once(from, to);
   if (error == ENOENT) return Renamed::kSourceMissing;
   if (error == EEXIST || error == ENOTEMPTY || error == ENOTDIR) return Renamed::kTargetExists;
-  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+  if (error != 0) throw_system_error("rename of '" + shown(from) + "' to", to, error);
   return Renamed::kDone;
 }
 
@@ -193,7 +193,7 @@ bool rename_to_new(const std::filesystem::path& from, const std::filesystem::pat
     place->close();
     error = rename_once(from, to);
   }
-  if (error != 0) throw_system_error("rename of '" + base::printable(from.native(), 1000) + "' to", to, error);
+  if (error != 0) throw_system_error("rename of '" + shown(from) + "' to", to, error);
   return true;
 }
 
@@ -201,7 +201,7 @@ bool exchange(const std::filesystem::path& a, const std::filesystem::path& b) {
   const int error = call_with_faults(
       "exchange", b, [&] { return ::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE); });
   if (is_unsupported(error)) return false;
-  if (error != 0) throw_system_error("exchange of '" + base::printable(a.native(), 1000) + "' with", b, error);
+  if (error != 0) throw_system_error("exchange of '" + shown(a) + "' with", b, error);
   return true;
 }
 

@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/text.hpp"
 #include "os/file.hpp"
 
 namespace cairn::os {
@@ -66,7 +65,7 @@ std::string try_to_remove(const std::filesystem::path& path) {
   return why;
 }
 
-std::string quoted(const std::filesystem::path& path) { return "'" + base::printable(path.string(), 1000) + "'"; }
+std::string quoted(const std::filesystem::path& path) { return "'" + shown(path) + "'"; }
 
 /// What was done, in one line.
 std::string remove_all(int signal) {

@@ -11,10 +11,10 @@
 #include <map>
 #include <vector>
 
-#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "os/direct.hpp"
 #include "os/fault.hpp"
+#include "os/file.hpp"
 #include "os/limits.hpp"
 #include "os/system_calls.hpp"
 
@@ -190,7 +190,7 @@ void IoQueue::State::complete(const Request& request, std::int64_t result) {
     const auto moved = static_cast<std::uint64_t>(result);
     record(verb_of(request), request.target.plain->path(), begin_record());
     if (moved >= request.needed_bytes) return end(request, nullptr);
-    const std::string path = base::printable(request.target.plain->path().native(), 1000);
+    const std::string path = shown(request.target.plain->path());
     if (moved == 0 && request.is_write) {
       throw Error(
           ErrorKind::kIo,

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <utility>
 
-#include "base/text.hpp"
+#include "os/file.hpp"
 #include "os/limits.hpp"
 
 namespace cairn::os::internal {
@@ -23,8 +23,7 @@ std::string error_text(int error) {
 void throw_system_error(std::string_view action, const std::filesystem::path& path, int error, Missing missing) {
   const bool not_found = error == ENOENT && missing == Missing::kIsNotFound;
   throw Error(not_found ? ErrorKind::kNotFound : ErrorKind::kIo,
-              fmt::format("{} '{}' failed: {}{}", action, base::printable(path.native(), 1000), error_text(error),
-                          remedy_of(error)),
+              fmt::format("{} '{}' failed: {}{}", action, shown(path), error_text(error), remedy_of(error)),
               {error, path.native()});
 }
 
