@@ -149,9 +149,9 @@ endfunction()
 # cairn_add_mpi_test(NAME comm SOURCES ... LIBS ... RANKS 1 2 4 7 [IN_MEMORY 2] [LONG 4] [LABELS mpi])
 # One GoogleTest program on MPI; one ctest entry per rank count, one per count of IN_MEMORY with its files in /dev/shm,
 # and one labelled long and other-ranks per count of LONG: counts that take the same paths as others, of which
-# scripts/test draws two every time. The main of tests/support/mpi_main.cpp fails when the launcher started another number of ranks than the entry says. Entries
-# labelled mpi on 2 and 3 ranks are also labelled mpi-small, and races when they are labelled any-mpi; those labelled
-# fault on up to 2 ranks are labelled errors: what the sanitizer presets run.
+# scripts/test draws two every time. The main of tests/support/mpi_main.cpp fails when the launcher started another
+# number of ranks than the entry says. Entries labelled mpi on 2 and 3 ranks are also labelled mpi-small, and races when
+# they are labelled any-mpi; those labelled fault on up to 2 ranks are labelled errors: what the sanitizer presets run.
 function(cairn_add_mpi_test)
   cmake_parse_arguments(ARG "" "NAME" "SOURCES;LIBS;LABELS;RANKS;IN_MEMORY;LONG" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)

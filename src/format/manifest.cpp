@@ -16,6 +16,7 @@
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
+#include "format/limits.hpp"
 #include "format/manifest_keys.hpp"
 
 namespace cairn::format {
@@ -192,7 +193,7 @@ void check_unique(const Manifest& manifest, std::string_view path) {
 
 std::uint64_t epoch_in(const JsonReader& value) {
   const std::uint64_t epoch = value.number();
-  if (epoch > format::limits::kEpoch) value.fail(fmt::format("{} is above {}", epoch, format::limits::kEpoch));
+  if (epoch > limits::kEpoch) value.fail(fmt::format("{} is above {}", epoch, limits::kEpoch));
   return epoch;
 }
 

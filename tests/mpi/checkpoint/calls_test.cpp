@@ -110,9 +110,7 @@ TEST(Given, AnEmptyRoot) {
                {"the root is empty; give the path of a directory"});
 }
 
-/// As a program may make it of a number.
 TEST(Given, ACheckpointForARoot) {
-  const World world;
   const SharedTempDir root;
   std::vector<float> values = {1, 2};
   const Source source{{"model", "w", DType::kF32, {2}, {{{0}, {2}}}}, values.data()};
@@ -121,6 +119,7 @@ TEST(Given, ACheckpointForARoot) {
                {"checkpoint-7' is a checkpoint", "give '" + root.path().string() + "'"});
 }
 
+/// As a program may make it of a number.
 TEST(Given, ADTypeThatIsNone) {
   const World world;
   const SharedTempDir root;

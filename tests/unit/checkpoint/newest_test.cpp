@@ -38,14 +38,17 @@ void live(const fs::path& root, const std::vector<Life>& lineage, const std::vec
 }
 
 /// A checkpoint as a conversion leaves it: of no life. Its manifest has step 1.
-void put(const fs::path& directory) {
-  comm::run_simulated(1, [&](comm::Communicator& communicator) {
-    RankState state(small_state(), Cut::kRows, 0, 1);
-    state.fill(1);
+void put(const fs::path& directory, int values = 1) {
+  Options options = small_options();
+  options.overwrite = true;
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
+    state.fill(values);
+    const auto sources = state.sources();
     io::WindowStore store;
-    Options options = small_options();
-    options.overwrite = true;
-    checkpoint::Saver(communicator, options, store).save(directory, 1, state.sources(), {});
+    Extras extras;
+    extras.carry_texts = {{"config.json", "{}"}};
+    checkpoint::Saver(communicator, options, store).save(directory, 1, sources, extras);
   });
 }
 
@@ -143,10 +146,8 @@ TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   const TempDir root;
   live(root.path(), {}, {100});
   ManualClock clock;
-  checkpoint::Lease lease(
-      root.path(),
-      {.highest_saved_epoch = [&] { return checkpoint::highest_saved_epoch(root.path()); }, .clock = &clock});
-  checkpoint::RootLife life{&lease, {{1, 100}}, 0};
+  const auto lease = lease_of(root.path(), small_options(), clock);
+  checkpoint::RootLife life{lease.get(), {{1, 100}}, 0};
   const auto save = [&](std::uint64_t step) {
     comm::run_simulated(1, [&](comm::Communicator& communicator) {
       RankState state(small_state(), Cut::kRows, 0, 1);
@@ -383,18 +384,7 @@ TEST(Newest, ManifestsNameEpochCounterAndLineage) {
 // Damage is damage everywhere, and foreign is only what has no cairn.json.
 class Damage : public testing::Test {
  protected:
-  Damage() { save(directory(), 1); }
-  static void save(const fs::path& directory, int values) {
-    comm::run_simulated(2, [&](comm::Communicator& communicator) {
-      RankState state(small_state(), Cut::kRows, communicator.rank(), 2);
-      state.fill(values);
-      const auto sources = state.sources();
-      io::WindowStore store;
-      Extras extras;
-      extras.carry_texts = {{"config.json", "{}"}};
-      checkpoint::Saver(communicator, small_options(), store).save(directory, 1, sources, extras);
-    });
-  }
+  Damage() { put(directory()); }
   [[nodiscard]] fs::path directory() const { return root_ / "checkpoint-1"; }
   void expect_refused(ErrorKind kind, std::string_view part) const {
     try {
@@ -442,7 +432,7 @@ TEST_F(Damage, AFifoIsRefusedAtOnce) {
 
 TEST_F(Damage, ChecksumsOfAnotherCheckpointAreFoundAtOnce) {
   const TempDir other;
-  save(other / "checkpoint-1", 2);
+  put(other / "checkpoint-1", 2);
   write_file(directory() / checkpoint::kBlocksFile, read_file(other / "checkpoint-1" / checkpoint::kBlocksFile));
   expect_refused(ErrorKind::kIntegrity, "but cairn.json names");
 }
