@@ -126,8 +126,6 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     const format::Manifest& old = *source.manifest;
     content.manifest.has_step = old.has_step;
     content.manifest.step = old.step;
-    content.manifest.kind = old.kind;
-    content.manifest.base = old.base;
     content.manifest.run_id = old.run_id;
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;

@@ -79,8 +79,7 @@ std::string encode_manifest(const Manifest& manifest) {
   if (manifest.epoch != 0) document[keys::kEpoch] = manifest.epoch;
   if (manifest.counter != 0) document[keys::kCounter] = manifest.counter;
   if (!manifest.lineage.empty()) document[keys::kLineage] = lineage_as_json(manifest.lineage);
-  document[keys::kKind] = manifest.kind;
-  set_unless_empty(document, keys::kBase, manifest.base);
+  document[keys::kKind] = keys::kWholeKind;
   set_unless_empty(document, keys::kLayout, manifest.layout);
   if (manifest.ranks != 0) document[keys::kRanks] = manifest.ranks;
   if (manifest.rank_blobs != 0) document[keys::kRankBlobs] = manifest.rank_blobs;
@@ -219,13 +218,11 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
       manifest.lineage.push_back({epoch_in(life.at(keys::kLifeEpoch)), life.at(keys::kLifeStep).number()});
     }
   }
-  manifest.kind = reader.text_or(keys::kKind, kWholeKind);
-  if (manifest.kind != kWholeKind && manifest.kind != kAdapterKind && manifest.kind != kPartKind) {
+  if (const std::string kind = reader.text_or(keys::kKind, keys::kWholeKind); kind != keys::kWholeKind) {
     fail_newer(reader, text, path,
-               fmt::format("'{}' is '{}', which this build of Cairn does not know; use a newer Cairn", keys::kKind,
-                           base::printable(manifest.kind, 40)));
+               fmt::format("'{}' is '{}', and this build of Cairn reads whole states only; use a newer Cairn",
+                           keys::kKind, base::printable(kind, 40)));
   }
-  manifest.base = read_directory_name(reader, keys::kBase);
   manifest.layout = reader.text_or(keys::kLayout, "");
   manifest.ranks = reader.number_or(keys::kRanks, 0);
   manifest.rank_blobs = reader.number_or(keys::kRankBlobs, 0);

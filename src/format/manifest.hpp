@@ -30,24 +30,17 @@ struct Life {
   friend bool operator==(const Life&, const Life&) = default;
 };
 
-/// What a save holds: the whole state, weights that are added to those of `base`, or a part of the state beside `base`.
-inline constexpr const char* kWholeKind = "whole";
-inline constexpr const char* kAdapterKind = "adapter";
-inline constexpr const char* kPartKind = "part";
-
 struct Manifest {
   int version = kManifestVersion;
   std::string tool;  ///< "cairn 0.1.0"
   std::uint64_t step = 0;
   bool has_step = false;
   std::string run_id;
-  std::string form;           ///< whose files it has, a word of `cairn convert --to`; empty: not said
-  std::string parent;         ///< directory name of the checkpoint that this one continues, or empty
-  std::uint64_t epoch = 0;    ///< of the life that saved it; 0: of version 1, or saved outside of a root
-  std::uint64_t counter = 0;  ///< counts the saves of that life from 1
-  std::vector<Life> lineage;  ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
-  std::string kind = kWholeKind;
-  std::string base;              ///< directory name of what an adapter or a part stands on, or empty
+  std::string form;              ///< whose files it has, a word of `cairn convert --to`; empty: not said
+  std::string parent;            ///< directory name of the checkpoint that this one continues, or empty
+  std::uint64_t epoch = 0;       ///< of the life that saved it; 0: of version 1, or saved outside of a root
+  std::uint64_t counter = 0;     ///< counts the saves of that life from 1
+  std::vector<Life> lineage;     ///< the lives before it, oldest first; epochs and steps as in FORMAT.md
   std::string layout;            ///< of the ranks that saved it, short form or JSON text; informative
   std::uint64_t ranks = 0;       ///< that saved it; 0: not known
   std::uint64_t rank_blobs = 0;  ///< how many ranks' blobs section rank_state has; 0: none, or not said

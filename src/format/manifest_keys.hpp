@@ -11,7 +11,6 @@ namespace cairn::format::manifest_keys {
 
 inline constexpr const char* kFormatName = "cairn-checkpoint";
 
-inline constexpr const char* kBase = "base";
 inline constexpr const char* kBlockBytes = "block_bytes";
 inline constexpr const char* kBlocksCrc = "blocks_crc32c";
 inline constexpr const char* kCarriedFiles = "carried_files";
@@ -22,6 +21,7 @@ inline constexpr const char* kForm = "form";
 inline constexpr const char* kFormat = "format";
 inline constexpr const char* kFormatVersion = "format_version";
 inline constexpr const char* kKind = "kind";
+inline constexpr const char* kWholeKind = "whole";
 inline constexpr const char* kLayout = "layout";
 inline constexpr const char* kLineage = "lineage";
 inline constexpr const char* kManifestCrc = "manifest_crc32c";
@@ -35,10 +35,10 @@ inline constexpr const char* kTool = "tool";
 inline constexpr const char* kUserMetadata = "user_metadata";
 
 /// Everything else at the top level belongs to Manifest::extra.
-inline constexpr std::array<std::string_view, 22> kAll = {
-    kBase,      kBlockBytes,    kBlocksCrc, kCarriedFiles, kCounter, kDataFiles,   kEpoch,  kForm,
-    kFormat,    kFormatVersion, kKind,      kLayout,       kLineage, kManifestCrc, kParent, kQuantisation,
-    kRankBlobs, kRanks,         kRunId,     kStep,         kTool,    kUserMetadata};
+inline constexpr std::array<std::string_view, 21> kAll = {
+    kBlockBytes,   kBlocksCrc,     kCarriedFiles, kCounter, kDataFiles, kEpoch,       kForm,
+    kFormat,       kFormatVersion, kKind,         kLayout,  kLineage,   kManifestCrc, kParent,
+    kQuantisation, kRankBlobs,     kRanks,        kRunId,   kStep,      kTool,        kUserMetadata};
 
 // Of one life in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";

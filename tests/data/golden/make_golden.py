@@ -135,14 +135,14 @@ def write_checkpoint():
         "quantisation": {"optimizer": "int8"}, "user_metadata": {"note": "\"quoted\" 中"},
         "some_later_key": {"kept": [1, -2, 0.5, None, True]},
         "epoch": 3, "counter": 2, "lineage": [{"epoch": 1, "step": 500}, {"epoch": 2, "step": 900}],
-        "kind": "adapter", "base": "checkpoint-10", "manifest_crc32c": "00000000",
+        "kind": "whole", "manifest_crc32c": "00000000",
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"
     assert text.count("00000000") == 2  # the digits of the checksum, and the digest of an empty file
     own = '"manifest_crc32c": "'
     (HERE / "cairn.json").write_text(text.replace(own + "00000000", f"{own}{crc32c(text.encode()):08x}"))
     old = {k: v for k, v in manifest.items()
-           if k not in ("epoch", "counter", "lineage", "kind", "base", "manifest_crc32c", "rank_blobs", "form")}
+           if k not in ("epoch", "counter", "lineage", "kind", "manifest_crc32c", "rank_blobs", "form")}
     (HERE / "cairn-v1.json").write_text(json.dumps({**old, "format_version": 1}, indent=2, sort_keys=True) + "\n")
 
 
