@@ -60,7 +60,7 @@ void add_blocks(CommitContent& content, format::BlockTable more) {
 
 std::vector<format::Life> lineage_after(const format::Manifest& opened, std::uint64_t step) {
   std::vector<format::Life> lineage = opened.lineage;
-  lineage.push_back({opened.epoch, step});
+  lineage.push_back({opened.epoch, step, opened.counter});
   return lineage;
 }
 
@@ -70,9 +70,9 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
   if (life.saved && life.saved->epoch != manifest.epoch) {  // the lease had run out: the same life goes on
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
   }
-  life.saved = {manifest.epoch, std::max(manifest.step, life.saved ? life.saved->step : 0)};
   manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
   manifest.lineage = life.lineage;
+  life.saved = {manifest.epoch, manifest.step, manifest.counter};
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
     manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
   }

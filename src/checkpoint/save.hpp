@@ -46,7 +46,7 @@ struct RootLife {
   std::vector<format::Life> lineage;  ///< of what was resumed, and that; empty: nothing was
   std::uint64_t saves = 0;            ///< so far, on rank 0
   std::string run_id = {};            ///< of the root, on rank 0, from the first save on
-  /// The epoch of the saves so far, and the highest step that one of them may have made visible; on rank 0.
+  /// The last save so far, which may have become visible though it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };
 /// The lives that whatever resumed from this checkpoint descends from. `step` is that of its name in the root: a manifest

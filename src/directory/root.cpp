@@ -289,7 +289,7 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   const Descent descent{head->generation.epoch, head->lineage, head->run_id};
   for (RootEntry& entry : entries) {
     if (!entry.has_manifest) continue;
-    auto reason = why_void(descent, entry.step, entry.generation.epoch);
+    auto reason = why_void(descent, entry.step, entry.generation);
     if (!reason && is_of_other_run(descent, entry)) {
       entry.is_of_other_run = true;
       reason = fmt::format("void: saved by run '{}', and this is the root of run '{}'", base::printable(entry.run_id),

@@ -93,7 +93,8 @@ std::optional<Generation> generation_of(const fs::path& directory) {
   return standing.generation;
 }
 
-std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch) {
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation) {
+  const std::uint64_t epoch = generation.epoch;
   if (epoch == descent.epoch || descent.lineage.empty()) return std::nullopt;
   const auto life = std::ranges::find(descent.lineage, epoch, &format::Life::epoch);
   if (life == descent.lineage.end()) {
@@ -104,7 +105,8 @@ std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, 
     if (epoch < oldest) return std::nullopt;
     return fmt::format("void: saved in epoch {}, from which epoch {} does not descend", epoch, descent.epoch);
   }
-  if (step <= life->step) return std::nullopt;
+  const bool is_before = life->counter != 0 ? generation.counter <= life->counter : step <= life->step;
+  if (is_before) return std::nullopt;
   return fmt::format("void: epoch {} was left at step {} by what is now epoch {}", epoch, life->step, descent.epoch);
 }
 
@@ -113,7 +115,7 @@ namespace {
 /// Whether a run itself left it behind. What was put there, from elsewhere or from another run, somebody wants.
 bool was_left(const Descent& descent, std::uint64_t step, const Standing& standing) {
   const bool is_own = standing.run_id.empty() || descent.run_id.empty() || standing.run_id == descent.run_id;
-  return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation.epoch);
+  return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation);
 }
 
 }  // namespace

@@ -58,10 +58,10 @@ struct Descent {
   std::vector<format::Life> lineage;  ///< empty: nothing was resumed, and nothing is void to it
   std::string run_id = {};            ///< empty: not known
 };
-/// Why a checkpoint of that step and epoch is void to what descends so; nothing when it is not. What the oldest life of
-/// the lineage descends from is not known, so that nothing older is void to it unless the lineage names its epoch. Epoch 0
-/// is of checkpoints that no life of the root saved, and is older than none.
-std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, std::uint64_t epoch);
+/// Why a checkpoint of that step and generation is void to what descends so; nothing when it is not. What the oldest life
+/// of the lineage descends from is not known, so that nothing older is void to it unless the lineage names its epoch.
+/// Epoch 0 is of checkpoints that no life of the root saved, and is older than none.
+std::optional<std::string> why_void(const Descent& descent, std::uint64_t step, const Generation& generation);
 
 /// What a save may take the name from.
 struct Replacing {

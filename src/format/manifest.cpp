@@ -46,7 +46,11 @@ Json files_as_json(const std::vector<ManifestFile>& files) {
 
 Json lineage_as_json(const std::vector<Life>& lineage) {
   Json out = Json::array();
-  for (const Life& life : lineage) out.push_back({{keys::kLifeEpoch, life.epoch}, {keys::kLifeStep, life.step}});
+  for (const Life& life : lineage) {
+    Json entry = {{keys::kLifeEpoch, life.epoch}, {keys::kLifeStep, life.step}};
+    if (life.counter != 0) entry[keys::kLifeCounter] = life.counter;
+    out.push_back(std::move(entry));
+  }
   return out;
 }
 
@@ -215,7 +219,8 @@ Manifest parse_manifest(std::string_view text, std::string_view path) {
   manifest.counter = reader.number_or(keys::kCounter, 0);
   if (const auto lineage = reader.find(keys::kLineage)) {
     for (const JsonReader& life : lineage->items()) {
-      manifest.lineage.push_back({epoch_in(life.at(keys::kLifeEpoch)), life.at(keys::kLifeStep).number()});
+      manifest.lineage.push_back({epoch_in(life.at(keys::kLifeEpoch)), life.at(keys::kLifeStep).number(),
+                                  life.number_or(keys::kLifeCounter, 0)});
     }
   }
   if (const std::string kind = reader.text_or(keys::kKind, keys::kWholeKind); kind != keys::kWholeKind) {

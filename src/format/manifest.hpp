@@ -22,10 +22,11 @@ struct ManifestFile {
   std::uint32_t crc32c = 0;  ///< of the whole file
 };
 
-/// A life of the run from which a checkpoint descends, and the step at which it was left for the next one.
+/// A life of the run from which a checkpoint descends, and its save from which the next one went on.
 struct Life {
   std::uint64_t epoch = 0;
-  std::uint64_t step = 0;
+  std::uint64_t step = 0;     ///< of that save
+  std::uint64_t counter = 0;  ///< of that save; 0: not known, and the step stands for it
 
   friend bool operator==(const Life&, const Life&) = default;
 };

@@ -43,6 +43,7 @@ inline constexpr std::array<std::string_view, 21> kAll = {
 // Of one life in the lineage:
 inline constexpr const char* kLifeEpoch = "epoch";
 inline constexpr const char* kLifeStep = "step";
+inline constexpr const char* kLifeCounter = "counter";
 
 // Of one file:
 inline constexpr const char* kFileCrc = "crc32c";

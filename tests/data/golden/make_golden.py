@@ -134,7 +134,7 @@ def write_checkpoint():
         "carried_files": [entry(n, b) for n, b in carried],
         "quantisation": {"optimizer": "int8"}, "user_metadata": {"note": "\"quoted\" 中"},
         "some_later_key": {"kept": [1, -2, 0.5, None, True]},
-        "epoch": 3, "counter": 2, "lineage": [{"epoch": 1, "step": 500}, {"epoch": 2, "step": 900}],
+        "epoch": 3, "counter": 2, "lineage": [{"epoch": 1, "step": 500}, {"epoch": 2, "step": 900, "counter": 4}],
         "kind": "whole", "manifest_crc32c": "00000000",
     }
     text = json.dumps(manifest, indent=2, sort_keys=True) + "\n"

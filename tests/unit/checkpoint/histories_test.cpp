@@ -44,18 +44,19 @@ struct Saved {
 /// The model: which steps there are, and which of them a run has left.
 struct Model {
   std::map<std::uint64_t, Saved> there;
-  /// Of each life that took the lease: from which step of which life it was resumed; nothing: it is not known.
+  /// Of each life that took the lease: of which life, and how late in the order of saving, is what it was resumed from;
+  /// nothing: it is not known.
   std::vector<std::optional<std::pair<std::size_t, std::uint64_t>>> lives;
   std::uint64_t saves = 0;
 
   [[nodiscard]] bool is_left(std::uint64_t step, std::size_t by) const {
     const Saved& saved = there.at(step);
     if (saved.life == by) return false;
-    std::map<std::size_t, std::uint64_t> ancestors;  // and the step at which each was left
+    std::map<std::size_t, std::uint64_t> ancestors;  // and how far each went until it was left
     for (auto at = lives.at(by); at && !ancestors.contains(at->first); at = lives.at(at->first)) ancestors.insert(*at);
     if (ancestors.empty() || saved.life < ancestors.begin()->first) return false;
     const auto ancestor = ancestors.find(saved.life);
-    return ancestor == ancestors.end() || ancestor->second < step;
+    return ancestor == ancestors.end() || ancestor->second < saved.order;
   }
   [[nodiscard]] static bool has_manifest(const Saved& saved) {
     return saved.condition == Condition::kWhole || saved.condition == Condition::kIncomplete;
@@ -112,7 +113,6 @@ struct Life {
   checkpoint::RootLife root;
   std::optional<std::pair<std::size_t, std::uint64_t>> from;  ///< for the model
   std::optional<std::size_t> number;                          ///< in the model, once it has the lease
-  std::uint64_t highest = 0;                                  ///< step that it has tried to save
 };
 
 class History {
@@ -172,7 +172,7 @@ class History {
     if (!life_.number) return;
     tell("stand still");
     life_.clock->jump(std::chrono::hours(1));
-    life_.from = {*life_.number, life_.highest};
+    life_.from = {*life_.number, order_};
     life_.number.reset();
   }
 
@@ -210,7 +210,7 @@ class History {
       become_new();
     }
     life_.root.lineage = checkpoint::lineage_after(manifest, step);
-    life_.from = {model_.there.at(step).life, step};
+    life_.from = {model_.there.at(step).life, model_.there.at(step).order};
   }
 
   void damage() {
@@ -294,7 +294,6 @@ class History {
     made.manifest.has_step = true;
     made.manifest.step = step;
     checkpoint::set_life(life.root, target, made.manifest);
-    life.highest = std::max(life.highest, step);
     made.section_of_file[kDataFile] = "model";
     const auto bytes = base::as_bytes(content);
     made.blocks.files.push_back({kDataFile, content.size(), {format::crc32c(bytes)}});

@@ -81,20 +81,42 @@ void cut_manifest(const fs::path& root, std::uint64_t step) {
 }
 
 TEST(Newest, AStepBeyondWhereALifeWasLeftIsVoid) {
-  const Descent descent{4, {{1, 500}, {3, 900}}};
-  EXPECT_EQ(why_void(descent, 5000, 4), std::nullopt);
-  EXPECT_EQ(why_void(descent, 500, 1), std::nullopt);
-  EXPECT_THAT(why_void(descent, 501, 1).value(), HasSubstr("epoch 1 was left at step 500"));
-  EXPECT_THAT(why_void(descent, 1, 2).value(), HasSubstr("saved in epoch 2"));
-  EXPECT_EQ(why_void(descent, 900, 3), std::nullopt);
-  EXPECT_TRUE(why_void(descent, 901, 3));
-  EXPECT_EQ(why_void(descent, 7000, 0), std::nullopt);  // saved outside of a root, or before there were epochs
-  EXPECT_TRUE(why_void({4, {{0, 500}}}, 501, 0));
-  EXPECT_EQ(why_void({4, {}}, 7000, 3), std::nullopt);  // nothing was resumed: nothing is known to be left
+  const Descent descent{4, {{1, 500, 5}, {3, 900, 9}}};
+  EXPECT_EQ(why_void(descent, 5000, {4, 50}), std::nullopt);
+  EXPECT_EQ(why_void(descent, 500, {1, 5}), std::nullopt);
+  EXPECT_THAT(why_void(descent, 600, {1, 6}).value(), HasSubstr("epoch 1 was left at step 500"));
+  EXPECT_THAT(why_void(descent, 1, {2, 1}).value(), HasSubstr("saved in epoch 2"));
+  EXPECT_EQ(why_void(descent, 900, {3, 9}), std::nullopt);
+  EXPECT_TRUE(why_void(descent, 901, {3, 10}));
+  EXPECT_EQ(why_void(descent, 7000, {0, 0}), std::nullopt);   // saved outside of a root, or before there were epochs
+  EXPECT_EQ(why_void({4, {}}, 7000, {3, 70}), std::nullopt);  // nothing was resumed: nothing is known to be left
   // What the oldest life of a lineage descends from is not known: it may have been resumed without a Checkpointer.
-  EXPECT_EQ(why_void({4, {{3, 900}}}, 7000, 2), std::nullopt);
-  EXPECT_EQ(why_void({4, {{3, 900}}}, 7000, 1), std::nullopt);
-  EXPECT_TRUE(why_void({4, {{2, 900}}}, 7, 3));
+  EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {2, 70}), std::nullopt);
+  EXPECT_EQ(why_void({4, {{3, 900, 9}}}, 7000, {1, 70}), std::nullopt);
+  EXPECT_TRUE(why_void({4, {{2, 900, 9}}}, 7, {3, 1}));
+  // Without counters, the step tells.
+  EXPECT_TRUE(why_void({4, {{0, 500}}}, 501, {0, 0}));
+  EXPECT_EQ(why_void({4, {{1, 500}}}, 500, {1, 9}), std::nullopt);
+  EXPECT_TRUE(why_void({4, {{1, 500}}}, 501, {1, 9}));
+}
+
+/// Who begins anew at low steps, in the same root and life, has not given up what was saved before.
+TEST(Newest, ALifeThatCountsItsStepsAnewKeepsItsHigherOnes) {
+  const TempDir root;
+  live(root.path(), {}, {1000, 2000, 10, 20});
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 20U);
+  const auto from_10 = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-10").manifest, 10);
+  EXPECT_EQ(from_10, (std::vector<Life>{{1, 10, 3}}));
+  live(root.path(), from_10, {15});
+  EXPECT_EQ(order_of(root.path()), "15 10 2000 1000 20");
+  EXPECT_THAT(problems(root.path()).at(20), HasSubstr("epoch 1 was left at step 10 by what is now epoch 2"));
+  EXPECT_THROW(live(root.path(), from_10, {2000}), Error);  // it is not void
+  expect_loads(root / "checkpoint-2000", 2000, Cut::kRows, 3);
+  // From before the new beginning: what came after it is void, low though its steps are.
+  const auto from_1000 = checkpoint::lineage_after(*checkpoint::open_here(root / "checkpoint-1000").manifest, 1000);
+  live(root.path(), from_1000, {1500});
+  EXPECT_EQ(problems(root.path()).size(), 4U);
+  EXPECT_EQ(order_of(root.path()), "1500 1000 15 20 10 2000");
 }
 
 TEST(Newest, AfterARollBackItIsWhatWasSavedLast) {
@@ -162,7 +184,7 @@ TEST(Newest, ALifeWhoseLeaseRanOutLeavesNothingOfItsOwnVoid) {
   save(300);
   const auto last = checkpoint::open_here(root / "checkpoint-300");
   EXPECT_EQ(last.manifest->epoch, 3U);
-  EXPECT_EQ(last.manifest->lineage, (std::vector<Life>{{1, 100}, {2, 200}}));
+  EXPECT_EQ(last.manifest->lineage, (std::vector<Life>{{1, 100}, {2, 150, 2}}));
   EXPECT_EQ(problems(root.path()).size(), 0U);
   EXPECT_EQ(order_of(root.path()), "300 150 200 100");
   EXPECT_THROW(save(200), Error);
@@ -369,7 +391,7 @@ TEST(Newest, ThrowsWhereTheNewestCannotBeRead) {
 TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   const TempDir root;
   live(root.path(), {}, {1, 2});
-  live(root.path(), {{1, 2}}, {3});
+  live(root.path(), {{1, 2, 2}}, {3});
   const auto second = checkpoint::open_here(root / "checkpoint-2");
   EXPECT_EQ(second.manifest->epoch, 1U);
   EXPECT_EQ(second.manifest->counter, 2U);
@@ -377,7 +399,7 @@ TEST(Newest, ManifestsNameEpochCounterAndLineage) {
   const auto third = checkpoint::open_here(root / "checkpoint-3");
   EXPECT_EQ(third.manifest->epoch, 2U);
   EXPECT_EQ(third.manifest->counter, 1U);
-  EXPECT_EQ(third.manifest->lineage, (std::vector<Life>{{1, 2}}));
+  EXPECT_EQ(third.manifest->lineage, (std::vector<Life>{{1, 2, 2}}));
   EXPECT_EQ(third.manifest->parent, "checkpoint-2");
 }
 

@@ -20,7 +20,7 @@ Manifest golden_manifest() {
   manifest.parent = "checkpoint-900";
   manifest.epoch = 3;
   manifest.counter = 2;
-  manifest.lineage = {{1, 500}, {2, 900}};
+  manifest.lineage = {{1, 500}, {2, 900, 4}};
   manifest.layout = "tp=4,pp=2,dp=2";
   manifest.ranks = 16;
   manifest.rank_blobs = 16;
