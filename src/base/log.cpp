@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "base/text.hpp"
@@ -19,16 +21,20 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1 << 16;
 
-spdlog::level::level_enum level_asked_for() {
-  const char* level = std::getenv("CAIRN_LOG");
-  return level != nullptr ? spdlog::level::from_str(level) : spdlog::level::warn;
+/// What CAIRN_LOG asks for; nothing where it is no level. To spdlog every unknown word is "off".
+std::optional<spdlog::level::level_enum> level_asked_for() {
+  const char* text = std::getenv("CAIRN_LOG");
+  if (text == nullptr || *text == '\0') return spdlog::level::warn;
+  const auto level = spdlog::level::from_str(text);
+  if (level == spdlog::level::off && std::string_view(text) != "off") return std::nullopt;
+  return level;
 }
 
 spdlog::logger& logger() {
   static const std::shared_ptr<spdlog::logger> instance = [] {
     auto created = std::make_shared<spdlog::logger>("cairn", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     created->set_pattern("cairn: %l: %v");
-    created->set_level(level_asked_for());
+    created->set_level(level_asked_for().value_or(spdlog::level::warn));
     return created;
   }();
   return *instance;
@@ -76,7 +82,11 @@ void set_log_rank(int rank, int size) {
   if (size > 1) logger().set_pattern("cairn[" + std::to_string(rank) + "]: %l: %v");
   static std::atomic<bool> speaks = false;
   if (rank == 0 || std::getenv("CAIRN_LOG_ALL_RANKS") != nullptr) speaks = true;
-  logger().set_level(speaks ? level_asked_for() : spdlog::level::err);
+  const auto level = level_asked_for();
+  logger().set_level(speaks ? level.value_or(spdlog::level::warn) : spdlog::level::err);
+  if (level) return;
+  warn_once("CAIRN_LOG is '" + printable(std::getenv("CAIRN_LOG")) +
+            "', which is no level, and is taken for 'warning'; there are 'debug', 'warning', 'error' and 'off'");
 }
 
 void log_debug(const std::string& line) { log(LogLevel::kDebug, line); }

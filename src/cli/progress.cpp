@@ -64,12 +64,20 @@ class Liner {
 /// 0: none.
 double line_seconds() {
   const char* text = std::getenv(kLineVariable);
-  return text == nullptr ? kLineSeconds : std::clamp(std::strtod(text, nullptr), 0.0, 1e6);
+  if (text == nullptr || *text == '\0') return kLineSeconds;
+  char* end = nullptr;
+  const double seconds = std::strtod(text, &end);
+  if (*end == '\0' && seconds >= 0) return std::min(seconds, 1e6);
+  base::warn_once(fmt::format("{} is '{}', which is no number of seconds: a line every {:g}", kLineVariable,
+                              base::printable(text), kLineSeconds));
+  return kLineSeconds;
 }
 
 checkpoint::ProgressScope::Tell teller(const Output& output) {
   if (output.error_is_terminal()) return draw;
-  if (output.enabled() && line_seconds() > 0) return Liner(line_seconds());
+  if (!output.enabled()) return {};
+  const double seconds = line_seconds();
+  if (seconds > 0) return Liner(seconds);
   return {};
 }
 

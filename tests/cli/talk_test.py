@@ -131,6 +131,16 @@ class Progress(CairnTest):
         result = self.good("convert", self.folder / "a", self.folder / "none", CAIRN_PROGRESS_S="0")
         self.assertEqual(result.err, "")
 
+    def test_a_variable_that_says_nothing_is_said(self):
+        write_safetensors(self.folder / "a" / "model.safetensors", {"a": ("U8", [4], bytes(4))})
+        for name, value, takes in (("CAIRN_PROGRESS_S", "1O", "no number of seconds: a line every 10"),
+                                   ("CAIRN_LOG", "verbose", "is taken for 'warning'")):
+            for ranks in (None, 2):
+                result = self.good("convert", self.folder / "a", self.folder / f"{name}{ranks}", ranks=ranks, **{name: value})
+                self.assertEqual([name in line and value in line and takes in line for line in result.err.splitlines()
+                                  if "warning" in line], [True], result.err)
+        self.assertEqual(self.good("convert", self.folder / "a", self.folder / "off", CAIRN_LOG="off").err, "")
+
 
 if __name__ == "__main__":
     main()
