@@ -51,7 +51,10 @@ fs::path stage_path(const OpenCheckpoint& checkpoint) {
   return checkpoint.directory / checkpoint.stored.files.at(0).name;
 }
 
-bool is_stage_name(const fs::path& path) { return path.extension() == ".h5" || path.extension() == ".hdf5"; }
+bool is_stage_name(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.ends_with(".h5") || name.ends_with(".hdf5");
+}
 
 bool is_stage(const OpenCheckpoint& checkpoint) { return checkpoint.about.dialect == kStageDialect; }
 

@@ -151,6 +151,10 @@ class Carried(CairnTest):
             self.bad(1, "convert", self.folder / "first", self.folder / name, says=["merges.txt", "checksum"])
             self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["first", "source"])
 
+    def test_a_name_that_is_nothing_but_the_ending_is_a_staging_file(self):
+        self.good("convert", self.source, self.folder / ".h5")
+        self.assertTrue((self.folder / ".h5").is_file())
+
     def test_files_are_copied_in_pieces(self):
         size = 300 << 20
         with open(self.source / "vocab.txt", "wb") as vocabulary:
