@@ -43,6 +43,10 @@ class Check {
   Check(const plan::PackedCatalog& catalog, const PaddlePackage& package) : catalog_(catalog), package_(package) {}
 
   PaddleFacts run(const CatalogShare& share) {
+    if (catalog_.size() == 0) {
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("a state without tensors: {} would have nothing to resume from", package_.name));
+    }
     for (Cursor at(catalog_, 0); at.next();) {
       if (at.section() != section_) {
         section_ = at.section();

@@ -347,6 +347,8 @@ TEST(PaddleForm, RefusesAStateThatItsLoaderWouldNotFindAndLeavesNothing) {
   };
   EXPECT_THAT(refused(Whole("paddlenlp", Ties::kTied, without_head), Ties::kTied),
               HasSubstr("section optimizer has 'llama.embed_tokens.weight' and not 'lm_head.weight'"));
+  EXPECT_THAT(refused(Whole("paddlenlp", Ties::kUntied, [](std::vector<StateTensor>& tensors) { tensors.clear(); })),
+              HasSubstr("a state without tensors: PaddleNLP would have nothing to resume from"));
 
   Whole good("paddlenlp", Ties::kUntied);
   EXPECT_EQ(checkpointer.save(1, good.rank.sources(), extras_of(Ties::kUntied)).tensors, good.tensors.size() + 3 * 11);
