@@ -58,6 +58,9 @@ std::string remedy_of(int error) {
                        limit_of(RLIMIT_NOFILE).rlim_cur);
   }
   if (error == ENFILE) return "; too many files are open on this machine: its administrator can raise fs.file-max";
+  if (error == EXDEV) {
+    return "; a directory of a container's image cannot be renamed (overlayfs): use one that is mounted into it";
+  }
   if (error != EFBIG) return {};
   const auto most = largest_file_bytes();
   if (!most) return "; the file system takes no file of that size: let files be smaller";

@@ -4,13 +4,16 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "faults.hpp"
 #include "os/file.hpp"
 #include "os/io_queue.hpp"
 #include "os/limits.hpp"
@@ -72,6 +75,15 @@ TEST(DescriptorLimit, IsAnErrorWithARemedy) {
   });
   EXPECT_THAT(text, HasSubstr("Too many open files; this process may have 64 files open: raise the limit (ulimit -n)"));
   EXPECT_GE(files.size() + 1, before) << "as many as were said to be free, but for the one that counted them";
+}
+
+/// Of overlayfs, in a lower layer.
+TEST(Rename, OfADirectoryOfAnImageIsAnErrorWithARemedy) {
+  const TempDir dir;
+  for (const char* name : {"a", "b"}) std::filesystem::create_directory(dir / name);
+  const test::Faults faults("rename:errno=" + std::to_string(EXDEV) + ";exchange:errno=" + std::to_string(EXDEV));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { exchange(dir / "a", dir / "b"); }), HasSubstr("mounted into it"));
+  EXPECT_THAT(error_of(ErrorKind::kIo, [&] { os::rename(dir / "a", dir / "c"); }), HasSubstr("mounted into it"));
 }
 
 TEST(Limits, AreMetByProgramsOfOurs) {
