@@ -111,7 +111,8 @@ using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 class Checkpointer {
  public:
   /// Collective. The root is created when missing; a relative one is that of the current directory now. Without a limit
-  /// on `options.waiting` a rank that does not come here is waited for for ever; with one it cannot be named.
+  /// on `options.waiting` a rank that does not come here is waited for for ever; with one it cannot be named. Throws kUsage
+  /// for options that no save can go by, whatever the state.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   Checkpointer(Checkpointer&&) noexcept;

@@ -10,6 +10,7 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
+#include "checkpoint/check_options.hpp"
 #include "checkpoint/file_writer.hpp"
 #include "checkpoint/read_back.hpp"
 #include "checkpoint/replicas.hpp"
@@ -94,7 +95,7 @@ Saver::Saver(comm::Communicator& communicator, Options options, io::WindowStore&
       manners_(manners),
       run_{options_.run_id, options_.allow_other_run},
       package_(package_of_form(options_.files.form)) {
-  if (package_ != nullptr) check_paddle_quantisation(*package_, options_.quantisation);
+  check_options(options_);
   if (StateCoder::is_needed(options_.quantisation)) coder_ = std::make_unique<StateCoder>();
 }
 
@@ -298,7 +299,6 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   std::uint64_t changed = 0;
   comm::agree(communicator_, "describe the state", [&] {
     check_shards(given);
-    check_file_options(options_.files);
     description = describe(given, options_);
     if (gathered == Gathered::kFromSnapshot) description.push_back(std::byte{1});
     changed = plan_ && plan_->description == description ? 0 : 1;

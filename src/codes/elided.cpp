@@ -23,9 +23,7 @@ class LeavingOut {
   explicit LeavingOut(const Quantisation& options)
       : is_wanted_(options.remove_master_weight || options.skip_save_model_weight),
         is_master_(options.remove_master_weight) {
-    if (!options.remove_master_weight || !options.skip_save_model_weight) return;
-    throw Error(ErrorKind::kUsage,
-                "remove_master_weight and skip_save_model_weight together would save no weights: choose one");
+    check_elided(options);
   }
 
   [[nodiscard]] bool is_wanted() const { return is_wanted_; }
@@ -92,6 +90,12 @@ Kept elide(comm::Communicator& communicator, std::span<const Source> state, cons
   }
   const plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
   comm::agree(communicator, "elide weights", [&] { out.numbers = rule->kept_of(state, &catalog); });
+void check_elided(const Quantisation& options) {
+  if (!options.remove_master_weight || !options.skip_save_model_weight) return;
+  throw Error(ErrorKind::kUsage,
+              "remove_master_weight and skip_save_model_weight together would save no weights: choose one");
+}
+
   communicator.all_reduce(std::span(&rule->dtypes(), 1), comm::ReduceOp::kOr);
   comm::agree(communicator, "elide weights", [&] { out.rebuilt = rule->rebuilt(); });
   return out;

@@ -23,6 +23,9 @@ struct Kept {
 
 /// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
 /// Error(kUsage) when both weights are to be elided, or when model weights of two dtypes would be.
+/// Throws Error(kUsage) when both weights are to be elided.
+void check_elided(const Quantisation& options);
+
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
 /// Rank-local: the same of a whole catalog. Numbers are of its tensors.

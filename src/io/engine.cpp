@@ -14,11 +14,16 @@
 
 namespace cairn::io {
 
+void check_engine_name(std::string_view name) {
+  if (name == "mpiio" || name == "direct" || name == "posix") return;
+  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio' and 'posix'");
+}
+
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {
+  check_engine_name(name);
   if (name == "mpiio") return std::make_unique<MpiioEngine>(communicator, std::move(options));
   if (name == "direct") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kDirect);
-  if (name == "posix") return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kPageCache);
-  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio' and 'posix'");
+  return std::make_unique<DirectEngine>(communicator, options, DirectEngine::Way::kPageCache);
 }
 
 std::unique_ptr<Engine> make_engine_on_all(std::string_view name, comm::Communicator& communicator,

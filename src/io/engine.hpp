@@ -98,7 +98,10 @@ struct EngineOptions {
   std::vector<std::uint32_t> more_files = {};
 };
 
-/// "direct", "mpiio" or "posix". Throws Error(kUsage) for another name. `communicator` must outlive the engine.
+/// Throws Error(kUsage) for a name that no engine has: there are "direct", "mpiio" and "posix".
+void check_engine_name(std::string_view name);
+
+/// Throws as check_engine_name() does. `communicator` must outlive the engine.
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options);
 
 /// Collective. As make_engine; what it throws on one rank is thrown on all, and none has an engine then.

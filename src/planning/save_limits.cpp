@@ -86,6 +86,12 @@ void check_file_options(const FileOptions& files) {
   }
 }
 
+void check_run_id(const std::string& run_id) {
+  check_utf8(run_id, "Options::run_id");
+  if (run_id.size() <= limits::kRunIdBytes) return;
+  throw usage(fmt::format("Options::run_id has {} bytes; give at most {}", run_id.size(), limits::kRunIdBytes));
+}
+
 void check_carried_name(const std::string& name) {
   const auto refuse = [&](const std::string& why) {
     return usage(fmt::format("'{}' cannot be carried along: {}", base::printable(name), why));
@@ -137,11 +143,7 @@ void check_index(std::string_view name, std::uint64_t bytes) {
 
 void check_manifest(format::Manifest manifest, std::span<const plan::DataFile> files,
                     std::span<const std::string> carried, const char* of_user) {
-  check_utf8(manifest.run_id, "Options::run_id");
-  if (manifest.run_id.size() > limits::kRunIdBytes) {
-    throw usage(
-        fmt::format("Options::run_id has {} bytes; give at most {}", manifest.run_id.size(), limits::kRunIdBytes));
-  }
+  check_run_id(manifest.run_id);
   check_utf8(manifest.layout, "Extras::layout");
   check_map(manifest.user_metadata, of_user);
   for (const plan::DataFile& file : files) manifest.data_files.push_back({file.name, file.section, file.size_bytes, 0});

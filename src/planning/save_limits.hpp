@@ -20,6 +20,9 @@ std::string section_problem(std::string_view section);
 /// Block size and alignment; `__metadata__`, whose keys must not say how a file holds its tensors.
 void check_file_options(const FileOptions& files);
 
+/// Options::run_id, as it stands in a manifest.
+void check_run_id(const std::string& run_id);
+
 /// Throws for names that are Cairn's own, that a reader would take for data, or that no directory can have.
 void check_carried_name(const std::string& name);
 

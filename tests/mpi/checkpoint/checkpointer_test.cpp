@@ -3,15 +3,19 @@
 #include <mpi.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
 #include "environment.hpp"
+#include "expect_error.hpp"
 #include "export/convert.hpp"
 #include "faults.hpp"
 #include "os/fault.hpp"
@@ -82,6 +86,50 @@ std::string message_of(Call call) {
 TEST(Checkpointer, WaitsEndWithoutBeingAsked) {
   EXPECT_EQ(Options{}.waiting.limit_s, 1800);
   EXPECT_EQ(Options{}.waiting.then, OnSilence::kError);
+}
+
+/// Not by the first save, hours later.
+TEST(Checkpointer, OptionsThatNoSaveCanGoByAreRefusedWhenItIsMade) {
+  struct Case {
+    const char* says;
+    std::function<void(Options&)> set;
+  };
+  const std::vector<Case> cases = {
+      {"no engine 'io_uring'", [](Options& options) { options.engine.name = "io_uring"; }},
+      {"Options::files.block_bytes is 0", [](Options& options) { options.files.block_bytes = 0; }},
+      {"Options::files.align_bytes is 100", [](Options& options) { options.files.align_bytes = 100; }},
+      {"the key 'cairn.own'", [](Options& options) { options.files.metadata["cairn.own"] = "x"; }},
+      {"no save writes files in the form 'keras'", [](Options& options) { options.files.form = "keras"; }},
+      {"mode", [](Options& options) { options.files.mode = 0111; }},
+      {"no group 'nobody-has-this'", [](Options& options) { options.files.group = "nobody-has-this"; }},
+      {"no codec is called 'q9'", [](Options& options) { options.quantisation.codecs["optimizer"] = "q9"; }},
+      {"max_update_error is nan", [](Options& options) { options.quantisation.max_update_error = std::nan(""); }},
+      {"max_update_error is -1", [](Options& options) { options.quantisation.max_update_error = -1; }},
+      {"together would save no weights",
+       [](Options& options) {
+         options.quantisation.remove_master_weight = options.quantisation.skip_save_model_weight = true;
+       }},
+      {"PaddleFormers reads no moments in q8",
+       [](Options& options) {
+         options.files.form = "paddleformers";
+         options.quantisation.codecs["optimizer"] = "q8";
+       }},
+      {"a lease time of 0 s", [](Options& options) { options.lease.seconds = 0; }},
+      {"cannot wait -1 s", [](Options& options) { options.lease.wait_seconds = -1; }},
+      {"'0-x'", [](Options& options) { options.async.cores = "0-x"; }},
+      {"a limit of -1 s", [](Options& options) { options.waiting.limit_s = -1; }},
+      {"Options::run_id has 1025 bytes", [](Options& options) { options.run_id = std::string(1025, 'r'); }},
+      {"is not UTF-8", [](Options& options) { options.run_id = "\xff"; }},
+  };
+  const SharedTempDir folder;
+  for (const Case& c : cases) {
+    Options options;
+    c.set(options);
+    expect_error(ErrorKind::kUsage, [&] { Checkpointer(MPI_COMM_WORLD, folder / "root", options); }, {c.says});
+  }
+  Options options;
+  options.limits.memory_budget_bytes = 1 << 20;  // may do for what is loaded
+  EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, folder / "root", options));
 }
 
 TEST(Checkpointer, ErrorsAreTheSameOnAllRanks) {

@@ -40,8 +40,8 @@ Saved save_with(const std::filesystem::path& root, const Options& options, Cut c
     auto sources = state.sources();
     spoil(communicator.rank(), sources, state);
     io::WindowStore store;
-    checkpoint::Saver saver(communicator, options, store);
     try {
+      checkpoint::Saver saver(communicator, options, store);
       Report report = saver.save(root / "checkpoint-1", 1, sources, {});
       const std::lock_guard lock(mutex);
       if (communicator.rank() == 0) saved.reports.push_back(std::move(report));
