@@ -72,8 +72,8 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
     life.lineage.push_back(*std::exchange(life.saved, std::nullopt));
   }
   manifest.counter = ++life.saves;  // of a save that fails, too: it only grows
-  manifest.lineage = life.lineage;
   life.saved = {manifest.epoch, manifest.step, manifest.counter};
+  manifest.lineage = life.lineage;
   if (!life.lineage.empty() && life.lineage.back().step != manifest.step) {
     manifest.parent = fmt::format("checkpoint-{}", life.lineage.back().step);
   }
@@ -318,7 +318,7 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
   }
   std::vector<plan::MemoryBox> planned;  // where they differ from those of the state
   comm::agree(communicator_, "number the memory boxes", [&] {
-    std::ranges::move(state.coded.warnings, std::back_inserter(report.warnings));
+    say_once(std::move(state.coded.warnings), report);
     state.memory = memory_boxes(saved.sources);
     if (plan_ || gathered == Gathered::kFromSources) return;
     planned = state.memory;
@@ -330,8 +330,15 @@ Saver::StateToSave Saver::plan_state(std::span<const Source> given, Gathered gat
     plan_->description = std::move(description);
     const bool has_replicas = !plan_->replicas.empty() || (coder_ && coder_->has_replicas());
     plan_->has_replicas = communicator_.max(has_replicas ? 1 : 0) != 0;
+    comm::agree(communicator_, "note warnings", [&] { say_once(std::move(plan_->idle), report); });
   }
   return state;
+}
+
+void Saver::say_once(std::vector<std::string> warnings, Report& report) {
+  for (std::string& line : warnings) {
+    if (said_.insert(line).second) report.warnings.push_back(std::move(line));
+  }
 }
 
 /// A load may have taken larger buffers since, and given the plan's back; or the program has.

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -166,6 +167,8 @@ class Saver {
   struct Made;
   /// Collective. Puts what it finds out about the state into the report.
   StateToSave plan_state(std::span<const Source> given, Gathered gathered, Call& call, Report& report);
+  /// Rank-local. Of options without effect: true of every save, said with the first.
+  void say_once(std::vector<std::string> warnings, Report& report);
   [[nodiscard]] std::optional<io::BypassWay> bypass_way(Gathered gathered) const;
   /// Collective, after plan_state().
   void plan_blob(std::span<const Source> given, std::span<const std::byte> blob, StateToSave& state);
@@ -207,6 +210,7 @@ class Saver {
   std::optional<EngineChoice> choice_;                ///< of the first save
   StepBefore before_;                                 ///< that was saved last, or loaded since
   std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none
+  std::set<std::string> said_;
 };
 
 }  // namespace cairn::checkpoint

@@ -1,10 +1,13 @@
 #include "checkpoint/save_plan.hpp"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <map>
 #include <string_view>
 #include <utility>
 
+#include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
@@ -28,32 +31,69 @@ struct PlannedFiles {
   std::optional<PaddleFacts> facts;            ///< in one of PaddlePaddle's forms
 };
 
-/// Patterns name tensors as the program gives them: "w.exp_avg", also where "w.exp_avg@q8" is stored.
-bool is_frozen(std::span<const shard::Selector> frozen, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
-  const std::string_view stored = tensor.name();
-  const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
-  return std::ranges::any_of(frozen, [&](const shard::Selector& one) {
-    return one.selects(tensor.section(), stored) || one.selects(tensor.section(), given);
-  });
-}
-
-/// Sections with bytes that training changes.
-std::vector<std::string> changing_sections(const plan::HfLayout& files, const Options& options) {
-  std::vector<shard::Selector> frozen;
-  for (const Selection& selection : options.frozen) frozen.emplace_back(selection);
-  std::vector<std::string> changing;
-  for (std::size_t s = 0; s < files.sections(); ++s) {
-    const plan::HfLayout::Section& section = files.section(s);
-    const bool is_coded = options.quantisation.codecs.contains(section.name);
-    plan::PackedCatalog::Cursor at(files.catalog(), section.first_tensor);
-    for (std::uint32_t t = section.first_tensor; t < section.end_tensor && at.next(); ++t) {
-      if (at.size_bytes() == 0 || is_frozen(frozen, at, is_coded)) continue;
-      changing.push_back(section.name);
-      break;
-    }
+/// What Options::frozen selects of a state. Patterns name tensors as the program gives them: "w.exp_avg", also where
+/// "w.exp_avg@q8" is stored.
+class FrozenTensors {
+ public:
+  FrozenTensors(const plan::HfLayout& files, const Options& options) : files_(files), options_(options) {
+    for (const Selection& selection : options.frozen) selectors_.emplace_back(selection);
   }
-  return changing;
-}
+
+  /// Sections with bytes that training changes.
+  [[nodiscard]] std::vector<std::string> changing_sections() const {
+    std::vector<std::string> changing;
+    for (std::size_t s = 0; s < files_.sections(); ++s) {
+      const bool is_changing = any_tensor(s, [&](const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
+        return tensor.size_bytes() != 0 && std::ranges::none_of(selectors_, [&](const shard::Selector& one) {
+                 return selects(one, tensor, is_coded);
+               });
+      });
+      if (is_changing) changing.push_back(files_.section(s).name);
+    }
+    return changing;
+  }
+
+  /// A line for each selection that selects no tensor.
+  [[nodiscard]] std::vector<std::string> idle() const {
+    std::vector<std::string> lines;
+    for (std::size_t i = 0; i < selectors_.size(); ++i) {
+      bool is_used = false;
+      for (std::size_t s = 0; s < files_.sections() && !is_used; ++s) {
+        is_used = any_tensor(s, [&](const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
+          return selects(selectors_[i], tensor, is_coded);
+        });
+      }
+      if (is_used) continue;
+      const auto words = [](const std::vector<std::string>& patterns) {
+        return patterns.empty() ? "all" : base::printable(base::joined(patterns));
+      };
+      lines.push_back(fmt::format("Options::frozen[{}] (sections {}, names {}) selects no tensor that is saved", i,
+                                  words(options_.frozen[i].sections), words(options_.frozen[i].names)));
+    }
+    return lines;
+  }
+
+ private:
+  static bool selects(const shard::Selector& selector, const plan::PackedCatalog::Cursor& tensor, bool is_coded) {
+    const std::string_view stored = tensor.name();
+    const std::string_view given = is_coded ? stored.substr(0, stored.rfind('@')) : stored;
+    return selector.selects(tensor.section(), stored) || selector.selects(tensor.section(), given);
+  }
+  template <class Test>
+  bool any_tensor(std::size_t number, const Test& test) const {
+    const plan::HfLayout::Section& section = files_.section(number);
+    const bool is_coded = options_.quantisation.codecs.contains(section.name);
+    plan::PackedCatalog::Cursor at(files_.catalog(), section.first_tensor);
+    for (std::uint32_t t = section.first_tensor; t < section.end_tensor && at.next(); ++t) {
+      if (test(at, is_coded)) return true;
+    }
+    return false;
+  }
+
+  const plan::HfLayout& files_;
+  const Options& options_;
+  std::vector<shard::Selector> selectors_;
+};
 
 /// Of the tensors of floats in the files that this rank writes to.
 std::vector<FloatsInFile> floats_of(const plan::HfLayout& files, const SavePlan& made, int rank) {
@@ -85,7 +125,9 @@ std::unique_ptr<SavePlan> plan_transfers(comm::Communicator& communicator, Plann
     budget = split_budget(options.limits.memory_budget_bytes, options.files.block_bytes);
     made->tensors = files.catalog().size();
     made->tensor_bytes = files.tensor_bytes();
-    made->changing_sections = changing_sections(files, options);
+    const FrozenTensors frozen(files, options);
+    made->changing_sections = frozen.changing_sections();
+    made->idle = frozen.idle();
     places = place_pieces(made->layout, files, known.pieces);
     groups = files.section_of_files();
     ranges = plan::whole_files(file_sizes(made->layout.stored));

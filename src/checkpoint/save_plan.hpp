@@ -44,6 +44,7 @@ struct SavePlan {
   bool has_replicas = false;                    ///< some rank has, moments that are coded included
   std::optional<plan::SampleRule> sample_rule;  ///< of them, from the first comparison on
   std::vector<std::string> changing_sections;   ///< that have tensors which Options::frozen does not select
+  std::vector<std::string> idle;                ///< what to say of Options::frozen that select no tensor
   std::vector<FloatsInFile> floats;             ///< that this rank writes bytes of, for Checks::non_finite
   plan::PackedCatalog catalog;                  ///< on rank 0, for their names
   std::optional<PaddleFacts> facts;  ///< of a state in one of PaddlePaddle's forms; its indexes have no end then

@@ -1,5 +1,7 @@
 #include "codes/elided.hpp"
 
+#include <fmt/core.h>
+
 #include <bit>
 #include <optional>
 
@@ -46,6 +48,14 @@ class LeavingOut {
   /// A bit for each dtype that was elided.
   std::uint64_t& dtypes() { return dtypes_; }
 
+  [[nodiscard]] std::string idle() const {
+    if (!is_wanted_ || dtypes_ != 0) return {};
+    return fmt::format(
+        "Options::quantisation.{} leaves nothing out: no tensor of section {} in F32 has one of the same "
+        "name and shape in section {} in BF16 or F16",
+        is_master_ ? "remove_master_weight" : "skip_save_model_weight", kMasterWeightsSection, kModelSection);
+  }
+
   [[nodiscard]] base::Json rebuilt() const {
     base::Json rebuilt = base::Json::object();
     if (dtypes_ == 0) return rebuilt;
@@ -80,6 +90,12 @@ class LeavingOut {
 
 }  // namespace
 
+void check_elided(const Quantisation& options) {
+  if (!options.remove_master_weight || !options.skip_save_model_weight) return;
+  throw Error(ErrorKind::kUsage,
+              "remove_master_weight and skip_save_model_weight together would save no weights: choose one");
+}
+
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options) {
   std::optional<LeavingOut> rule;
   comm::agree(communicator, "elide weights", [&] { rule.emplace(options); });
@@ -90,14 +106,11 @@ Kept elide(comm::Communicator& communicator, std::span<const Source> state, cons
   }
   const plan::PackedCatalog catalog = exchange_catalog(communicator, {state});
   comm::agree(communicator, "elide weights", [&] { out.numbers = rule->kept_of(state, &catalog); });
-void check_elided(const Quantisation& options) {
-  if (!options.remove_master_weight || !options.skip_save_model_weight) return;
-  throw Error(ErrorKind::kUsage,
-              "remove_master_weight and skip_save_model_weight together would save no weights: choose one");
-}
-
   communicator.all_reduce(std::span(&rule->dtypes(), 1), comm::ReduceOp::kOr);
-  comm::agree(communicator, "elide weights", [&] { out.rebuilt = rule->rebuilt(); });
+  comm::agree(communicator, "elide weights", [&] {
+    out.rebuilt = rule->rebuilt();
+    out.idle = rule->idle();
+  });
   return out;
 }
 
@@ -107,6 +120,7 @@ Kept elide(const plan::Catalog& catalog, const Quantisation& options) {
   Kept out;
   out.numbers = rule.kept_of(catalog.tensors, rule.is_wanted() ? &packed : nullptr);
   out.rebuilt = rule.rebuilt();
+  out.idle = rule.idle();
   return out;
 }
 

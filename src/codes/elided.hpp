@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/json.hpp"
@@ -19,13 +20,14 @@ namespace cairn::checkpoint {
 struct Kept {
   std::vector<std::uint32_t> numbers;         ///< of what is saved, ascending
   base::Json rebuilt = base::Json::object();  ///< empty when nothing was elided
+  std::string idle = {};                      ///< why an option that was given elides nothing; else empty
 };
 
-/// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
-/// Error(kUsage) when both weights are to be elided, or when model weights of two dtypes would be.
 /// Throws Error(kUsage) when both weights are to be elided.
 void check_elided(const Quantisation& options);
 
+/// Collective: a rank may hold a master weight without the weight it belongs to. Numbers are of sources. Throws
+/// Error(kUsage) when both weights are to be elided, or when model weights of two dtypes would be.
 Kept elide(comm::Communicator& communicator, std::span<const Source> state, const Quantisation& options);
 
 /// Rank-local: the same of a whole catalog. Numbers are of its tensors.

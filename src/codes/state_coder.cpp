@@ -124,9 +124,8 @@ CodedState StateCoder::code(comm::Communicator& communicator, std::span<const So
   if (!plan_) {
     plan_ = make_coding_plan(communicator, state, options);
     comm::agree(communicator, "note warnings", [&] {
-      for (const std::string& line : plan_->idle) {
-        if (told_.insert(line).second) coded.warnings.push_back(line);
-      }
+      coded.warnings = plan_->idle;
+      if (!kept_.idle.empty()) coded.warnings.push_back(kept_.idle);
     });
   }
   for (const std::uint32_t number : plan_->sorted.rest) coded.sources.push_back(state[number]);

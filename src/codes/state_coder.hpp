@@ -5,7 +5,6 @@
 #pragma once
 
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -59,7 +58,6 @@ class StateCoder {
  private:
   Kept kept_;
   std::optional<CodingPlan> plan_;
-  std::set<std::string> told_;
 };
 
 }  // namespace cairn::checkpoint

@@ -166,10 +166,12 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
 }
 
 /// `rebuilt` is for the manifest.
-CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt) {
+CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt,
+                              std::vector<std::string>& notes) {
   const plan::Catalog catalog = catalog_of(view);
   const Kept kept = elide(catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;
+  if (!kept.idle.empty()) notes.push_back(kept.idle);
   plan::Catalog left;
   for (const std::uint32_t number : kept.numbers) left.tensors.push_back(catalog.tensors[number]);
   CodedCatalog content = code_catalog(left, codecs_of(options));
@@ -241,7 +243,7 @@ Conversion plan_conversion(const OpenCheckpoint& source, const std::string& conf
   if (package != nullptr) return plan_for_paddle(source, config, *package, options, notes);
   Conversion conversion;
   conversion.view = view_for(source, destination, options, notes);
-  conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt);
+  conversion.catalog = coded_catalog_of(conversion.view, options, conversion.rebuilt, notes);
   if (is_codec(options.quant) && conversion.catalog.pairs.empty()) {
     notes.push_back(fmt::format("nothing is coded in {}: section optimizer has no pair of Adam moments by their names",
                                 options.quant));

@@ -287,6 +287,20 @@ TEST(QuantisedSaveOptions, ACodecThatCodesNothingIsSaidOnce) {
   EXPECT_THAT(warnings_of_two_saves(coded, "w.", {64, 64})[0], testing::IsEmpty());
 }
 
+TEST(QuantisedSaveOptions, LeavingNothingOutIsSaidOnce) {
+  for (const bool removes_masters : {true, false}) {
+    Options options = small_options();
+    options.checks.stale = StaleSections::kIgnore;
+    (removes_masters ? options.quantisation.remove_master_weight : options.quantisation.skip_save_model_weight) = true;
+    const auto warnings = warnings_of_two_saves(options, "w.", {64, 64});
+    ASSERT_EQ(warnings.size(), 2U);
+    EXPECT_THAT(warnings[0], testing::ElementsAre(
+                                 AllOf(HasSubstr(removes_masters ? "remove_master_weight" : "skip_save_model_weight"),
+                                       HasSubstr("leaves nothing out: no tensor of section master_weights in F32"))));
+    EXPECT_THAT(warnings[1], testing::IsEmpty());
+  }
+}
+
 TEST(QuantisedSaveOptions, OffAndDisabledSaveEverythingAsItIs) {
   for (const bool disabled : {false, true}) {
     const TempDir root;

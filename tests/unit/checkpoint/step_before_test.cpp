@@ -232,6 +232,15 @@ TEST(Stale, FrozenSectionsAreNotNamed) {
   EXPECT_THAT(told_by(options, {{1, "w"}, {2, "model"}}).report.warnings, ElementsAre(HasSubstr("'optimizer'")));
 }
 
+TEST(Stale, ASelectionThatFreezesNothingIsSaidOnce) {
+  Options options = stale_options();
+  options.frozen = {{{"optimizer"}, {}}, {{"modle"}, {}}, {{}, {"vision.*", "nothing"}}, {{"model"}, {"vison.*", "a"}}};
+  EXPECT_THAT(told_by(options, {{1, "w"}}).report.warnings,
+              ElementsAre(HasSubstr("Options::frozen[1] (sections modle, names all) selects no tensor that is saved"),
+                          HasSubstr("Options::frozen[3] (sections model, names vison.*, a) selects no tensor")));
+  EXPECT_THAT(told_by(options, {{1, "w"}, {2, "model"}}).report.warnings, IsEmpty());
+}
+
 /// Files of another size, other names or other blocks: not compared, and nothing is said to be stale.
 TEST(Stale, OtherFilesAreNotCompared) {
   const TempDir root;
