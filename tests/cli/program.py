@@ -100,7 +100,8 @@ class Paused:
         command = [str(CAIRN), *map(str, arguments)]
         self.process = subprocess.Popen(command if ranks is None else launcher(ranks) + command, stdin=subprocess.DEVNULL,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before,
-                                        env=environment({"CAIRN_FAULT": f"{fault}:rank=0:times=1:pause={self.gate}"}))
+                                        env=environment({"CAIRN_FAULT": f"{fault}:rank=0:times=1:pause={self.gate}",
+                                                         "CAIRN_PROGRESS_S": "0"}))  # it may take long to come there
         test.addCleanup(self._end)
         reached = self.gate.with_name("gate.reached")
         until = time.monotonic() + LIMIT_S
