@@ -51,6 +51,6 @@ class SmallSave {
 };
 
 /// How long a failure may take to reach all ranks: far below any watchdog, far above a slow machine's hiccups.
-inline constexpr std::chrono::seconds kPatience{20};
+inline constexpr std::chrono::seconds kPatience{300};
 
 }  // namespace cairn::test

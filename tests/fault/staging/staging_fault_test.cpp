@@ -22,7 +22,7 @@ namespace {
 using testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = 1ULL << 20;
-constexpr std::chrono::seconds kPatience{20};
+constexpr std::chrono::seconds kPatience{300};
 
 struct Rule {
   const char* rule;

@@ -28,7 +28,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kLimitSeconds = 100;
+constexpr double kLimitSeconds = 600;
 
 Options small_options() {
   Options options = options_for_small_state();

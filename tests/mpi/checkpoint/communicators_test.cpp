@@ -22,7 +22,7 @@ namespace {
 
 Options small_options() {
   Options options = options_for_small_state();
-  options.waiting.limit_s = 20;
+  options.waiting.limit_s = 300;
   return options;
 }
 
