@@ -19,7 +19,8 @@ enum class OnSilence {
   /// The object is dead from then on: every later call throws kState at once. What was on its way stays with MPI: until
   /// the process ends, MPI may still read the sources of a save and write into the targets of a load, so neither may be
   /// freed or reused. Cairn leaks its own buffers for the same reason, and MPI_Finalize may hang: end the process
-  /// instead.
+  /// instead. When a constructor throws this, or another call that takes a communicator, no other object can be made of
+  /// that communicator (kState).
   kError,
   /// As kError, after Waiting::callback was called with the message.
   kCallback,

@@ -34,6 +34,25 @@ class ErrorsReturn {
   MPI_Errhandler before_ = MPI_ERRHANDLER_NULL;
 };
 
+/// Of a communicator on which a call was given up. What MPI still has of that call would meet the next one: with other
+/// ranks in another step, and in the same memory.
+int given_up_key() {
+  static const int key = [] {
+    int made = MPI_KEYVAL_INVALID;
+    check_mpi(MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &made, nullptr),
+              "MPI_Comm_create_keyval");
+    return made;
+  }();
+  return key;
+}
+
+bool is_given_up(MPI_Comm parent) {
+  void* value = nullptr;
+  int is_set = 0;
+  check_mpi(MPI_Comm_get_attr(parent, given_up_key(), &value, &is_set), "MPI_Comm_get_attr");
+  return is_set != 0;
+}
+
 /// MPI would end the job. The same on all ranks that have such a communicator: nobody waits for the others.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
@@ -51,11 +70,16 @@ void check_parent(MPI_Comm parent) {
                 "the communicator is an intercommunicator, of two groups of ranks; give one of a single group, such as "
                 "MPI_Intercomm_merge makes of it");
   }
+  if (is_given_up(parent)) {
+    throw Error(ErrorKind::kState,
+                "an earlier call on this communicator was given up, since some ranks did not come to it: ranks no longer "
+                "agree on what comes next; end the process, or give another communicator");
+  }
 }
 
 /// Waits for a call on a communicator that is not ours; Error(kState) when some ranks do not make it. No messages of
 /// ours may travel on it, so nothing tells who is missing.
-void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
+void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& waiting) {
   const auto start = std::chrono::steady_clock::now();
   Wait wait(nullptr, "duplicate a communicator");
   for (;;) {
@@ -69,6 +93,7 @@ void finish_on_parent(MPI_Request& request, const Waiting& waiting) {
         "some ranks of the communicator did not come to this call within {:g} s, and all of them have to make it; look "
         "for stopped processes, or raise the limit (Options::waiting, CAIRN_WATCHDOG_S)",
         waiting.limit_s);
+    check_mpi(MPI_Comm_set_attr(parent, given_up_key(), nullptr), "MPI_Comm_set_attr");
     carry_out(waiting, text);
     throw Error(ErrorKind::kState, text);
   }
@@ -90,11 +115,11 @@ MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   }
   has_memory = created ? 1 : 0;
   check_mpi(MPI_Iallreduce(MPI_IN_PLACE, &has_memory, 1, MPI_INT, MPI_MIN, parent, &request), "MPI_Iallreduce");
-  finish_on_parent(request, waiting);
+  finish_on_parent(parent, request, waiting);
   if (has_memory == 0) throw Error(ErrorKind::kInternal, "duplicate a communicator: out of memory (std::bad_alloc)");
   check_mpi(MPI_Comm_idup(parent, created.get(), &request), "MPI_Comm_idup");
   try {
-    finish_on_parent(request, waiting);
+    finish_on_parent(parent, request, waiting);
   } catch (...) {
     static_cast<void>(created.release());  // MPI may still write there
     throw;

@@ -50,6 +50,22 @@ class Heard {
   std::string lines_;
 };
 
+/// The ranks no longer agree on what comes next there: one that came late is in the middle of the first call.
+TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
+  const World world;
+  const SharedTempDir root;
+  MPI_Comm lost = MPI_COMM_NULL;
+  MPI_Comm_dup(MPI_COMM_WORLD, &lost);
+  const auto make = [&] { const Checkpointer made(lost, root.path(), options_of_limit(0.5)); };
+  if (world.rank == 0) expect_error(ErrorKind::kState, make, {"did not come to this call within 0.5 s"});
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (world.rank != 0) expect_error(ErrorKind::kState, make, {"did not come to this call within 0.5 s"});
+  for (int time = 0; time < 2; ++time) {
+    expect_error(ErrorKind::kState, make, {"an earlier call on this communicator was given up"});
+  }
+  EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(100)));
+}
+
 TEST(Limits, HoweverLongTheEndIsWaitedFor) {
   const SharedTempDir root;
   for (const double seconds : {1e10, 1e30, 1e300}) {
