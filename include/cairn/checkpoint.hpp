@@ -115,6 +115,7 @@ class Checkpointer {
   /// for options that no save can go by, whatever the state.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
+  /// One that was moved from can be assigned to or destroyed, and nothing else.
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
@@ -169,7 +170,7 @@ class Checkpointer {
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
   /// kNotFound for a missing checkpoint or tensor, and when LoadOptions::select selects no target of any rank, kState
   /// when dtype or shape differ, kUsage when the options differ between ranks, kIntegrity when bytes are not what was
-  /// written, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
+  /// written, and for a checkpoint of Cairn's without cairn.json, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
   /// out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What
   /// this object saves later descends from the loaded step: steps beyond it become void with the next save. To look at
   /// a checkpoint without resuming from it, load it with another Checkpointer.
@@ -192,7 +193,8 @@ class Checkpointer {
   /// path() being the root, when there is no step in the root; when every one is damaged, the last error, naming all.
   ///
   /// What this object saves later descends from the loaded step, as after load(): with the next save those passed over
-  /// become void, are never the newest again, and their steps may be saved again.
+  /// become void, are never the newest again, and their steps may be saved again. One whose cairn.json is damaged is then
+  /// renamed to checkpoint-<step>.damaged-<16 digits>.
   ///
   /// Targets hold the bytes of the loaded step. An optional target that it does not have (Report::missing) is unspecified
   /// when something was passed over, which may have had it; else it stays as it is.

@@ -3,6 +3,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -98,6 +99,7 @@ struct Checkpointer::State {
     end_async();
     begin_life();
     if (!loaded) return;
+    life.passed_over = passed_over;
     if (async) {
       async->compare_with(std::move(*loaded));
     } else {
@@ -133,6 +135,7 @@ struct Checkpointer::State {
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
   std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
+  std::set<std::uint64_t> passed_over;               ///< damaged steps, by the load that is gone on from
   std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
 };
@@ -350,6 +353,9 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
     // By reference: a copy may take memory, and that step would not be agreed on.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
   });
+    comm::agree(*communicator, "note what was passed over", [&] {
+      for (const SkippedStep& one : report.skipped) passed_over.insert(one.step);
+    });
   return report;
 }
 
@@ -362,6 +368,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
     if (opened.manifest) resume_from(*opened.manifest, step);
+    passed_over.clear();
     const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
     loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
   });

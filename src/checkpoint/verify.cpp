@@ -97,6 +97,13 @@ Found look(const fs::path& path, Links links, io::DiskReader& reader) {
                 {0, path.native()});
   if (fs::is_directory(path)) check_links(path, os::list_directory(path), links);
   if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, reader, found);
+  if (fs::is_directory(path) && !found.manifest && found.faults.empty()) {
+    try {
+      refuse_lost_manifest(path);
+    } catch (const Error& error) {
+      add_fault(found, kManifestFile, error.what());
+    }
+  }
   try {
     const OpenCheckpoint opened = open_here(path, links);
     found.files = opened.stored.files.size();

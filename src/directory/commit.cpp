@@ -202,7 +202,7 @@ Commit::Commit(comm::Communicator& communicator, CommitTarget target)
     if (lease != nullptr) clear_own(*lease);
     nonce_ = lease != nullptr ? lease->nonce() : os::random_nonce();
     if (lease == nullptr) warn_of_others(target_);
-    if (os::is_name_taken(directory)) check_replaceable(directory, target_.may_replace);
+    if (os::is_name_taken(directory)) (void)check_replaceable(directory, target_.may_replace);
     partial_ = partial_directory(directory, nonce_);
     os::remove_at_end(partial_);
     os::make_new_directory(partial_);
@@ -386,13 +386,25 @@ void Commit::replace_in_steps() const {
   }
 }
 
+void Commit::set_aside() const {
+  const fs::path aside = fmt::format("{}.damaged-{}", target_.directory.string(), os::random_nonce());
+  os::rename(target_.directory, aside);
+  base::log_warning(fmt::format("'{}' is damaged, and is now called '{}'; remove it when nobody needs it",
+                                shown(target_.directory), shown(aside)));
+}
+
 void Commit::make_visible() const {
   const fs::path& directory = target_.directory;
   const bool is_new = !os::is_name_taken(directory);
-  if (!is_new) check_replaceable(directory, target_.may_replace);
+  const Fate fate = is_new ? Fate::kReplaced : check_replaceable(directory, target_.may_replace);
   look();
   os::fault_point("commit.rename.looked", directory);
-  if (is_new) return give_name();
+  if (fate == Fate::kSetAside) set_aside();
+  if (is_new || fate == Fate::kSetAside) return give_name();
+  if (fate == Fate::kAbandoned) {
+    base::log_warning(
+        fmt::format("'{}' is replaced: it was abandoned when the run went back to an older step", shown(directory)));
+  }
   if (os::exchange(partial_, directory)) return;
   replace_in_steps();
 }

@@ -131,6 +131,7 @@ class Commit {
   void write_file(const std::string& name, std::span<const std::byte> bytes) const;
   void make_visible() const;
   void give_name() const;
+  void set_aside() const;
   void replace_in_steps() const;
   void remove_unfinished() const noexcept;
   void remove_replaced() const noexcept;

@@ -51,9 +51,16 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
   standing.files = manifest.data_files.size();
 }
 
+Error lost_manifest(const fs::path& directory) {
+  return {ErrorKind::kIntegrity,
+          fmt::format("{} is missing, and {} is there", kManifestFile, kBlocksFile),
+          {0, (directory / kManifestFile).native()}};
+}
+
 Standing look(const fs::path& directory) {
   const auto path = directory / kManifestFile;
   if (!os::exists(path)) {
+    if (os::exists(directory / kBlocksFile)) return of(Condition::kDamaged, lost_manifest(directory));
     return of(Condition::kForeign,
               Error(ErrorKind::kNotFound, fmt::format("no {}", kManifestFile), {0, path.native()}));
   }
@@ -85,6 +92,15 @@ Standing look_at(const fs::path& directory) {
   }
   if (standing.error && os::is_shortage(*standing.error)) throw Error(*standing.error);
   return standing;
+}
+
+void refuse_lost_manifest(const fs::path& directory) {
+  if (os::exists(directory / kManifestFile) || !os::exists(directory / kBlocksFile)) return;
+  const Error error = lost_manifest(directory);
+  throw error.with_message(
+      fmt::format("'{}': {}: nothing tells whether the bytes are those that were saved; to read "
+                  "them all the same, move {} away",
+                  shown(directory), error.what(), kBlocksFile));
 }
 
 std::optional<Generation> generation_of(const fs::path& directory) {
@@ -120,9 +136,9 @@ bool was_left(const Descent& descent, std::uint64_t step, const Standing& standi
 
 }  // namespace
 
-void check_replaceable(const fs::path& directory, const Replacing& may) {
+Fate check_replaceable(const fs::path& directory, const Replacing& may) {
   const Standing standing = look_at(directory);
-  const auto refuse = [&](const std::string& what) {
+  const auto refuse = [&](const std::string& what) -> Fate {
     throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", shown(directory), what), {0, directory.native()});
   };
   const char* const foreign_may_go = "; move it away, or allow it to be replaced (Options::overwrite_foreign)";
@@ -133,14 +149,15 @@ void check_replaceable(const fs::path& directory, const Replacing& may) {
                               standing.error->what()),
                   {standing.error->system_error(), directory.native()});
     case Condition::kForeign:
-      if (may.overwrite_foreign) return;
+      if (may.overwrite_foreign) return Fate::kReplaced;
       return refuse(
           fmt::format("exists, and is not a checkpoint of Cairn's ({}){}", standing.error->what(), foreign_may_go));
     case Condition::kNewer:
-      if (may.overwrite_foreign) return;
+      if (may.overwrite_foreign) return Fate::kReplaced;
       return refuse(fmt::format("exists, and is a newer Cairn's: {}{}", standing.error->what(), foreign_may_go));
     case Condition::kDamaged:
-      if (may.overwrite || may.overwrite_foreign) return;
+      if (may.overwrite || may.overwrite_foreign) return Fate::kReplaced;
+      if (may.is_passed_over) return Fate::kSetAside;
       return refuse(
           fmt::format("exists, and is damaged: {}; move it away, or allow it to be replaced "
                       "(Options::overwrite)",
@@ -148,11 +165,14 @@ void check_replaceable(const fs::path& directory, const Replacing& may) {
     case Condition::kIncomplete:
     case Condition::kWhole: break;
   }
-  if (may.overwrite || may.overwrite_foreign) return;
-  if (may.descent && (standing.condition == Condition::kIncomplete || was_left(*may.descent, may.step, standing))) {
-    return;
-  }
-  refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
+  if (may.overwrite || may.overwrite_foreign) return Fate::kReplaced;
+  if (may.descent && standing.condition == Condition::kIncomplete) return Fate::kReplaced;
+  if (may.descent && was_left(*may.descent, may.step, standing)) return Fate::kAbandoned;
+  return refuse(may.descent
+                    ? "exists already; save another step, or allow it to be replaced (Options::overwrite), or go on "
+                      "from it by load_latest()"
+                    : "exists already; choose another name, or remove it, or allow it to be replaced "
+                      "(Options::overwrite)");
 }
 
 }  // namespace cairn::checkpoint

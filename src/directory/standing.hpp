@@ -20,9 +20,9 @@ inline constexpr const char* kBlocksFile = "cairn.blocks";
 enum class Condition {
   kWhole,       ///< its manifest can be read, and every file that it names is there with its size, and cairn.blocks
   kIncomplete,  ///< its manifest can be read, and a file is missing or has another size
-  kDamaged,     ///< there is a cairn.json, and what it holds is not a manifest
-  kNewer,       ///< its manifest claims a version or kind that only a newer Cairn reads
-  kForeign,     ///< there is no cairn.json, or it is not a directory
+  kDamaged,  ///< there is a cairn.json, and what it holds is not a manifest; or it is gone, and cairn.blocks is there
+  kNewer,    ///< its manifest claims a version or kind that only a newer Cairn reads
+  kForeign,  ///< there is neither, or it is not a directory
   kUnreadable,  ///< the system reported an error, and so it may be any of the others
 };
 
@@ -49,6 +49,9 @@ struct Standing {
 /// descriptors run out, which says nothing of the checkpoint.
 Standing look_at(const std::filesystem::path& directory);
 
+/// Rank-local. Throws Error(kIntegrity) for a checkpoint that has lost its cairn.json, and so nothing to check its bytes by.
+void refuse_lost_manifest(const std::filesystem::path& directory);
+
 /// Rank-local. The generation of a whole checkpoint; nothing for anything else.
 std::optional<Generation> generation_of(const std::filesystem::path& directory);
 
@@ -71,10 +74,19 @@ struct Replacing {
   /// `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
+  bool is_passed_over =
+      false;  ///< by the load that this life goes on from: damaged, it must not be in the way for ever
+};
+
+/// What becomes of what has the name.
+enum class Fate {
+  kReplaced,
+  kAbandoned,  ///< replaced: it is whole, and void to the run that saves
+  kSetAside,   ///< it is damaged, and gets another name
 };
 
 /// Rank-local: throws for something of that name that must stay; kUsage, and kIo for what cannot be read just now,
 /// which no option lets go.
-void check_replaceable(const std::filesystem::path& directory, const Replacing& may);
+Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
 
 }  // namespace cairn::checkpoint

@@ -145,6 +145,9 @@ class Root(CairnTest):
     def test_a_root_without_a_complete_checkpoint(self):
         for step in (10, 200):
             (self.root / f"checkpoint-{step}" / "cairn.json").unlink()
+        self.bad(1, "verify", self.root, says=["checkpoint-200", "may be the newest", "cairn.json is missing"])
+        for step in (10, 200):
+            (self.root / f"checkpoint-{step}" / "cairn.blocks").unlink()
         self.bad(1, "verify", self.root, says=["no complete checkpoint", "checkpoint-300"])
         self.bad(1, "inspect", self.root / "checkpoint-400.0123456789abcdef.partial", says=["checkpoint-400.0123456789abcdef.partial"])
 

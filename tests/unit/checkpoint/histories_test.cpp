@@ -228,6 +228,9 @@ class History {
         return;
       case 1:
         fs::remove(at / checkpoint::kManifestFile);
+        saved.condition = Condition::kDamaged;
+        if (draw_one_in(2)) return;
+        fs::remove(at / checkpoint::kBlocksFile);
         saved.condition = Condition::kForeign;
         return;
       case 2: fs::remove(at / checkpoint::kBlocksFile); break;

@@ -78,7 +78,13 @@ const Case kCases[] = {
      false, true},
     {"unknown kind", [](const fs::path& at) { set_key(at / "cairn.json", "\"whole\"", "\"other\""); }, false, false,
      true},
-    {"no manifest", [](const fs::path& at) { fs::remove(at / "cairn.json"); }, false, false, true},
+    {"no manifest", [](const fs::path& at) { fs::remove(at / "cairn.json"); }, false, true, true},
+    {"data files alone",
+     [](const fs::path& at) {
+       fs::remove(at / "cairn.json");
+       fs::remove(at / "cairn.blocks");
+     },
+     false, false, true},
     {"another trainer's",
      [](const fs::path& at) {
        fs::remove_all(at);
