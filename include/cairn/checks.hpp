@@ -1,7 +1,7 @@
 // What a save looks for in the state that it is given, and what it does about it.
 //
 // All of it is found before the commit: a save that one of these checks refuses throws kState on all ranks, leaves
-// nothing, and the checkpoint before it stays the newest. Warnings are in Report::warnings.
+// nothing, and the checkpoint before it stays the newest. Warnings are in Report::warnings and the log.
 #pragma once
 
 #include <cstdint>

@@ -88,7 +88,7 @@ struct Report {
   std::optional<Stall> stall;   ///< of an asynchronous save
   std::string earlier_failure;  ///< of a save: why the asynchronous one before it failed
   std::vector<Phase> phases;
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings;       ///< also in the log (log.hpp); some are of rank 0 alone
   std::vector<CodingError> coding_errors;  ///< of a save that asked for them, by section and name; on rank 0
   /// Tensors that q8 or q4 codes worse than its figures (src/quant/README.md), the worst first; on rank 0. One of
   /// `warnings` says so too. Without Quantisation::report or max_update_error they are found by a sample of the blocks.

@@ -548,7 +548,9 @@ void AsyncSaver::add_stall(const Job& job, Report& report) {
     report.step = job.state->step();
     report.stall = stall;
     report.earlier_failure = std::exchange(last_failure_, {});
-    if (job.is_synchronous) report.warnings.push_back("the save was synchronous: " + job.why_not);
+    if (!job.is_synchronous) return;
+    report.warnings.push_back("the save was synchronous: " + job.why_not);
+    base::warn_once(report.warnings.back());
   });
 }
 

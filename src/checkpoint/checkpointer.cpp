@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/log.hpp"
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/async.hpp"
 #include "checkpoint/call.hpp"
@@ -98,8 +99,8 @@ struct Checkpointer::State {
   void settle() {
     end_async();
     begin_life();
-    if (!loaded) return;
     life.passed_over = passed_over;
+    if (!loaded) return;
     if (async) {
       async->compare_with(std::move(*loaded));
     } else {
@@ -134,8 +135,8 @@ struct Checkpointer::State {
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
-  std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
   std::set<std::uint64_t> passed_over;               ///< damaged steps, by the load that is gone on from
+  std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
   std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
 };
@@ -352,10 +353,10 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
   checkpoint::run_call(*communicator, name, "latest", [&] {
     // By reference: a copy may take memory, and that step would not be agreed on.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
-  });
     comm::agree(*communicator, "note what was passed over", [&] {
       for (const SkippedStep& one : report.skipped) passed_over.insert(one.step);
     });
+  });
   return report;
 }
 
@@ -367,8 +368,13 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
-    if (opened.manifest) resume_from(*opened.manifest, step);
     passed_over.clear();
+    const auto stored_step = opened.manifest && opened.manifest->has_step ? opened.manifest->step : step;
+    if (stored_step != step) {
+      report.warnings.push_back(checkpoint::words_of_other_step(opened.directory, stored_step));
+      base::warn_once(report.warnings.back());
+    }
+    if (opened.manifest) resume_from(*opened.manifest, step);
     const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
     loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
   });

@@ -159,7 +159,10 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
       try {
         Report report = load(step.step);
         comm::agree(communicator, "report", [&] {
-          if (!attempt.why_void.empty()) warnings.push_back(void_warning(attempt));
+          if (!attempt.why_void.empty()) {
+            warnings.push_back(void_warning(attempt));
+            base::log_warning(warnings.back());
+          }
           report.warnings.insert(report.warnings.begin(), warnings.begin(), warnings.end());
           report.skipped = std::move(skipped);
         });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/log.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -79,8 +80,8 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
   }
   target.may_replace.descent = Descent{manifest.epoch, manifest.lineage, manifest.run_id};
   target.may_replace.step = manifest.step;
-}
   target.may_replace.is_passed_over = life.passed_over.contains(manifest.step);
+}
 
 /// What is made of a planned state.
 struct Saver::Made {
@@ -202,6 +203,7 @@ Report Saver::write(Planned& planned, const Place& place, const RoundMemory& mem
   comm::agree(communicator_, "report", [&] {
     std::ranges::move(made.warnings, std::back_inserter(report.warnings));
     describe_saved(place.directory, place.root, report);
+    for (const std::string& warning : report.warnings) base::warn_once(warning);
   });
   call.report(report);
   return report;
@@ -448,6 +450,10 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
     if (lease != nullptr) {
       name_run(*place.root, made.content.manifest);
       set_life(*place.root, made.target, made.content.manifest);
+      if (place.root->saves == 1) {
+        std::string text = words_of_beginning(lease->root(), *made.target.may_replace.descent, place.step);
+        if (!text.empty()) made.warnings.push_back(std::move(text));
+      }
     }
     if (communicator_.rank() == 0) check_content(made.content);
   });

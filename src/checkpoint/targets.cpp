@@ -306,6 +306,40 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const Vi
 
 }  // namespace
 
+namespace {
+
+/// Collective. A line for each pattern that matches the section, or the name, of no target of any rank.
+std::vector<std::string> idle_patterns(comm::Communicator& communicator, const Selection& select,
+                                       std::span<const Target> targets) {
+  std::vector<std::uint64_t> used(select.sections.size() + select.names.size());
+  if (used.empty()) return {};
+  comm::agree(communicator, "look for patterns without targets", [&] {
+    const auto look = [&](const std::vector<std::string>& patterns, std::size_t first, const auto& text_of_target) {
+      for (std::size_t i = 0; i < patterns.size(); ++i) {
+        const shard::NamePattern pattern(patterns[i]);
+        used[first + i] = std::ranges::any_of(
+            targets, [&](const Target& target) { return pattern.match(text_of_target(target)).has_value(); });
+      }
+    };
+    look(select.sections, 0, [](const Target& target) -> const std::string& { return target.section; });
+    look(select.names, select.sections.size(), [](const Target& target) -> const std::string& { return target.name; });
+  });
+  communicator.all_reduce(used, comm::ReduceOp::kOr);
+  std::vector<std::string> lines;
+  comm::agree(communicator, "note warnings", [&] {
+    for (std::size_t i = 0; i < used.size(); ++i) {
+      if (used[i] != 0) continue;
+      const bool is_section = i < select.sections.size();
+      const std::string& text = is_section ? select.sections[i] : select.names[i - select.sections.size()];
+      lines.push_back(fmt::format("LoadOptions::select: no target of any rank has a {} like '{}'",
+                                  is_section ? "section" : "name", base::printable(text)));
+    }
+  });
+  return lines;
+}
+
+}  // namespace
+
 Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
                     View& view, TensorReader& reader, const PhaseClock& whole) {
   FoundTargets found;
@@ -319,9 +353,14 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
     if (most_targets != 0 || (select.sections.empty() && select.names.empty())) return;
     throw Error(ErrorKind::kNotFound, "LoadOptions::select selects no target of any rank");
   });
+  std::vector<std::string> idle = idle_patterns(communicator, select, request.targets);
   reader.load(found.boxes);
 
   Report report = report_of_load(communicator, opened, reader.engine());
+  comm::agree(communicator, "report", [&] {
+    std::ranges::move(idle, std::back_inserter(report.warnings));
+    for (const std::string& warning : report.warnings) base::warn_once(warning);
+  });
   report.tensors = most_targets;
   report.bytes = communicator.sum(found.bytes);
   report.missing = std::move(found.missing);

@@ -109,6 +109,12 @@ Found look(const fs::path& path, Links links, io::DiskReader& reader) {
     found.files = opened.stored.files.size();
     found.tensors = opened.stored.tensors.size();
     found.warnings = opened.warnings;
+    const auto name = parse_root_name(path.filename().string());
+    const bool is_step =
+        name && name->kind == RootName::Kind::kCheckpoint && opened.manifest && opened.manifest->has_step;
+    if (is_step && opened.manifest->step != name->step) {
+      found.warnings.push_back(words_of_other_step(path, opened.manifest->step));
+    }
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
     // What was named above (a missing or cut file) makes the structure fail too; that is not a second fault.

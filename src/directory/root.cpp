@@ -6,6 +6,7 @@
 #include <charconv>
 #include <iterator>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -302,6 +303,34 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   return entries;
 }
 
+std::string words_of_other_step(const std::filesystem::path& directory, std::uint64_t inside) {
+  return fmt::format("'{}' is step {} by its {}, and was copied or renamed since; it counts as what it is called",
+                     os::shown(directory), inside, kManifestFile);
+}
+
+std::string words_of_beginning(const std::filesystem::path& root, const Descent& descent, std::uint64_t step) {
+  constexpr std::size_t kNamed = 8;
+  std::vector<std::uint64_t> abandoned;
+  std::optional<std::uint64_t> highest;
+  for (const RootEntry& entry : list_root(root)) {
+    if (!entry.is_complete() || entry.is_void || entry.generation.epoch == 0) continue;
+    if (why_void(descent, entry.step, entry.generation)) abandoned.push_back(entry.step);
+    highest = entry.step;
+  }
+  if (!abandoned.empty()) {
+    std::string which = base::joined(std::span(abandoned).first(std::min(abandoned.size(), kNamed)));
+    if (abandoned.size() > kNamed) which += fmt::format(" and {} more", abandoned.size() - kNamed);
+    return fmt::format("{} {} of '{}' {} abandoned from now on: this run went back to step {}, and goes on from there",
+                       abandoned.size() == 1 ? "step" : "steps", which, os::shown(root),
+                       abandoned.size() == 1 ? "is" : "are", descent.lineage.back().step);
+  }
+  if (!descent.lineage.empty() || !highest || *highest < step) return {};
+  return fmt::format(
+      "'{}' has step {}, and this program has loaded nothing from it: step {} is now the one to resume "
+      "from; to go on from what was there, begin with load_latest(), and else save into another root",
+      os::shown(root), *highest, step);
+}
+
 const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::string& run_id) {
   const auto rank = [&](const RootEntry& entry) { return std::pair(entry.run_id == run_id, place(entry)); };
   const RootEntry* head = nullptr;
@@ -310,6 +339,19 @@ const RootEntry* head_of(const std::vector<RootEntry>& entries, const std::strin
   }
   return head;
 }
+
+namespace {
+
+void say_not_followed(const std::filesystem::path& root, std::uint64_t named, const std::vector<RootEntry>& left) {
+  const bool is_left = std::ranges::any_of(left, [&](const RootEntry& entry) { return entry.step == named; });
+  base::warn_once(fmt::format(
+      "'{}' names step {}, and is not followed: {}", os::shown(root / kLatestFile), named,
+      is_left
+          ? "the run went back from that step, and abandoned it; to take it up again, load it by its number and save"
+          : "there is no such checkpoint"));
+}
+
+}  // namespace
 
 std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
   std::vector<RootEntry> order;
@@ -334,6 +376,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   const auto named = read_latest_file(root);
   const auto written = read_root_state(root).latest_written;
   const auto chosen = named == written ? order.end() : position_of(named);
+  if (named && named != written && chosen == order.end()) say_not_followed(root, *named, left);
   if (chosen != order.end()) {  // people went back to it, and want nothing that was saved later
     std::erase_if(left, [&](const RootEntry& entry) { return !chosen->has_manifest || is_later(entry, *chosen); });
     order.erase(order.begin(), chosen);

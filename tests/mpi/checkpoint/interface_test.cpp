@@ -333,6 +333,15 @@ TEST(PartialLoads, OnlyWhatIsSelectedIsLoaded) {
     EXPECT_EQ(saved.state.equal_bytes(expected), saved.state.bytes());
     EXPECT_LT(saved.state.matching_bytes(1), saved.state.bytes());
   });
+  options.select.sections.push_back("no such section");
+  options.select.names.push_back("no such*");
+  saved.load(targets, options, [&](const Report& report) {
+    const auto lines = report.warnings;
+    EXPECT_EQ(std::ranges::count_if(lines, [](const std::string& line) { return line.find("no such") != line.npos; }),
+              2)
+        << "a pattern without a target is said";
+  });
+  options.select.sections.clear();
   options.select.names = {"no such*"};
   std::string message = message_of([&] { saved.checkpointer.load(1, targets, options); });
   EXPECT_NE(message.find("selects no target"), std::string::npos) << message;

@@ -196,6 +196,49 @@ TEST_F(LoadLatest, ACheckpointThatHasLostItsManifestIsNotRead) {
   EXPECT_NO_THROW(make(options).load(10, loaded_.targets()));
 }
 
+TEST_F(LoadLatest, TheFirstSaveOfALifeSaysWhatItAbandons) {
+  save_steps({10, 20, 30});
+  const auto said_by = [&](Checkpointer& checkpointer, std::uint64_t step) {
+    state_.fill(1);
+    std::string text;
+    for (const std::string& line : checkpointer.save(step, state_.sources()).warnings) text += line + "; ";
+    return text;
+  };
+  {
+    Checkpointer back = make();
+    back.load(10, loaded_.targets());
+    const std::string text = said_by(back, 15);
+    const bool is_told = world_.rank == 0;
+    EXPECT_EQ(text.find("steps 20, 30 of ") != text.npos, is_told) << text;
+    EXPECT_EQ(text.find("are abandoned from now on: this run went back to step 10") != text.npos, is_told) << text;
+    EXPECT_THAT(said_by(back, 20), testing::Not(HasSubstr("abandoned from now on")));
+  }
+  {
+    Checkpointer anew = make();
+    const std::string text = said_by(anew, 5);
+    EXPECT_EQ(text.find("has step 20, and this program has loaded nothing from it") != text.npos, world_.rank == 0)
+        << text;
+  }
+  Checkpointer on = make();
+  on.load(20, loaded_.targets());
+  EXPECT_THAT(said_by(on, 40), testing::Not(HasSubstr("has loaded nothing")));
+}
+
+TEST_F(LoadLatest, WhatCannotBeFollowedIsSaid) {
+  save_steps({10, 20});
+  std::string said;
+  set_log_sink([&](LogLevel, std::string_view line) { said += std::string(line) + "; "; });
+  on_rank_0([&] { write_all(root_ / "latest_checkpointed_iteration.txt", "999"); });
+  Checkpointer checkpointer = make();
+  EXPECT_EQ(checkpointer.latest(), 20U);
+  on_rank_0([&] { fs::copy(directory(10), directory(30)); });
+  checkpointer.load(30, loaded_.targets());
+  set_log_sink({});
+  if (world_.rank != 0) return;
+  EXPECT_THAT(said, HasSubstr("names step 999, and is not followed: there is no such checkpoint"));
+  EXPECT_THAT(said, HasSubstr("checkpoint-30' is step 10 by its cairn.json, and was copied or renamed since"));
+}
+
 TEST_F(LoadLatest, GoesBackAsFarAsItMust) {
   save_steps({10, 20, 30, 40});
   on_rank_0([&] {
