@@ -105,6 +105,7 @@ ResolvedPath newest_of(const std::filesystem::path& root) {
     out.notes.push_back(fmt::format("{} is {}: {}", name_of(*entry),
                                     entry->is_complete() ? "of a higher step" : "newer but not complete",
                                     entry->problem));
+    if (entry->condition == checkpoint::Condition::kIncomplete && !entry->is_void) out.lost.push_back(out.notes.back());
   }
   out.notes.push_back(fmt::format("'{}' is a root of {}; this is {}, the newest complete one",
                                   base::printable(root.string()), base::counted(entries.size(), "checkpoint"),
@@ -146,6 +147,7 @@ ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::pa
     writer.text(found.path.string());
     writer.u64(found.notes.size());
     for (const std::string& note : found.notes) writer.text(note);
+    for (const std::string& lost : found.lost) writer.text(lost);
     message = writer.take();
   });
   communicator.share(message, 0);
@@ -153,6 +155,7 @@ ResolvedPath resolve(comm::Communicator& communicator, const std::filesystem::pa
   ResolvedPath out{reader.text(), {}};
   const std::uint64_t notes = reader.u64();
   for (std::uint64_t n = 0; n < notes; ++n) out.notes.push_back(reader.text());
+  while (!reader.done()) out.lost.push_back(reader.text());
   return out;
 }
 

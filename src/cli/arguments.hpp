@@ -41,6 +41,7 @@ struct ResolvedPath {
   std::filesystem::path path;      ///< a safetensors file or a checkpoint directory (or what is to be refused by name)
   std::vector<std::string> notes;  ///< one line each: which checkpoint was taken, which newer ones are incomplete
   std::vector<std::string> more = {};  ///< other directories with files of the checkpoint
+  std::vector<std::string> lost = {};  ///< one line each: newer checkpoints that have lost files; also among the notes
 
   [[nodiscard]] checkpoint::Parts parts(Sight sight = Sight::kAllRanks) const;
 };

@@ -275,7 +275,8 @@ int verify_all(Context& context, const VerifyOptions& options) {
 int run_verify(Context& context, const VerifyOptions& options) {
   if (options.all) return verify_all(context, options);
   const ResolvedPath target = resolve(context.communicator, options.path);
-  const checkpoint::VerifyResult result = verify_with_progress(context, target.path, options.follow_links);
+  checkpoint::VerifyResult result = verify_with_progress(context, target.path, options.follow_links);
+  for (const std::string& lost : target.lost) add_fault(result, lost);
   if (options.json) {
     print_document(context.output, target, result);
   } else {

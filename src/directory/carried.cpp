@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <map>
 #include <utility>
 
@@ -52,7 +53,8 @@ fs::path stage_path(const OpenCheckpoint& checkpoint) {
 }
 
 bool is_stage_name(const fs::path& path) {
-  const std::string name = path.filename().string();
+  std::string name = path.filename().string();
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name.ends_with(".h5") || name.ends_with(".hdf5");
 }
 

@@ -165,6 +165,17 @@ std::map<std::string, const quant::Codec*> codecs_of(const ConvertOptions& optio
   return {{"optimizer", &quant::find_codec(options.quant)}};
 }
 
+/// Every reader of the source would find it there.
+void refuse_inside(const fs::path& source, const fs::path& destination) {
+  const auto normal = [](const fs::path& path) { return os::absolute_path(path).lexically_normal(); };
+  const fs::path relative = normal(destination).lexically_relative(normal(source));
+  if (relative.empty() || relative == "." || *relative.begin() == "..") return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' lies in '{}', which is to be converted; choose a place outside of it",
+                          os::shown(destination), os::shown(source)),
+              {0, destination.native()});
+}
+
 /// `rebuilt` is for the manifest.
 CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
@@ -283,6 +294,7 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     result.notes = source.warnings;
     for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
     check_file_options(options.write.files);
+    if (source.manifest && !is_stage(source)) refuse_inside(source.directory, destination);
     conversion = plan_conversion(source, config, destination, options, result.notes);
     check_block_table(conversion.layout.files, options.write.files.block_bytes);
     for (const auto& [name, text] : conversion.layout.index_files) check_index(name, text.size());

@@ -16,7 +16,8 @@ namespace cairn::io {
 
 void check_engine_name(std::string_view name) {
   if (name == "mpiio" || name == "direct" || name == "posix") return;
-  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) + "'; there are 'direct', 'mpiio' and 'posix'");
+  throw Error(ErrorKind::kUsage, "no engine '" + base::printable(name) +
+                                     "' (Options::engine.name); there are 'auto', 'direct', 'mpiio' and 'posix'");
 }
 
 std::unique_ptr<Engine> make_engine(std::string_view name, comm::Communicator& communicator, EngineOptions options) {

@@ -120,6 +120,20 @@ int make_one_directory(const std::filesystem::path& path) {
 
 }  // namespace
 
+namespace {
+
+/// Where a path, or one above it, is no directory.
+void refuse_file_in_the_way(const std::filesystem::path& path) {
+  std::error_code ignored;
+  for (std::filesystem::path at = path; at.has_relative_path(); at = at.parent_path()) {
+    const auto status = std::filesystem::status(at, ignored);
+    if (!std::filesystem::exists(status) || std::filesystem::is_directory(status)) continue;
+    throw Error(ErrorKind::kUsage, "'" + shown(at) + "' is a file, and a directory is wanted there", {0, at.native()});
+  }
+}
+
+}  // namespace
+
 void make_directory(const std::filesystem::path& path) {
   const std::filesystem::path clean = path.has_filename() ? path : path.parent_path();  // "a/b/" is "a/b"
   int error = make_one_directory(clean);
@@ -129,6 +143,7 @@ void make_directory(const std::filesystem::path& path) {
   }
   std::error_code ignored;
   if (error == EEXIST && std::filesystem::is_directory(clean, ignored)) return;
+  if (error == EEXIST || error == ENOTDIR) refuse_file_in_the_way(clean);
   if (error != 0) throw_system_error("creation of directory", path, error);
   sync_directory(clean.has_parent_path() ? clean.parent_path() : ".");
 }

@@ -139,7 +139,7 @@ const Codec& find_codec(std::string_view name) {
   std::vector<std::string> names;
   for (const Codec* codec : codecs) names.push_back(codec->traits().name);
   throw Error(ErrorKind::kUsage,
-              fmt::format("no codec is called '{}'; there are: {}", base::printable(name), base::joined(names)));
+              fmt::format("no codec is called '{}'; there are: {}, off", base::printable(name), base::joined(names)));
 }
 
 }  // namespace cairn::quant

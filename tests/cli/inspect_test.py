@@ -4,7 +4,7 @@ import json
 import shutil
 
 import small_files
-from program import CairnTest, main
+from program import CairnTest, cairn, main
 
 
 class Inspect(CairnTest):
@@ -141,6 +141,13 @@ class Root(CairnTest):
         self.assertIn("checkpoint-200", text)
         self.assertIn("note: checkpoint-300 is newer but not complete", text)
         self.assertIn("good:", text)
+
+    def test_a_root_whose_newest_checkpoint_has_lost_a_file_is_bad(self):
+        (self.root / "checkpoint-200" / "config.json").unlink()
+        result = cairn("verify", self.root)
+        self.assertEqual(result.code, 1, result.err + result.out)
+        self.assertIn("fault: checkpoint-200 is newer but not complete: config.json is missing", result.out)
+        self.assertFalse(cairn("verify", self.root, "--json", ranks=2).json()["good"])
 
     def test_a_root_without_a_complete_checkpoint(self):
         for step in (10, 200):

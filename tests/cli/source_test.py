@@ -152,8 +152,15 @@ class Carried(CairnTest):
             self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["first", "source"])
 
     def test_a_name_that_is_nothing_but_the_ending_is_a_staging_file(self):
-        self.good("convert", self.source, self.folder / ".h5")
-        self.assertTrue((self.folder / ".h5").is_file())
+        for name in (".h5", "state.HDF5"):
+            self.good("convert", self.source, self.folder / name)
+            self.assertTrue((self.folder / name).is_file())
+
+    def test_a_checkpoint_is_not_converted_into_itself(self):
+        self.good("convert", self.source, self.folder / "first")
+        before = self.names(self.folder / "first")
+        self.bad(2, "convert", self.folder / "first", self.folder / "first" / "second", says=["lies in", "outside of it"])
+        self.assertEqual(self.names(self.folder / "first"), before)
 
     def test_files_are_copied_in_pieces(self):
         size = 300 << 20

@@ -33,7 +33,8 @@ using namespace std::chrono_literals;
 constexpr int kCulprit = 1;
 constexpr double kLimitSeconds = 2;
 constexpr double kAtOnceSeconds = 1.5;  // without waiting for the limit again
-constexpr double kMostSeconds = 250;    // of a whole call, on a machine however busy; the other limit in a scenario is 300
+constexpr double kMostSeconds =
+    250;  // of a whole call, on a machine however busy; the other limit in a scenario is 300
 
 int rank = 0;
 int ranks = 0;

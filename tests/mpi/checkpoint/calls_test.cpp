@@ -66,6 +66,21 @@ TEST(Limits, OfACommunicatorOnWhichACallWasGivenUpNothingIsMade) {
   EXPECT_NO_THROW(Checkpointer(MPI_COMM_WORLD, root.path(), options_of_limit(100)));
 }
 
+/// Most programs throw the report away.
+TEST(Warnings, OfASaveStandInTheLogAsWell) {
+  const World world;
+  const SharedTempDir root;
+  Options options = options_for_small_state();
+  options.frozen = {{{"nothing-of-this"}, {}}};
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  Heard heard;
+  const Report report = checkpointer.save(1, state.sources());
+  EXPECT_THAT(report.warnings, testing::Contains(testing::HasSubstr("nothing-of-this")));
+  EXPECT_EQ(heard.lines().find("nothing-of-this") != std::string::npos, world.rank == 0) << heard.lines();
+}
+
 TEST(Limits, HoweverLongTheEndIsWaitedFor) {
   const SharedTempDir root;
   for (const double seconds : {1e10, 1e30, 1e300}) {
