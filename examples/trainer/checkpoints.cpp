@@ -72,12 +72,20 @@ std::vector<std::byte> bytes_of(const std::mt19937_64& random) {
 }  // namespace
 
 Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run)
-    : communicator_(communicator), run_(std::move(run)), checkpointer_(communicator, root, options()) {}
+    : communicator_(communicator),
+      root_(std::filesystem::absolute(root).lexically_normal()),
+      run_(std::move(run)),
+      checkpointer_(communicator, root_, options()) {}
 
 std::uint64_t Checkpoints::resume(const State& state) {
-  if (!checkpointer_.latest()) return 0;
-  const std::uint64_t newest =
-      checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
+  std::uint64_t newest = 0;
+  try {
+    newest = checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
+  } catch (const cairn::Error& error) {
+    // Only the root itself has no checkpoint; what a checkpoint lacks, such as a tensor, is not found at another path.
+    if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != root_) throw;
+    return 0;
+  }
   const auto extras = checkpointer_.load_extras(newest, cairn::BlobMapping::by_rank());  // on any number of ranks
   const auto run = extras.metadata.find("run");
   if (run == extras.metadata.end() || run->second != run_) {
