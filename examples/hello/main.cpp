@@ -34,8 +34,7 @@ int main(int argc, char** argv) {
     std::iota(expected.begin(), expected.end(), static_cast<float>(first * 512 + saved.step));
     equal = weight == expected;
     MPI_Allreduce(MPI_IN_PLACE, &equal, 1, MPI_CXX_BOOL, MPI_LAND, MPI_COMM_WORLD);
-    if (rank == 0) std::printf("ranks: %d, loaded step %ju, saved step %ju, ", ranks, loaded.step, saved.step);
-    if (rank == 0) std::printf("equal: %s\n", equal ? "yes" : "NO");
+    if (rank == 0) std::printf("loaded %ju, saved %ju, equal: %s\n", loaded.step, saved.step, equal ? "yes" : "NO");
   } catch (const cairn::Error& error) {  // the same on all ranks
     if (rank == 0) std::fprintf(stderr, "%s\n", error.what());
   }
