@@ -332,6 +332,7 @@ void add_list(Subcommand program) {
   command.flag("--json", options->json, "The list as JSON");
   command.footer(
       "A checkpoint of another system is 'foreign' when all of it can be read, and 'incomplete' when not.\n"
+      "A 'void' one is complete, but its run went back to an earlier step since, or another run saved it.\n"
       "Examples:\n"
       "  cairn ls runs/a\n"
       "  cairn ls runs/a --json");
