@@ -72,10 +72,7 @@ std::vector<std::byte> bytes_of(const std::mt19937_64& random) {
 }  // namespace
 
 Checkpoints::Checkpoints(MPI_Comm communicator, const std::string& root, std::string run)
-    : communicator_(communicator),
-      root_(std::filesystem::absolute(root).lexically_normal()),
-      run_(std::move(run)),
-      checkpointer_(communicator, root_, options()) {}
+    : communicator_(communicator), run_(std::move(run)), checkpointer_(communicator, root, options()) {}
 
 std::uint64_t Checkpoints::resume(const State& state) {
   std::uint64_t newest = 0;
@@ -83,7 +80,7 @@ std::uint64_t Checkpoints::resume(const State& state) {
     newest = checkpointer_.load_latest(tensors(state)).step;  // the one before it, when that is damaged
   } catch (const cairn::Error& error) {
     // Only the root itself has no checkpoint; what a checkpoint lacks, such as a tensor, is not found at another path.
-    if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != root_) throw;
+    if (error.kind() != cairn::ErrorKind::kNotFound || error.path() != checkpointer_.root()) throw;
     return 0;
   }
   const auto extras = checkpointer_.load_extras(newest, cairn::BlobMapping::by_rank());  // on any number of ranks

@@ -4,7 +4,6 @@
 #include <cairn/checkpoint.hpp>
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <random>
 #include <string>
@@ -40,7 +39,6 @@ class Checkpoints {
 
  private:
   MPI_Comm communicator_;
-  std::filesystem::path root_;  ///< absolute, as an error names it
   std::string run_;
   cairn::Checkpointer checkpointer_;
   std::optional<cairn::SaveTicket> ticket_;  ///< of the save that was not told yet

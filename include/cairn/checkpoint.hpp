@@ -119,6 +119,9 @@ class Checkpointer {
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
+  /// Rank-local. Absolute, as errors name it: one of kind kNotFound with this path() says that there is nothing to resume.
+  [[nodiscard]] const std::filesystem::path& root() const;
+
   /// Collective. Commits <root>/checkpoint-<step>, durable when it returns. Replicas (equal boxes on several ranks) are
   /// written once. Throws kState for a hole, an overlap or a contradiction, and when the root has another saver, or is
   /// another run's (Options::run_id); kUsage for a wrong argument (also when something has the step's name and may not be

@@ -177,6 +177,8 @@ Checkpointer::~Checkpointer() = default;
 Checkpointer::Checkpointer(Checkpointer&&) noexcept = default;
 Checkpointer& Checkpointer::operator=(Checkpointer&&) noexcept = default;
 
+const std::filesystem::path& Checkpointer::root() const { return state_->root; }
+
 Report Checkpointer::save(std::uint64_t step, std::span<const Source> state, const Extras& extras) {
   Report report;
   std::filesystem::path directory;

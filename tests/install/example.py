@@ -69,6 +69,9 @@ class ExampleTest(unittest.TestCase):
                             env={**os.environ, **extra})
             self.assertEqual(out, f"loaded {100 * runs}, saved {100 * runs + 100}, equal: yes\n")
         self.assertTrue((place / "run1/checkpoint-100/model.safetensors").exists())
+        os.truncate(place / "run1/checkpoint-300/cairn.json", 100)  # it goes on from the one before
+        self.assertEqual(output_of(*shlex.split(os.environ["CAIRN_MPIEXEC"]), 2, program, cwd=place, env={**os.environ, **extra}),
+                         "loaded 200, saved 300, equal: yes\n")
 
     def check_trains(self, program):
         """Trains on two ranks, and goes on on three."""
