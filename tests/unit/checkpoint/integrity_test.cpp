@@ -137,6 +137,11 @@ TEST(Integrity, EveryOtherFaultIsNamed) {
     const std::string text = read_file(d / "cairn.json");
     flip_bit(d / "cairn.json", 8 * (text.find("\"run_id\": \"test\"") + 12));  // another run id
   });
+  expect_fault("model-00001-of", "cairn.json names checksum", Listed::kComplete, [](const fs::path& d) {
+    auto manifest = format::parse_manifest(read_file(d / "cairn.json"), "cairn.json");
+    for (auto& file : manifest.data_files) file.crc32c ^= file.name.starts_with("model-00001-of") ? 1U : 0U;
+    write_file(d / "cairn.json", format::encode_manifest(manifest));
+  });
   expect_fault("model.safetensors.index.json", "damaged", Listed::kComplete,
                [](const fs::path& d) { flip_bit(d / "model.safetensors.index.json", 1000); });
   expect_fault("model-00001-of-00099", "", Listed::kComplete,

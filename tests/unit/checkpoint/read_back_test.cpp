@@ -6,7 +6,15 @@
 
 #include <map>
 #include <set>
+#include <string_view>
 #include <utility>
+
+#include "base/bytes.hpp"
+#include "directory/written_blocks.hpp"
+#include "environment.hpp"
+#include "expect_error.hpp"
+#include "format/crc32c.hpp"
+#include "temp_dir.hpp"
 
 namespace cairn::checkpoint {
 namespace {
@@ -37,6 +45,18 @@ std::map<std::pair<std::uint32_t, std::uint64_t>, std::uint64_t> readers(const f
     }
   }
   return readers;
+}
+
+TEST(ReadBack, AFileOfTheRightSizeWithOtherBytesIsRefused) {
+  const test::TempDir dir;
+  test::write_file(dir / "f", "tokens");
+  const auto read_back = [&](std::string_view written) {
+    read_back_file(dir / "f", written.size(), format::crc32c(base::as_bytes(written)));
+  };
+  EXPECT_NO_THROW(read_back("tokens"));
+  for (const char* written : {"tokenS", "token"}) {
+    test::expect_error(ErrorKind::kIntegrity, [&] { read_back(written); }, {"reads back otherwise", "6 bytes"});
+  }
 }
 
 TEST(ReadBack, AllReadsEveryBlockOnceByAnotherRankOfAnotherNode) {
