@@ -431,10 +431,19 @@ void Saver::check_content(const CommitContent& content) const {
 
 void Saver::hold(const RootLife& root) const { hold_root(communicator_, root.lease, &run_); }
 
-/// Rank-local, with the root held: another saver may have named it before.
-void Saver::name_run(RootLife& life, format::Manifest& manifest) const {
-  if (life.run_id.empty()) life.run_id = name_of_run(life.lease->root(), run_);
-  manifest.run_id = life.run_id;
+void Saver::describe_life(RootLife& life, std::uint64_t step, Made& made) const {
+  const fs::path& root = life.lease->root();
+  const bool is_first = life.run_id.empty();
+  std::vector<RootEntry> entries;
+  if (is_first) {  // another saver may have named the root before
+    entries = list_root(root);
+    life.run_id = name_of_run(root, entries, run_);
+  }
+  made.content.manifest.run_id = life.run_id;
+  set_life(life, made.target, made.content.manifest);
+  if (!is_first) return;
+  std::string text = words_of_beginning(root, entries, *made.target.may_replace.descent, step);
+  if (!text.empty()) made.warnings.push_back(std::move(text));
 }
 
 Saver::Made Saver::describe_checkpoint(const Place& place) const {
@@ -447,14 +456,7 @@ Saver::Made Saver::describe_checkpoint(const Place& place) const {
                    options_.read_back,
                    lease};
     made.content = content_of(place.step, place.extras, made.warnings);
-    if (lease != nullptr) {
-      name_run(*place.root, made.content.manifest);
-      set_life(*place.root, made.target, made.content.manifest);
-      if (place.root->saves == 1) {
-        std::string text = words_of_beginning(lease->root(), *made.target.may_replace.descent, place.step);
-        if (!text.empty()) made.warnings.push_back(std::move(text));
-      }
-    }
+    if (lease != nullptr) describe_life(*place.root, place.step, made);
     if (communicator_.rank() == 0) check_content(made.content);
   });
   return made;

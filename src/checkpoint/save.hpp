@@ -195,7 +195,8 @@ class Saver {
   /// of them.
   CommitContent content_of(std::uint64_t step, const Extras& extras, std::vector<std::string>& warnings) const;
   void check_content(const CommitContent& content) const;
-  void name_run(RootLife& life, format::Manifest& manifest) const;
+  /// Rank-local, with the root held: whose save it is, and what the first one of a life means for the root.
+  void describe_life(RootLife& life, std::uint64_t step, Made& made) const;
   /// Rank-local.
   void describe_saved(const std::filesystem::path& directory, const RootLife* root, Report& report) const;
 

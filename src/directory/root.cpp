@@ -308,11 +308,12 @@ std::string words_of_other_step(const std::filesystem::path& directory, std::uin
                      os::shown(directory), inside, kManifestFile);
 }
 
-std::string words_of_beginning(const std::filesystem::path& root, const Descent& descent, std::uint64_t step) {
+std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
+                               const Descent& descent, std::uint64_t step) {
   constexpr std::size_t kNamed = 8;
   std::vector<std::uint64_t> abandoned;
   std::optional<std::uint64_t> highest;
-  for (const RootEntry& entry : list_root(root)) {
+  for (const RootEntry& entry : entries) {
     if (!entry.is_complete() || entry.is_void || entry.generation.epoch == 0) continue;
     if (why_void(descent, entry.step, entry.generation)) abandoned.push_back(entry.step);
     highest = entry.step;

@@ -84,9 +84,10 @@ struct RootEntry : Standing {
 /// Also void is what another run saved, unless the head descends from it.
 std::vector<RootEntry> list_root(const std::filesystem::path& root);
 
-/// Rank-local. What the first save of a life, of `step`, means for what the root has, in one line; empty where that is
+/// What the first save of a life, of `step`, means for what the root has, in one line; empty where that is
 /// what everybody would expect: what it abandons, or that it goes on from nothing though there is something.
-std::string words_of_beginning(const std::filesystem::path& root, const Descent& descent, std::uint64_t step);
+std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
+                               const Descent& descent, std::uint64_t step);
 
 /// Of a checkpoint that was copied or renamed, in one line: `inside` is the step in its cairn.json.
 std::string words_of_other_step(const std::filesystem::path& directory, std::uint64_t inside);

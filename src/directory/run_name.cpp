@@ -18,9 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The checkpoint that was saved last and has a name: versions before 0.2 left it out where the program gave none.
-RootEntry newest_named(const fs::path& root) {
-  if (!os::exists(root)) return {};
-  std::vector<RootEntry> entries = list_root(root);
+RootEntry newest_named(std::vector<RootEntry> entries) {
   std::erase_if(entries, [](const RootEntry& entry) {
     return (entry.is_void && !entry.is_of_other_run) || entry.run_id.empty();
   });
@@ -37,8 +35,12 @@ Error other_run(const fs::path& root, const std::string& text) {
 }  // namespace
 
 std::string name_of_run(const fs::path& root, const RunRequest& request) {
+  return name_of_run(root, os::exists(root) ? list_root(root) : std::vector<RootEntry>(), request);
+}
+
+std::string name_of_run(const fs::path& root, std::vector<RootEntry> entries, const RunRequest& request) {
   const std::string noted = read_root_state(root).run_id;
-  const RootEntry newest = newest_named(root);
+  const RootEntry newest = newest_named(std::move(entries));
   const std::string& known = newest.run_id.empty() ? noted : newest.run_id;
   if (request.name.empty()) {
     if (known.empty()) return os::random_nonce();

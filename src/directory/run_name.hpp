@@ -3,6 +3,9 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "directory/root.hpp"
 
 namespace cairn::checkpoint {
 
@@ -16,5 +19,7 @@ struct RunRequest {
 /// manifest has one, that of state.json, which is written after the first commit. Throws Error(kState), naming both, when
 /// the root is another run's, or manifests and state.json name different ones and none is asked for.
 std::string name_of_run(const std::filesystem::path& root, const RunRequest& request);
+/// The same of a listing that is at hand: list_root(root).
+std::string name_of_run(const std::filesystem::path& root, std::vector<RootEntry> entries, const RunRequest& request);
 
 }  // namespace cairn::checkpoint
