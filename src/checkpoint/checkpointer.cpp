@@ -371,12 +371,14 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
     passed_over.clear();
-    const auto stored_step = opened.manifest && opened.manifest->has_step ? opened.manifest->step : step;
-    if (stored_step != step) {
-      report.warnings.push_back(checkpoint::words_of_other_step(opened.directory, stored_step));
-      base::warn_once(report.warnings.back());
+    if (opened.manifest) {
+      std::string words = checkpoint::words_of_other_step(opened.directory, *opened.manifest);
+      if (!words.empty()) {
+        base::warn_once(words);
+        report.warnings.push_back(std::move(words));
+      }
+      resume_from(*opened.manifest, step);
     }
-    if (opened.manifest) resume_from(*opened.manifest, step);
     const checkpoint::StepBefore::Share share{communicator->rank(), communicator->size()};
     loaded = opened.blocks ? checkpoint::StepBefore(step, *opened.blocks, share) : checkpoint::StepBefore();
   });

@@ -67,6 +67,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   const fs::path manifest_path = directory / kManifestFile;
   const fs::path blocks_path = directory / kBlocksFile;
   try {
+    refuse_lost_manifest(directory);
     const std::string text = read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
     found.manifest = format::parse_manifest(text, manifest_path.string());
     found.manifest_crc32c = format::crc32c(base::as_bytes(text));
@@ -96,25 +97,16 @@ Found look(const fs::path& path, Links links, io::DiskReader& reader) {
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
                 {0, path.native()});
   if (fs::is_directory(path)) check_links(path, os::list_directory(path), links);
-  if (fs::is_directory(path) && os::exists(path / kManifestFile)) read_own_files(path, reader, found);
-  if (fs::is_directory(path) && !found.manifest && found.faults.empty()) {
-    try {
-      refuse_lost_manifest(path);
-    } catch (const Error& error) {
-      add_fault(found, kManifestFile, error.what());
-    }
+  if (fs::is_directory(path) && (os::exists(path / kManifestFile) || os::exists(path / kBlocksFile))) {
+    read_own_files(path, reader, found);
   }
   try {
     const OpenCheckpoint opened = open_here(path, links);
     found.files = opened.stored.files.size();
     found.tensors = opened.stored.tensors.size();
     found.warnings = opened.warnings;
-    const auto name = parse_root_name(path.filename().string());
-    const bool is_step =
-        name && name->kind == RootName::Kind::kCheckpoint && opened.manifest && opened.manifest->has_step;
-    if (is_step && opened.manifest->step != name->step) {
-      found.warnings.push_back(words_of_other_step(path, opened.manifest->step));
-    }
+    std::string words = opened.manifest ? words_of_other_step(path, *opened.manifest) : "";
+    if (!words.empty()) found.warnings.push_back(std::move(words));
   } catch (const Error& error) {
     if (error.kind() == ErrorKind::kNotFound && !found.manifest && found.faults.empty()) throw;
     // What was named above (a missing or cut file) makes the structure fail too; that is not a second fault.

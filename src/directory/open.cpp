@@ -280,8 +280,10 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
 
 OpenedTexts read_texts(const fs::path& path) {
   OpenedTexts texts;
-  refuse_lost_manifest(path);
-  if (!os::exists(path / kManifestFile)) return texts;
+  if (!os::exists(path / kManifestFile)) {
+    refuse_lost_manifest(path);
+    return texts;
+  }
   texts.manifest = os::read_text(path / kManifestFile, limits::kManifestBytes);
   const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
   if (blocks.size_bytes() > limits::kBlockTableBytes) {

@@ -303,9 +303,11 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root) {
   return entries;
 }
 
-std::string words_of_other_step(const std::filesystem::path& directory, std::uint64_t inside) {
+std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest) {
+  const auto step = step_of(directory.filename().string());
+  if (!step || !manifest.has_step || manifest.step == *step) return {};
   return fmt::format("'{}' is step {} by its {}, and was copied or renamed since; it counts as what it is called",
-                     os::shown(directory), inside, kManifestFile);
+                     os::shown(directory), manifest.step, kManifestFile);
 }
 
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,

@@ -89,8 +89,8 @@ std::vector<RootEntry> list_root(const std::filesystem::path& root);
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
                                const Descent& descent, std::uint64_t step);
 
-/// Of a checkpoint that was copied or renamed, in one line: `inside` is the step in its cairn.json.
-std::string words_of_other_step(const std::filesystem::path& directory, std::uint64_t inside);
+/// Of a checkpoint that was copied or renamed, in one line; empty for one whose manifest has the step of its name, or none.
+std::string words_of_other_step(const std::filesystem::path& directory, const format::Manifest& manifest);
 
 /// What a conversion, or a save outside of a root, makes beside its destination.
 struct Unfinished {
