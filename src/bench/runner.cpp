@@ -50,7 +50,6 @@ void describe(const Report& report, Operation& operation) {
   operation.engine_hints = report.engine_hints;
   operation.tensors = report.tensors;
   operation.files = report.files;
-  for (const std::string& warning : report.warnings) base::warn_once(warning);
 }
 
 }  // namespace internal

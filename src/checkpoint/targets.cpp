@@ -304,10 +304,6 @@ std::vector<TensorName> not_loaded_of(comm::Communicator& communicator, const Vi
   return names;
 }
 
-}  // namespace
-
-namespace {
-
 /// Collective. A line for each pattern that matches the section, or the name, of no target of any rank.
 std::vector<std::string> idle_patterns(comm::Communicator& communicator, const Selection& select,
                                        std::span<const Target> targets) {
@@ -338,6 +334,23 @@ std::vector<std::string> idle_patterns(comm::Communicator& communicator, const S
   return lines;
 }
 
+/// Collective. Of what was loaded from, with `warnings` of the call; what was loaded, and the times, are missing.
+Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine,
+                      std::vector<std::string> warnings) {
+  Report report;
+  comm::agree(communicator, "report", [&] {
+    report.directory = opened.directory;
+    report.engine = engine.name;
+    report.engine_reason = engine.reason;
+    report.engine_hints = engine.hints;
+    report.warnings = opened.warnings;
+    std::ranges::move(warnings, std::back_inserter(report.warnings));
+    for (const std::string& warning : report.warnings) base::warn_once(warning);
+  });
+  report.files = opened.stored.files.size();
+  return report;
+}
+
 }  // namespace
 
 Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& opened, const LoadRequest& request,
@@ -356,11 +369,7 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
   std::vector<std::string> idle = idle_patterns(communicator, select, request.targets);
   reader.load(found.boxes);
 
-  Report report = report_of_load(communicator, opened, reader.engine());
-  comm::agree(communicator, "report", [&] {
-    std::ranges::move(idle, std::back_inserter(report.warnings));
-    for (const std::string& warning : report.warnings) base::warn_once(warning);
-  });
+  Report report = report_of_load(communicator, opened, reader.engine(), std::move(idle));
   report.tensors = most_targets;
   report.bytes = communicator.sum(found.bytes);
   report.missing = std::move(found.missing);
@@ -380,19 +389,6 @@ Report report_of(const format::StoredCheckpoint& written, const EngineChoice& en
   for (const auto& tensor : written.tensors) {
     report.bytes += format::tensor_bytes(tensor.dtype, tensor.shape, tensor.name);
   }
-  return report;
-}
-
-Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine) {
-  Report report;
-  comm::agree(communicator, "report", [&] {
-    report.directory = opened.directory;
-    report.engine = engine.name;
-    report.engine_reason = engine.reason;
-    report.engine_hints = engine.hints;
-    report.warnings = opened.warnings;
-  });
-  report.files = opened.stored.files.size();
   return report;
 }
 

@@ -71,7 +71,4 @@ Report load_targets(comm::Communicator& communicator, const OpenCheckpoint& open
 /// Rank-local. Of tensors that were written; the times are missing.
 Report report_of(const format::StoredCheckpoint& written, const EngineChoice& engine);
 
-/// Collective. Of what was loaded from; what was loaded, and the times, are missing.
-Report report_of_load(comm::Communicator& communicator, const OpenCheckpoint& opened, const EngineChoice& engine);
-
 }  // namespace cairn::checkpoint
