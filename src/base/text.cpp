@@ -49,6 +49,12 @@ std::string upper_without_blanks(std::string_view text) {
 
 }  // namespace
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return text;
+}
+
 std::uint64_t parse_size(std::string_view text) {
   const auto fail = [&](const char* why) -> Error {
     return {ErrorKind::kUsage, fmt::format("size '{}' {}; write a number and B, KB, MB, GB, TB, KiB, MiB, GiB or TiB",

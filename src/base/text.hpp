@@ -26,6 +26,9 @@ std::string printable(std::string_view text, std::size_t limit = 200);
 /// The same without a copy of what is printable as it is: `room` is for other texts, which the result then leads to.
 std::string_view printable(std::string_view text, std::string& room);
 
+/// Letters of ASCII in small.
+std::string lower(std::string text);
+
 // Numbers of things in words.
 
 /// "134,515,008".

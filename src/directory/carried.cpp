@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <map>
 #include <utility>
 
@@ -53,8 +52,7 @@ fs::path stage_path(const OpenCheckpoint& checkpoint) {
 }
 
 bool is_stage_name(const fs::path& path) {
-  std::string name = path.filename().string();
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string name = base::lower(path.filename().string());
   return name.ends_with(".h5") || name.ends_with(".hdf5");
 }
 

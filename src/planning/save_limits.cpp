@@ -36,12 +36,6 @@ void check_map(const std::map<std::string, std::string>& map, const char* what) 
   }
 }
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return text;
-}
-
 /// On every system, in the directory of a checkpoint and in cairn.json.
 bool names_a_file(const std::string& name) {
   if (!base::is_utf8(name) || name.find('/') != std::string::npos) return false;
@@ -106,7 +100,7 @@ void check_carried_name(const std::string& name) {
         "it is empty, '.' or '..', or has a backslash, a drive letter or a NUL, so that it names no file "
         "everywhere");
   }
-  if (interop::is_cairn_file(lower(name))) throw refuse("the name is Cairn's own");
+  if (interop::is_cairn_file(base::lower(name))) throw refuse("the name is Cairn's own");
   if (interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name)) {
     throw refuse("a reader would take it for tensors of this checkpoint");
   }
