@@ -173,10 +173,10 @@ class Checkpointer {
   /// Collective. Reads every target from checkpoint-<step>, in any layout, checking block checksums on the way. Throws
   /// kNotFound for a missing checkpoint or tensor, and when LoadOptions::select selects no target of any rank, kState
   /// when dtype or shape differ, kUsage when the options differ between ranks, kIntegrity when bytes are not what was
-  /// written, and for a checkpoint of Cairn's without cairn.json, kFormat when codes or scales are damaged. Moments are decoded, and weights made that were left
-  /// out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets are unspecified after an error. What
-  /// this object saves later descends from the loaded step: steps beyond it become void with the next save. To look at
-  /// a checkpoint without resuming from it, load it with another Checkpointer.
+  /// written, and for a checkpoint of Cairn's without cairn.json, kFormat when codes or scales are damaged. Moments are
+  /// decoded, and weights made that were left out; codes and scales come by their stored names ("w.exp_avg@q8"). Targets
+  /// are unspecified after an error. What this object saves later descends from the loaded step: what was saved after it
+  /// becomes void with the next save. To look at a checkpoint without resuming from it, load it with another Checkpointer.
   Report load(std::uint64_t step, std::span<const Target> targets, const LoadOptions& options = {});
 
   /// Collective. For a run that resumes: load() of the newest checkpoint that is whole. It begins with the step that

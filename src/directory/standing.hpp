@@ -20,9 +20,9 @@ inline constexpr const char* kBlocksFile = "cairn.blocks";
 enum class Condition {
   kWhole,       ///< its manifest can be read, and every file that it names is there with its size, and cairn.blocks
   kIncomplete,  ///< its manifest can be read, and a file is missing or has another size
-  kDamaged,  ///< there is a cairn.json, and what it holds is not a manifest; or it is gone, and cairn.blocks is there
-  kNewer,    ///< its manifest claims a version or kind that only a newer Cairn reads
-  kForeign,  ///< there is neither, or it is not a directory
+  kDamaged,     ///< its cairn.json holds no manifest, or is gone, and cairn.blocks is there
+  kNewer,       ///< its manifest claims a version or kind that only a newer Cairn reads
+  kForeign,     ///< there is neither of both files, or it is not a directory
   kUnreadable,  ///< the system reported an error, and so it may be any of the others
 };
 
@@ -74,8 +74,8 @@ struct Replacing {
   /// `overwrite`.
   std::optional<Descent> descent = {};
   std::uint64_t step = 0;
-  bool is_passed_over =
-      false;  ///< by the load that this life goes on from: damaged, it must not be in the way for ever
+  /// By the load that this life goes on from: damaged, it must not be in the way for ever.
+  bool is_passed_over = false;
 };
 
 /// What becomes of what has the name.

@@ -118,10 +118,6 @@ int make_one_directory(const std::filesystem::path& path) {
   return 0;
 }
 
-}  // namespace
-
-namespace {
-
 /// Where a path, or one above it, is no directory.
 void refuse_file_in_the_way(const std::filesystem::path& path) {
   std::error_code ignored;
