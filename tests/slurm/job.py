@@ -8,6 +8,7 @@ import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -16,7 +17,7 @@ import unittest
 
 BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
 CAIRN = BIN / "cairn"
-LIMIT_S = 300
+LIMIT_S = 150  # less than cluster.sh gives a test, so that the test itself says what did not come
 # Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
@@ -47,6 +48,21 @@ def wait_for(what, condition):
             raise AssertionError(f"not within {LIMIT_S} s: {what}")
         time.sleep(0.2)
     return found
+
+
+def state_of(job):
+    return re.search(r"JobState=(\w+)", output_of("scontrol", "show", "job", job))[1]
+
+
+def wait_for_state(job, wanted):
+    """Until the job is in this state; at once an error when it has ended in another."""
+    def is_there():
+        state = state_of(job)
+        if state != wanted and state not in ("PENDING", "RUNNING", "COMPLETING"):
+            raise AssertionError(f"the job is {state}, not {wanted}: {output_of('scontrol', 'show', 'job', job)}")
+        return state == wanted
+
+    wait_for(f"the job is {wanted}", is_there)
 
 
 class SlurmTest(unittest.TestCase):

@@ -5,7 +5,7 @@ import os
 import pathlib
 import re
 
-from job import BIN, SlurmTest, main, output_of, wait_for
+from job import BIN, SlurmTest, main, output_of, wait_for, wait_for_state
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[2] / "examples/trainer/job.sbatch"
 
@@ -20,9 +20,6 @@ class Trainer(SlurmTest):
     def said(self, pattern):
         return re.search(pattern, self.log.read_text() if self.log.exists() else "", re.MULTILINE)
 
-    def state_of(self, job):
-        return re.search(r"JobState=(\w+)", output_of("scontrol", "show", "job", job))[1]
-
     def test_a_job_that_is_told_to_end_goes_on_later(self):
         self.addCleanup(lambda: print(self.log.read_text() if self.log.exists() else "the job wrote nothing"))
         options = ("--every", 0, "--width", 16, "--log", 500)
@@ -32,12 +29,12 @@ class Trainer(SlurmTest):
         wait_for("a save", lambda: self.said(r"^saved step \d+$"))
         output_of("scancel", "--signal=TERM", job)  # as Slurm does before the time limit, by --signal
         stopped = int(wait_for("the end", lambda: self.said(r"^stopped by SIGTERM at step (\d+)$"))[1])
-        wait_for("the job is back in the queue", lambda: self.state_of(job) == "PENDING")
+        wait_for_state(job, "PENDING")  # back in the queue
         output_of("scancel", job)
 
         self.log.unlink()
         job = self.submit("--steps", stopped + 10, *options, tasks=1)
-        wait_for("the training is complete", lambda: self.state_of(job) == "COMPLETED")
+        wait_for_state(job, "COMPLETED")
         self.assertTrue(self.said(f"^resuming at step {stopped} on 2 ranks$"))
         self.assertTrue(self.said(f"^complete at step {stopped + 10}, digest"))
 

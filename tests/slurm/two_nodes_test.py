@@ -48,7 +48,8 @@ class TwoNodes(SlurmTest):
         for name, step in steps.items():
             with self.subTest(engine=name, seed=seed):
                 printed = step.communicate(timeout=LIMIT_S)[0]
-                self.assertIn(f"silence {name}: 3 of 3 good", printed)
+                # How many there are is the engine's affair: some stop at calls of their own in every run.
+                self.assertRegex(printed, rf"silence {name}: ([3-9]) of \1 good")
                 self.assertNotIn("bad: ", printed)
 
     def test_a_command_of_one_task(self):
