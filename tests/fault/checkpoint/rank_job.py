@@ -9,20 +9,21 @@ import tempfile
 import threading
 import time
 
-LIMIT_S = 2         # of rank_saver
-END_S = LIMIT_S + 300  # for the ranks that are left: the limit, and what a busy machine adds
+END_S = 300  # for the ranks that are left: the limit, and what a busy machine adds
 START_S = 300
 
 
 class Job:
-    """`how` is save or async. A lease time of its own, in seconds: waits as long as it must for a saver that was stopped."""
+    """`how` is save or async; `limit_s` is how long a rank waits for another. A lease time of its own, in seconds: waits as long
+    as it must for a saver that was stopped."""
 
-    def __init__(self, program, ranks, root, how, folder, survive=False, lease_s=None, faults=""):
+    def __init__(self, program, ranks, root, how, folder, limit_s, survive=False, lease_s=None, faults=""):
         launcher = os.environ["CAIRN_MPIEXEC"].split()
         # With recovery the launcher leaves the other ranks alone, and what they do is Cairn's; without, it kills them.
         recovery = ["--enable-recovery"] if survive else []
         self.ranks, self.pid_folder = ranks, pathlib.Path(tempfile.mkdtemp(dir=folder))
-        command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, self.pid_folder]
+        command = [*launcher[:1], *recovery, *launcher[1:], str(ranks), program, root, how, self.pid_folder,
+                   str(limit_s)]
         if lease_s is not None:
             command.append(str(lease_s))
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

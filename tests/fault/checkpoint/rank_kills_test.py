@@ -1,7 +1,7 @@
 """A rank of a save is killed at a random moment, again and again, in synchronous and in asynchronous saves: the ranks that are
 left are told who is missing within the limit, nothing half is visible, the newest checkpoint is whole, and the next job goes on.
 
-    rank_kills_test.py RANK_SAVER --kills 6
+    rank_kills_test.py RANK_SAVER --kills 6 --limit-s 10
 """
 
 import argparse
@@ -23,6 +23,7 @@ RANKS = 3
 
 class RankKills(unittest.TestCase):
     kills = 6
+    limit_s = 10  # on a busy machine a rank may have no turn for some seconds
     program = None
 
     def setUp(self):
@@ -38,7 +39,7 @@ class RankKills(unittest.TestCase):
 
     def kill_once(self, how, survive, moments):
         before = self.newest()
-        job = Job(self.program, RANKS, self.root, how, self.folder, survive)
+        job = Job(self.program, RANKS, self.root, how, self.folder, self.limit_s, survive)
         if not job.wait_for(f"saved {before + 2}", START_S):
             job.kill()
             self.fail("no save\n" + job.output())
@@ -68,7 +69,7 @@ class RankKills(unittest.TestCase):
         moments = random.Random(seed)
         for kill in range(self.kills):
             self.kill_once("async" if kill % 2 == 0 else "save", kill % 3 == 0, moments)
-        job = Job(self.program, RANKS, self.root, "save", self.folder)  # clears what is left
+        job = Job(self.program, RANKS, self.root, "save", self.folder, self.limit_s)  # clears what is left
         self.assertTrue(job.wait_for(f"saved {self.newest() + 1}", START_S), job.lines)
         leftovers = [path.name for path in self.root.glob("*.partial")]
         job.process.terminate()
@@ -84,6 +85,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program")
     parser.add_argument("--kills", type=int, default=RankKills.kills)
+    parser.add_argument("--limit-s", type=float, default=RankKills.limit_s)
     options = parser.parse_args()
-    RankKills.kills, RankKills.program = options.kills, options.program
+    RankKills.kills, RankKills.limit_s, RankKills.program = options.kills, options.limit_s, options.program
     unittest.main(argv=sys.argv[:1], verbosity=2)

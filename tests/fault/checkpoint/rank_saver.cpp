@@ -1,4 +1,4 @@
-// Ranks that save again and again until they are killed: rank_saver ROOT save|async PIDS [LEASE_S]
+// Ranks that save again and again until they are killed: rank_saver ROOT save|async PIDS LIMIT_S [LEASE_S]
 //
 // Each rank writes its process id into the file PIDS/RANK. Rank 0 prints "saved STEP" for every checkpoint that is on
 // storage. The state of step s has s in every element. When a rank is lost, the others end with exit code 3 and print what
@@ -22,7 +22,6 @@ namespace {
 constexpr std::size_t kTensors = 6;
 constexpr std::uint64_t kRows = 96;
 constexpr std::uint64_t kColumns = 2048;
-constexpr double kLimitS = 2;
 
 class State {
  public:
@@ -53,16 +52,19 @@ class State {
   std::vector<float> values_;
 };
 
-/// Until an Error ends it. `moved` is when this rank last knew that all was well.
-void save_for_ever(const std::string& root, bool is_async, const cairn::LeaseOptions& lease, int rank, int ranks,
-                   std::chrono::steady_clock::time_point& moved) {
+cairn::Options options_for(double limit_s) {
   cairn::Options options;
-  options.lease = lease;
   options.files.max_bytes = 400'000;
   options.files.block_bytes = 64 << 10;
   options.limits.memory_budget_bytes = 1 << 20;
   options.overwrite = true;
-  options.waiting.limit_s = kLimitS;
+  options.waiting.limit_s = limit_s;
+  return options;
+}
+
+/// Until an Error ends it. `moved` is when this rank last knew that all was well.
+void save_for_ever(const std::string& root, bool is_async, const cairn::Options& options, int rank, int ranks,
+                   std::chrono::steady_clock::time_point& moved) {
   cairn::Checkpointer checkpointer(MPI_COMM_WORLD, root, options);
   State state(rank, ranks);
   std::uint64_t step = 0;
@@ -87,12 +89,12 @@ void save_for_ever(const std::string& root, bool is_async, const cairn::LeaseOpt
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4 && argc != 5) {
-    std::fprintf(stderr, "usage: rank_saver ROOT save|async PIDS [LEASE_S]\n");
+  if (argc != 5 && argc != 6) {
+    std::fprintf(stderr, "usage: rank_saver ROOT save|async PIDS LIMIT_S [LEASE_S]\n");
     return 2;
   }
-  cairn::LeaseOptions lease;
-  if (argc == 5) lease = {std::stod(argv[4]), 60};  // waits for a saver that was stopped
+  cairn::Options options = options_for(std::stod(argv[4]));
+  if (argc == 6) options.lease = {std::stod(argv[5]), 60};  // waits for a saver that was stopped
   int granted = 0, rank = 0, ranks = 1;
   MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &granted);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -100,7 +102,7 @@ int main(int argc, char** argv) {
   std::ofstream(std::string(argv[3]) + "/" + std::to_string(rank)) << ::getpid();
   auto moved = std::chrono::steady_clock::now();
   try {
-    save_for_ever(argv[1], std::string(argv[2]) == "async", lease, rank, ranks, moved);
+    save_for_ever(argv[1], std::string(argv[2]) == "async", options, rank, ranks, moved);
   } catch (const cairn::Error& error) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - moved).count();
     std::cout << "rank " << rank << " was told after " << seconds << " s: " << error.what() << std::endl;

@@ -27,6 +27,7 @@ from root import newest, verify
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 2
 LIMIT_S = 100  # of every wait for another rank; a storage that says what is wrong takes much less
+SILENCE_LIMIT_S = 2  # the same where a storage is silent on purpose
 LEASE_S = 10  # how long a save waits for an epoch that was made by a call that failed
 HOWS = ("save", "save_async")
 ENGINES = ("posix", "direct")
@@ -272,7 +273,7 @@ class Storage(unittest.TestCase):
 
     def rank_job(self, how, last, **options):
         """A job of more ranks, which has saved twice after step `last`."""
-        job = Job(self.rank_saver, 3, self.root, how, self.folder, lease_s=LEASE_S, **options)
+        job = Job(self.rank_saver, 3, self.root, how, self.folder, SILENCE_LIMIT_S, lease_s=LEASE_S, **options)
         self.addCleanup(job.kill)
         self.assertTrue(job.wait_for(f"saved {last + 2}", START_S), job.output())
         return job

@@ -19,7 +19,8 @@ from root import newest
 RANK_SAVER = sys.argv[1]
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 3
-LEASE_S = 2  # how long another saver waits for a stopped one
+LIMIT_S = 10  # on a busy machine a rank may have no turn for some seconds
+LEASE_S = 10  # how long another saver waits for a stopped one
 
 
 class WokenRank(unittest.TestCase):
@@ -30,7 +31,7 @@ class WokenRank(unittest.TestCase):
         self.root = self.folder / "root"
 
     def job(self, **how):
-        job = Job(RANK_SAVER, RANKS, self.root, "async", self.folder, lease_s=LEASE_S, **how)
+        job = Job(RANK_SAVER, RANKS, self.root, "async", self.folder, LIMIT_S, lease_s=LEASE_S, **how)
         self.addCleanup(job.kill)
         return job
 
