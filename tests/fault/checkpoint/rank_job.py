@@ -52,7 +52,9 @@ class Job:
     def saved(self):
         return [int(line.split()[1]) for line in self.lines if re.fullmatch(r"saved \d+", line)]
 
-    def told(self):
+    def told(self, ranks=0):
+        """What ranks were told. So many are waited for: what a rank printed comes through the launcher, later than its end."""
+        self.wait_until(lambda: sum(" was told after " in line for line in self.lines) >= ranks, END_S)
         return [line for line in self.lines if " was told after " in line]
 
     def stuck(self):

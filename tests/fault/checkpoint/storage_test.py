@@ -310,7 +310,7 @@ class Storage(unittest.TestCase):
             self.assertEqual(job.told(), [])  # they waited, and went on
         else:
             self.assertFalse(job.left_after(END_S), job.output())
-            self.assertEqual(len(job.told()), 3, job.output())
+            self.assertEqual(len(job.told(3)), 3, job.output())
 
 
 if __name__ == "__main__":

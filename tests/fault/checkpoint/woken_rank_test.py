@@ -54,7 +54,7 @@ class WokenRank(unittest.TestCase):
                 taken_over = manifest.read_bytes()
                 os.kill(job.pids()[victim], signal.SIGCONT)
                 self.assertFalse(job.left_after(END_S), job.output())
-                self.assertEqual(len(job.told()), RANKS, job.output())
+                self.assertEqual(len(job.told(RANKS)), RANKS, job.output())
                 self.assertEqual(job.saved()[-1], last, job.output())
                 now = other.saved()[-1]
                 self.assertTrue(other.wait_for(f"saved {now + 2}", START_S), other.output())
