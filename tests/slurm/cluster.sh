@@ -79,12 +79,20 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 read -r controller_port node1_port node2_port < <(python3 - <<'END'
+import random
 import socket
 
-listeners = [socket.socket() for _ in range(3)]
-for listener in listeners:
-    listener.bind(("127.0.0.1", 0))
-print(*(listener.getsockname()[1] for listener in listeners))
+# Below those that Linux gives to connections: one of these might be gone before a daemon binds it.
+ports, listeners = [], []
+while len(ports) < 3:
+    listener = socket.socket()
+    try:
+        listener.bind(("", port := random.randrange(20000, 30000)))
+    except OSError:
+        continue
+    ports.append(port)
+    listeners.append(listener)
+print(*ports)
 END
 )
 host=$(hostname -s)
