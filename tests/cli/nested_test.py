@@ -7,7 +7,9 @@ from program import CAIRN, LIMIT_S, CairnTest, environment, launcher, main
 from small_files import two_shards
 
 RANK = CAIRN.parent / "nested_rank"
-SCRIPT = '[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; exit; }; sleep "$0"'
+# The first rank runs the command; the others are there until it has ended, or, when there is the file already, not at all.
+SCRIPT = '''[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || { "$@"; echo "code=$?"; touch "$0"; exit; }
+while [ ! -e "$0" ]; do sleep 0.1; done'''
 
 
 class Nested(CairnTest):
@@ -17,8 +19,8 @@ class Nested(CairnTest):
         inspect = [CAIRN, "inspect", source]
         # Open MPI marks the environment of a rank; Python's os.environ, say, does not have the mark.
         unmarked = ["env", "-u", "OMPI_MCA_ess", "-u", "PMIX_MCA_psec", *inspect]
-        script = ["sh", "-c", SCRIPT, 12, *inspect]  # the other rank goes on
-        lonely = ["sh", "-c", SCRIPT, 0, *inspect]  # it is gone: nothing tells
+        script = ["sh", "-c", SCRIPT, self.folder / "ended", *inspect]  # the other rank goes on
+        lonely = ["sh", "-c", SCRIPT, source, *inspect]  # it is gone: nothing tells
         started = {
             "a rank's": self.start([RANK, *inspect]),
             "a rank's, without the mark": self.start([RANK, *unmarked]),
