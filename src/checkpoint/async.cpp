@@ -121,7 +121,8 @@ Worker::Worker(const std::string& cores) {
                 {error.code().value(), {}, -1});
   }
   if (cores.empty()) return;
-  const int why = ::pthread_setaffinity_np(thread_.native_handle(), sizeof allowed, &allowed);
+  const auto fault = os::check_fault("thread.affinity", {});
+  const int why = fault ? fault->error : ::pthread_setaffinity_np(thread_.native_handle(), sizeof allowed, &allowed);
   if (why == 0) return;
   {
     const std::lock_guard lock(mutex_);

@@ -6,9 +6,10 @@
 //           ("commit.manifest" ...; src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp),
 //           "windows.share" and "windows.reserve" (comm/shared_memory.cpp), "os.io_uring" (io_queue.hpp), "root.see"
 //           (directory/views.hpp), "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" and
-//           "thread.async" (a thread that cannot be started), "call.phase" (a phase of a call begins; the path is its
-//           name), "mpiio.open" (before MPI_File_open: to stop there only), or one of the benchmark ("bench.saved",
-//           "bench.load", "bench.raw": one bit is turned in what was saved, loaded, read raw)
+//           "thread.async" (a thread that cannot be started), "thread.affinity" (one that may not have its processors),
+//           "call.phase" (a phase of a call begins; the path is its name), "mpiio.open" (before MPI_File_open: to stop
+//           there only), or one of the benchmark ("bench.saved", "bench.load", "bench.raw": one bit is turned in what
+//           was saved, loaded, read raw)
 //   rank=R  only on this rank (default: every rank)          after=N  let N such operations pass first (default 0)
 //   path=S  only when the path contains S                    errno=E  EIO (default), ENOSPC, EDQUOT, ENOENT,
 //                                                                     EACCES, EINTR, EINVAL, ENOLCK, ENOTSUP, EMFILE,

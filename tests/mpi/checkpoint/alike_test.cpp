@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <mpi.h>
+#include <sched.h>
 
 #include <filesystem>
 #include <fstream>
@@ -192,9 +193,37 @@ TEST(Alike, AFirstAsynchronousSaveThatFailsLeavesNothingOnAnyRank) {
       [&] { static_cast<void>(checkpointer.save_async(1, sources)); }, ErrorKind::kIo);
   expect_alike_with(
       "thread.async", "no thread for asynchronous saves", [&] { checkpointer.prepare_async(sources); }, ErrorKind::kIo);
+  expect_alike_with("memory.populate", "out of memory",
+                    [&] { static_cast<void>(checkpointer.save_async(1, sources)); });
   checkpointer.save(1, sources);
   checkpointer.save_async(2, sources).wait();
   EXPECT_EQ(checkpointer.latest(), 2U);
+}
+
+int first_core() {
+  cpu_set_t mine;
+  ::sched_getaffinity(0, sizeof mine, &mine);
+  int core = 0;
+  while (!CPU_ISSET(core, &mine)) ++core;
+  return core;
+}
+
+/// A batch system may give the ranks' processes different ones.
+TEST(Alike, ProcessorsThatOneRankMayNotUse) {
+  const World world;
+  const SharedTempDir root;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  const std::vector<Source> sources = state.sources();
+  Options options = small_options();
+  const std::string core = std::to_string(first_core());
+  options.async.cores = core;
+  Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
+  expect_alike_with(
+      "thread.affinity:errno=EINVAL", ("this process may not use processors " + core + ": Invalid argument").c_str(),
+      [&] { static_cast<void>(checkpointer.save_async(1, sources)); }, ErrorKind::kUsage);
+  checkpointer.save_async(1, sources).wait();
+  EXPECT_EQ(checkpointer.latest(), 1U);
 }
 
 TEST(Alike, NoThreadAndNoMemoryForTheCheckpointer) {
