@@ -256,7 +256,10 @@ class Storage(unittest.TestCase):
                 with self.subTest(call=call, engine=engine, how=how, seed=SEED):
                     files.set(call, "stall", after=self.random.randrange(4), times=0)
                     self.job.send(f"{how} {self.step + 1} {self.step + 1}")
-                    time.sleep(1)
+                    until = time.monotonic() + START_S
+                    while files.hits() == 0 and time.monotonic() < until:
+                        time.sleep(0.1)
+                    time.sleep(1)  # that the storage is silent for
                     self.assertGreater(files.clear(), 0)
                     self.assertEqual(self.job.receive(), "saved")
                     self.step += 1
