@@ -175,6 +175,10 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
     options.quantisation.codecs = {{one_of<std::string>(random, {"optimizer", "model", "x", ""}), "q8"}};
   }
   options.allow_other_run = true;
+  options.checks.replicas =
+      one_of<ReplicaCheck>(random, {ReplicaCheck::kSample, ReplicaCheck::kAll, ReplicaCheck::kOff});
+  options.checks.non_finite = one_of<NonFinite>(random, {NonFinite::kIgnore, NonFinite::kCount, NonFinite::kWarn});
+  if (one_in(random, 10)) options.files.form = one_of<std::string>(random, {"paddlenlp", "paddleformers", "x"});
   odd_one.tensors = odd_tensors(random, ranks);
   Extras& extras = odd_one.extras;
   if (one_in(random, 2)) extras.metadata = odd_map(random);
@@ -195,7 +199,8 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
   odd_one.text = "block " + std::to_string(options.files.block_bytes) + ", align " +
                  std::to_string(options.files.align_bytes) + ", max " + std::to_string(options.files.max_bytes) +
                  ", budget " + std::to_string(options.limits.memory_budget_bytes) + ", engine " + options.engine.name +
-                 ", run '" + base::printable(options.run_id) + "'" + (odd_one.is_async ? ", async" : "");
+                 ", form '" + options.files.form + "', run '" + base::printable(options.run_id) + "'" +
+                 (odd_one.is_async ? ", async" : "");
   for (const OddTensor& tensor : odd_one.tensors) {
     odd_one.text += "; " + base::printable(tensor.section) + ":" + base::printable(tensor.tensor.name, 40) + " " +
                     std::string(name_of(tensor.tensor.dtype)) + "[";
