@@ -96,6 +96,7 @@ struct Checkpointer::State {
     here->follow(*of_saves);
     of_saves->follow(*here);
   }
+  /// Rank-local, before the ranks agree on anything: nothing here may fail, such as by making a copy.
   void settle() {
     end_async();
     begin_life();
@@ -135,7 +136,7 @@ struct Checkpointer::State {
   std::unique_ptr<checkpoint::Lease> lease;  ///< on rank 0
   checkpoint::RootLife life;
   std::optional<std::vector<format::Life>> resumed;  ///< what `life` becomes with the next save
-  std::set<std::uint64_t> passed_over;               ///< damaged steps, by the load that is gone on from
+  checkpoint::RootLife::Steps passed_over;           ///< damaged ones, by the load that is gone on from
   std::optional<checkpoint::StepBefore> loaded;      ///< what the next save is compared with
   std::unique_ptr<comm::Communicator> apart;         ///< of asynchronous saves, from the first one on
   std::unique_ptr<checkpoint::AsyncSaver> async;     ///< likewise; last: it uses the others
@@ -356,7 +357,9 @@ Report Checkpointer::State::load_latest(CallName name, const LoadOptions& load_o
     // By reference: a copy may take memory, and that step would not be agreed on.
     report = checkpoint::load_newest(*communicator, root, std::ref(load_step));
     comm::agree(*communicator, "note what was passed over", [&] {
-      for (const SkippedStep& one : report.skipped) passed_over.insert(one.step);
+      auto steps = std::make_shared<std::set<std::uint64_t>>();
+      for (const SkippedStep& one : report.skipped) steps->insert(one.step);
+      passed_over = std::move(steps);
     });
   });
   return report;
@@ -370,7 +373,7 @@ Report Checkpointer::State::load(std::uint64_t step, const OpenCheckpoint& opene
   Report report = checkpoint::load_targets(*communicator, opened, request, view, loader, whole);
   report.step = step;
   comm::agree(*communicator, "resume from the checkpoint", [&] {
-    passed_over.clear();
+    passed_over.reset();
     if (opened.manifest) {
       std::string words = checkpoint::words_of_other_step(opened.directory, *opened.manifest);
       if (!words.empty()) {

@@ -80,7 +80,7 @@ void set_life(RootLife& life, CommitTarget& target, format::Manifest& manifest) 
   }
   target.may_replace.descent = Descent{manifest.epoch, manifest.lineage, manifest.run_id};
   target.may_replace.step = manifest.step;
-  target.may_replace.is_passed_over = life.passed_over.contains(manifest.step);
+  target.may_replace.is_passed_over = life.passed_over && life.passed_over->contains(manifest.step);
 }
 
 /// What is made of a planned state.

@@ -43,11 +43,12 @@ class Call;
 
 /// One life of a root: between taking its lease and leaving it, or resuming again.
 struct RootLife {
-  Lease* lease = nullptr;                    ///< on rank 0
-  std::vector<format::Life> lineage;         ///< of what was resumed, and that; empty: nothing was
-  std::uint64_t saves = 0;                   ///< so far, on rank 0
-  std::string run_id = {};                   ///< of the root, on rank 0, from the first save on
-  std::set<std::uint64_t> passed_over = {};  ///< steps that load_latest() found damaged on its way to what was resumed
+  Lease* lease = nullptr;                                        ///< on rank 0
+  std::vector<format::Life> lineage;                             ///< of what was resumed, and that; empty: nothing was
+  std::uint64_t saves = 0;                                       ///< so far, on rank 0
+  std::string run_id = {};                                       ///< of the root, on rank 0, from the first save on
+  using Steps = std::shared_ptr<const std::set<std::uint64_t>>;  ///< copied without memory; null: none
+  Steps passed_over = {};  ///< which load_latest() found damaged on its way to what was resumed
   /// The last save so far, which may have become visible though it failed; on rank 0.
   std::optional<format::Life> saved = {};
 };

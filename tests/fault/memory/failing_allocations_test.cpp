@@ -231,14 +231,23 @@ TEST_P(FailingAllocationsOnce, OfALoadOfTheLatest) {
   };
   fail_each(
       "load_latest", [&] { make_checkpointer(); }, load);
-  MPI_Barrier(MPI_COMM_WORLD);
-  if (world_.rank == 0) std::filesystem::resize_file(root_ / "checkpoint-2" / "cairn.blocks", 10);
-  MPI_Barrier(MPI_COMM_WORLD);
+  const auto damage = [&] {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (world_.rank == 0) std::filesystem::resize_file(root_ / "checkpoint-2" / "cairn.blocks", 10);
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  damage();
   expected = 1;
   set_log_sink([](LogLevel, std::string_view) {});  // a line for each call
   constexpr std::uint64_t kToAgreeOnAnError = 10;   // on what is damaged
   fail_each(
       "load_latest of a damaged one", [&] { make_checkpointer(); }, load, kToAgreeOnAnError);
+  const auto damage_and_load = [&] {
+    make_checkpointer();
+    damage();
+    load();
+  };
+  fail_each("save of the step that was damaged", damage_and_load, [&] { checkpointer_->save(2, sources_); });
   set_log_sink({});
 }
 
