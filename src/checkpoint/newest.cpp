@@ -2,7 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <cerrno>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +19,7 @@
 #include "codes/view.hpp"
 #include "comm/agree.hpp"
 #include "directory/root.hpp"
+#include "directory/standing.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 
@@ -90,6 +94,25 @@ std::vector<Attempt> attempts_of(comm::Communicator& communicator, const fs::pat
     }
   });
   return attempts;
+}
+
+/// Collective, of an error that says that a file is missing: where rank 0 sees it, it is not, and nothing is passed over.
+void refuse_other_views(comm::Communicator& communicator, const fs::path& directory, const comm::AgreedError& error) {
+  if (error.system_error() != ENOENT) return;
+  std::uint64_t is_whole[] = {0};
+  comm::agree_on_root(communicator, "look for what is missing", 0,
+                      [&] { is_whole[0] = look_at(directory).condition == Condition::kWhole ? 1 : 0; });
+  communicator.broadcast(std::as_writable_bytes(std::span(is_whole)), 0);
+  if (is_whole[0] == 0) return;
+  std::optional<comm::AgreedError> other;
+  comm::agree(communicator, "say who sees it", [&] {
+    const std::string text = fmt::format(
+        "{}; rank 0 sees all files of '{}': look whether the file system is mounted there, or try again, because "
+        "a client may remember for a minute that a name was not there",
+        error.what(), shown(directory));
+    other = comm::AgreedError(error.kind(), text, error.details());
+  });
+  throw comm::AgreedError(*other);
 }
 
 std::string warning_of(const SkippedStep& step) {
@@ -170,6 +193,7 @@ Report load_newest(comm::Communicator& communicator, const fs::path& root,
       } catch (const comm::AgreedError& error) {  // all ranks are here
         const bool is_callers = dynamic_cast<const CallerError*>(&error) != nullptr;
         if (is_callers || !is_of_checkpoint(error, attempt.checkpoint)) throw;
+        refuse_other_views(communicator, step.directory, error);
         last = error;
       }
     }

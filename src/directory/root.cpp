@@ -120,9 +120,12 @@ std::vector<RootEntry> entries_of(const std::filesystem::path& root) {
   std::vector<RootEntry> entries;
   std::set<std::filesystem::path> replaced;
   for (const auto& found : os::list_directory(root)) {
-    if (!found.is_directory && found.error == 0) continue;
     const auto name = parse_root_name(found.name);
     if (!name || name->kind == RootName::Kind::kTemporary) continue;
+    // A link to what is not there now: the step may be on a file system that is not mounted.
+    const bool may_be_step =
+        found.is_link && name->kind == RootName::Kind::kCheckpoint && !os::exists(root / found.name);
+    if (!found.is_directory && found.error == 0 && !may_be_step) continue;
     if (name->kind == RootName::Kind::kReplaced) {
       replaced.insert(checkpoint_directory(root, name->step));
     }

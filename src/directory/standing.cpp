@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
+#include "directory/carried.hpp"
 #include "format/limits.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
@@ -20,6 +22,15 @@ using os::shown;
 
 Standing of(Condition condition, const Error& error) { return {condition, error}; }
 
+/// What a link leads to may be on a file system that is not mounted now.
+void refuse_link_to_nowhere(const fs::path& path) {
+  if (os::exists(path) || !os::is_name_taken(path)) return;
+  throw Error(ErrorKind::kIo,
+              fmt::format("{} is a link to something that is not there now; mount that, or remove the link",
+                          base::printable(path.filename().string())),
+              {ENODEV, path.native()});
+}
+
 /// Of the files that a manifest names; the rest of `standing` is known.
 void look_at_files(const fs::path& directory, const format::Manifest& manifest, Standing& standing) {
   const auto incomplete = [&](const fs::path& path, const std::string& what) {
@@ -29,20 +40,15 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
   for (const auto* files : {&manifest.data_files, &manifest.carried_files}) {
     for (const auto& file : *files) {
       const auto path = directory / file.name;
-      if (!os::exists(path)) {
-        if (os::is_name_taken(path)) {  // what it leads to may be on a file system that is not mounted now
-          throw Error(ErrorKind::kIo,
-                      fmt::format("{} is a link to something that is not there now", base::printable(file.name)),
-                      {ENODEV, path.native()});
-        }
-        return incomplete(path, fmt::format("{} is missing", base::printable(file.name)));
-      }
+      refuse_link_to_nowhere(path);
+      if (!os::exists(path)) return incomplete(path, fmt::format("{} is missing", base::printable(file.name)));
       const std::uint64_t size = os::file_size(path);
       if (size == file.size_bytes) continue;
       return incomplete(path, fmt::format("{} has {} bytes, {} names {}", base::printable(file.name), size,
                                           kManifestFile, file.size_bytes));
     }
   }
+  refuse_link_to_nowhere(directory / kBlocksFile);
   if (!os::exists(directory / kBlocksFile)) {  // which the manifest names by its checksum alone
     return incomplete(directory / kBlocksFile, fmt::format("{} is missing", kBlocksFile));
   }
@@ -59,6 +65,8 @@ Error lost_manifest(const fs::path& directory) {
 
 Standing look(const fs::path& directory) {
   const auto path = directory / kManifestFile;
+  refuse_link_to_nowhere(directory);
+  refuse_link_to_nowhere(path);
   if (!os::exists(path)) {
     if (os::exists(directory / kBlocksFile)) return of(Condition::kDamaged, lost_manifest(directory));
     return of(Condition::kForeign,
@@ -81,18 +89,34 @@ Standing look(const fs::path& directory) {
   return standing;
 }
 
-}  // namespace
+Standing look_at_stage(const fs::path& file) {
+  refuse_link_to_nowhere(file);
+  try {
+    static_cast<void>(open_stage(file));
+  } catch (const format::NewerManifest& error) {
+    return of(Condition::kNewer, error);
+  } catch (const Error& error) {
+    if (error.system_error() != 0) throw;
+    return of(Condition::kForeign, error);
+  }
+  return {Condition::kWhole};
+}
 
-Standing look_at(const fs::path& directory) {
+/// What the system reports says nothing of what is there.
+Standing without_errors(const fs::path& path, Standing (*look)(const fs::path&)) {
   Standing standing;
   try {
-    standing = look(directory);
+    standing = look(path);
   } catch (const Error& error) {
     standing = of(Condition::kUnreadable, error);
   }
   if (standing.error && os::is_shortage(*standing.error)) throw Error(*standing.error);
   return standing;
 }
+
+}  // namespace
+
+Standing look_at(const fs::path& directory) { return without_errors(directory, look); }
 
 void refuse_lost_manifest(const fs::path& directory) {
   if (os::exists(directory / kManifestFile) || !os::exists(directory / kBlocksFile)) return;
@@ -134,24 +158,21 @@ bool was_left(const Descent& descent, std::uint64_t step, const Standing& standi
   return standing.generation.epoch != 0 && is_own && why_void(descent, step, standing.generation);
 }
 
-}  // namespace
-
-Fate check_replaceable(const fs::path& directory, const Replacing& may) {
-  const Standing standing = look_at(directory);
+/// Of what has the name `path`.
+Fate fate_of(const fs::path& path, const Standing& standing, const Replacing& may) {
   const auto refuse = [&](const std::string& what) -> Fate {
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", shown(directory), what), {0, directory.native()});
+    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", shown(path), what), {0, path.native()});
   };
   const char* const foreign_may_go = "; move it away, or allow it to be replaced (Options::overwrite_foreign)";
   switch (standing.condition) {
     case Condition::kUnreadable:
       throw Error(ErrorKind::kIo,
-                  fmt::format("'{}' exists, and cannot be read now: {}; nothing was replaced", shown(directory),
+                  fmt::format("'{}' exists, and cannot be read now: {}; nothing was replaced", shown(path),
                               standing.error->what()),
-                  {standing.error->system_error(), directory.native()});
+                  {standing.error->system_error(), path.native()});
     case Condition::kForeign:
       if (may.overwrite_foreign) return Fate::kReplaced;
-      return refuse(
-          fmt::format("exists, and is not a checkpoint of Cairn's ({}){}", standing.error->what(), foreign_may_go));
+      return refuse(fmt::format("exists, and is not Cairn's ({}){}", standing.error->what(), foreign_may_go));
     case Condition::kNewer:
       if (may.overwrite_foreign) return Fate::kReplaced;
       return refuse(fmt::format("exists, and is a newer Cairn's: {}{}", standing.error->what(), foreign_may_go));
@@ -173,6 +194,23 @@ Fate check_replaceable(const fs::path& directory, const Replacing& may) {
                       "from it by load_latest()"
                     : "exists already; choose another name, or remove it, or allow it to be replaced "
                       "(Options::overwrite)");
+}
+
+}  // namespace
+
+Fate check_replaceable(const fs::path& directory, const Replacing& may) {
+  return fate_of(directory, look_at(directory), may);
+}
+
+void check_replaceable_stage(const fs::path& file, const Replacing& may) {
+  std::error_code ignored;
+  if (fs::is_directory(fs::symlink_status(file, ignored))) {
+    throw Error(ErrorKind::kUsage,
+                fmt::format("'{}' is a directory, which no staging file replaces; choose another name, or remove it",
+                            shown(file)),
+                {0, file.native()});
+  }
+  static_cast<void>(fate_of(file, without_errors(file, look_at_stage), may));
 }
 
 }  // namespace cairn::checkpoint

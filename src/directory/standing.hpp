@@ -23,7 +23,7 @@ enum class Condition {
   kDamaged,     ///< its cairn.json holds no manifest, or is gone, and cairn.blocks is there
   kNewer,       ///< its manifest claims a version or kind that only a newer Cairn reads
   kForeign,     ///< there is neither of both files, or it is not a directory
-  kUnreadable,  ///< the system reported an error, and so it may be any of the others
+  kUnreadable,  ///< the system reported an error, or it is a link to what is not there now: it may be any of the others
 };
 
 /// (epoch, save counter), by which two checkpoints of a root are compared; 0 in manifests that do not have them.
@@ -88,5 +88,9 @@ enum class Fate {
 /// Rank-local: throws for something of that name that must stay; kUsage, and kIo for what cannot be read just now,
 /// which no option lets go.
 Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
+
+/// Rank-local. The same of a staging file: it is whole where it can be opened as one, and nothing is damaged. No option lets
+/// a directory go.
+void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may);
 
 }  // namespace cairn::checkpoint

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "base/text.hpp"
@@ -14,11 +13,9 @@
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
-#include "directory/carried.hpp"
 #include "directory/open.hpp"
 #include "directory/root.hpp"
 #include "format/safetensors.hpp"
-#include "os/errno_class.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 
@@ -37,36 +34,9 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
   return tensors;
 }
 
-/// Rank-local: why the file is none that options.overwrite replaces; empty when it is one, or when nobody can say.
-std::string foreignness(const fs::path& file, const Options& options) {
-  try {
-    (void)open_stage(file);
-  } catch (const Error& error) {
-    if (os::class_of(error) == os::ErrnoClass::kOfFile) return error.what();
-    if (options.overwrite) throw;
-  }
-  return {};
-}
-
-/// Rank-local: throws for a file of that name that must stay (standing.hpp has the rule for directories).
-void check_replaceable_file(const fs::path& file, const Options& options) {
-  if (!os::is_name_taken(file)) return;
-  const auto refuse = [&](const std::string& what) {
-    throw Error(ErrorKind::kUsage, fmt::format("'{}' {}", os::shown(file), what), {0, file.native()});
-  };
-  std::error_code ignored;
-  if (fs::is_directory(fs::symlink_status(file, ignored))) {
-    refuse("is a directory, which no staging file replaces; choose another name, or remove it");
-  }
-  if (options.overwrite_foreign) return;
-  if (const std::string why = foreignness(file, options); !why.empty()) {
-    refuse(
-        fmt::format("exists, and is not a staging file that this Cairn can read ({}); move it away, or allow it to "
-                    "be replaced (Options::overwrite_foreign)",
-                    why));
-  }
-  if (options.overwrite) return;
-  refuse("exists already; choose another name, or remove it, or allow it to be replaced (Options::overwrite)");
+/// Rank-local: throws for a file of that name that must stay.
+void check_name(const fs::path& file, const Options& options) {
+  if (os::is_name_taken(file)) check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign});
 }
 
 }  // namespace
@@ -81,7 +51,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   comm::agree(communicator_, "plan the staging file",
               [&] { budget_ = split_budget(options_.limits.memory_budget_bytes, options_.files.block_bytes); });
   call_.begin("commit");
-  comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_replaceable_file(file, options_); });
+  comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_name(file, options_); });
   CommitTarget target{file};
   target.may_replace.overwrite_foreign = true;  // it was looked at
   commit_.emplace(communicator_, std::move(target));
@@ -218,8 +188,11 @@ void StageWriter::publish() {
   commit_step(communicator_, "stage.rename", file_, [&] {
     const auto no_end = os::hold_end();
     const fs::path written = commit_->partial() / file_.filename();
-    if (options_.overwrite || options_.overwrite_foreign) return os::rename(written, file_);
     if (os::rename_to_new(written, file_)) return;
+    if (options_.overwrite || options_.overwrite_foreign) {
+      check_name(file_, options_);  // it may be another file than before
+      return os::rename(written, file_);
+    }
     throw Error(
         ErrorKind::kUsage,
         fmt::format("'{}' appeared while it was written; nothing was replaced", base::printable(file_.string())),

@@ -2,6 +2,7 @@
 #include "hdf5/stage_format.hpp"
 
 #include <array>
+#include <cerrno>
 #include <cstring>
 
 #include "cairn/error.hpp"
@@ -39,8 +40,10 @@ bool looks_like_hdf5(const std::filesystem::path& path) {
     std::array<std::byte, kSignature.size()> found{};
     file.read_at(found, 0);
     return std::memcmp(found.data(), kSignature.data(), found.size()) == 0;
-  } catch (const Error&) {
-    return false;
+  } catch (const Error& error) {
+    const int failed = error.system_error();  // 0: it is shorter
+    if (failed == 0 || failed == ENOENT || failed == ENOTDIR || failed == EISDIR) return false;
+    throw;
   }
 }
 

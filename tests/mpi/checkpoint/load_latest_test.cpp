@@ -330,7 +330,24 @@ TEST_F(LoadLatest, GoesPastDamageOnly) {
     const Faults faults("open:path=checkpoint-2/cairn.json:errno=EIO:times=9:rank=0");
     EXPECT_EQ(load(checkpointer, 1), "1 without 2");
   }
-  on_rank_0([&] { write_all(directory(2) / "cairn.json", R"({"format": "cairn-checkpoint", "format_version": 3})"); });
+  {  // on a node that does not see it, say; rank 0 does
+    const Faults faults("open:path=checkpoint-2/optimizer-:errno=ENOENT:rank=" + std::to_string(world_.ranks - 1));
+    const std::string text =
+        message_of_error(ErrorKind::kNotFound, [&] { checkpointer.load_latest(loaded_.targets()); });
+    EXPECT_THAT(text,
+                AllOf(HasSubstr("optimizer-"), HasSubstr("rank 0 sees all files of"), HasSubstr("checkpoint-2'")));
+    expect_same_everywhere(text);
+  }
+  on_rank_0([&] {
+    fs::rename(directory(2), root_ / "elsewhere");
+    fs::create_directory_symlink("/nowhere/at/all", directory(2));
+  });
+  refused(ErrorKind::kIo, "is a link to something that is not there now");
+  on_rank_0([&] {
+    fs::remove(directory(2));
+    fs::rename(root_ / "elsewhere", directory(2));
+    write_all(directory(2) / "cairn.json", R"({"format": "cairn-checkpoint", "format_version": 3})");
+  });
   refused(ErrorKind::kFormat, "format version 3");
 }
 

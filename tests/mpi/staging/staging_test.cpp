@@ -6,11 +6,14 @@
 #include <mpi.h>
 
 #include <fstream>
+#include <iterator>
+#include <string>
 
 #include "comm/mpi.hpp"
 #include "environment.hpp"
 #include "expect_converted.hpp"
 #include "expect_error.hpp"
+#include "faults.hpp"
 #include "os/fault.hpp"
 #include "same_text.hpp"
 #include "sharded_state.hpp"
@@ -246,8 +249,25 @@ TEST_F(Staging, SaysWhatMayBeReplacedBeforeAnythingIsWritten) {
   options_.overwrite_foreign = true;
   EXPECT_THAT(refusal(), HasSubstr("is a directory"));
   file_ = directory_ / "text.h5";
+  {
+    const Faults faults("open:path=text.h5:errno=EACCES:rank=0");
+    const std::string text = message_of_error(ErrorKind::kIo, [&] { stage_in(Cut::kRows, 1); });
+    EXPECT_THAT(text, testing::AllOf(HasSubstr("cannot be read now"), HasSubstr("Permission denied")));
+  }
   stage_in(Cut::kRows, 1);
   expect_in(Cut::kRows, 1);
+}
+
+TEST_F(Staging, ReplacesNoForeignFileThatAppearsMeanwhile) {
+  options_.overwrite = true;
+  options_.progress = [&](const Progress&) {
+    if (world_.rank == 0) std::ofstream(file_) << "somebody's";
+  };
+  const std::string text = message_of_error(ErrorKind::kUsage, [&] { stage_in(Cut::kRows, 1); });
+  EXPECT_THAT(text, HasSubstr("Options::overwrite_foreign"));
+  expect_same_everywhere(text);
+  std::ifstream in(file_);
+  EXPECT_EQ((std::string{std::istreambuf_iterator<char>(in), {}}), "somebody's");
 }
 
 TEST_F(Staging, SaysWhatIsWrong) {

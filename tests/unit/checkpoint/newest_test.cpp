@@ -253,6 +253,20 @@ TEST(Newest, ALatestFileThatCannotBeReadNowIsNotAbsent) {
   EXPECT_THAT(said, HasSubstr("latest_checkpointed_iteration.txt' is not followed: it holds no number of a step"));
 }
 
+TEST(Newest, AStepOnAFileSystemThatIsNotMountedIsNotAbsent) {
+  const TempDir root;
+  live(root.path(), {}, {100, 300});
+  fs::rename(root / "checkpoint-300", root / "elsewhere");
+  fs::create_directory_symlink("elsewhere", root / "checkpoint-300");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 300U);
+  fs::rename(root / "elsewhere", root / "not-mounted");
+  expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); },
+               {"checkpoint-300", "is a link to something that is not there now"});
+  EXPECT_EQ(order_of(root.path()), "300! 100");
+  fs::remove(root / "checkpoint-300");
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
+}
+
 TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   const TempDir root;
   live(root.path(), {}, {100, 200, 300});
