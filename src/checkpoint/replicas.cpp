@@ -33,7 +33,7 @@ plan::Sample sample_of(const HeldReplica& held, const ReplicaComparison& what) {
   const std::uint64_t bytes = plan::own_bytes(*held.box);
   if (what.checks.replicas == ReplicaCheck::kAll) return plan::Sample::all(bytes);
   if (bytes <= what.rule.whole_bytes) return plan::Sample::all(bytes);
-  return plan::Sample::of(bytes, plan::sample_seed(what.step, held.tensor, held.box->box), what.rule);
+  return plan::Sample::of(bytes, plan::sample_seed(what.save, held.tensor, held.box->box), what.rule);
 }
 
 /// Reads ranges of boxes, and gives each to see(number, bytes): those of one box in their order. Where memory has gaps

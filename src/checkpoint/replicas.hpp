@@ -36,7 +36,7 @@ void add_replicas(std::span<const plan::Replica> replicas, std::span<const plan:
 
 struct ReplicaComparison {
   std::span<const HeldReplica> replicas;  ///< in an order that is the same on all ranks that hold some
-  std::uint64_t step = 0;
+  std::uint64_t save = 0;                 ///< another number for each save, and so other places; the same on all ranks
   const Checks& checks;
   plan::SampleRule rule = {};          ///< of agree_on_sample()
   io::DeviceCopies* device = nullptr;  ///< where this rank has boxes in device memory

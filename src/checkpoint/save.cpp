@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "base/mix.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
@@ -161,7 +162,9 @@ void Saver::check_replicas(Planned& planned, std::span<const Source> given, std:
   });
   io::DeviceCopies* const device = plan_->device ? plan_->device.get() : replica_copies_.get();
   if (!plan_->sample_rule) plan_->sample_rule = agree_on_sample(communicator_, held);
-  std::string warning = compare_replicas(communicator_, {held, step, options_.checks, *plan_->sample_rule, device});
+  // A step that is saved again is looked at elsewhere, as is one that another program goes on from.
+  const std::uint64_t save = base::split_mix64(step) + comparisons_++;
+  std::string warning = compare_replicas(communicator_, {held, save, options_.checks, *plan_->sample_rule, device});
   comm::agree(communicator_, "note a warning", [&] {
     if (!warning.empty()) planned.report.warnings.push_back(std::move(warning));
   });

@@ -213,6 +213,7 @@ class Saver {
   std::optional<EngineChoice> choice_;                ///< of the first save
   StepBefore before_;                                 ///< that was saved last, or loaded since
   std::unique_ptr<io::DeviceCopies> replica_copies_;  ///< where the plan has none
+  std::uint64_t comparisons_ = 0;                     ///< of replicas, so far: the same on all ranks
   std::set<std::string> said_;
 };
 

@@ -11,8 +11,8 @@ std::uint64_t own_bytes(const MemoryBox& box) {
   return box.bytes.size() / span_elements(box.box.shape, box.strides).value() * shard::elements_of(box.box);
 }
 
-std::uint64_t sample_seed(std::uint64_t step, std::uint64_t tensor, const Box& box) {
-  std::uint64_t seed = base::split_mix64(base::split_mix64(step) ^ tensor);
+std::uint64_t sample_seed(std::uint64_t save, std::uint64_t tensor, const Box& box) {
+  std::uint64_t seed = base::split_mix64(base::split_mix64(save) ^ tensor);
   for (const std::uint64_t offset : box.offset) seed = base::split_mix64(seed ^ offset);
   for (const std::uint64_t size : box.shape) seed = base::split_mix64(seed ^ size);
   return seed;

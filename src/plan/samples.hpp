@@ -47,8 +47,9 @@ inline constexpr std::uint64_t kCompareBytes = 64ULL << 10;
 /// Bytes of a box, without gaps.
 std::uint64_t own_bytes(const MemoryBox& box);
 
-/// What makes a box sampled elsewhere than another one, and than in another step: the same on all ranks that hold it.
-std::uint64_t sample_seed(std::uint64_t step, std::uint64_t tensor, const Box& box);
+/// What makes a box sampled elsewhere than another one, and than in another save: the same on all ranks that hold it.
+/// `save` is any number that is another one for each save.
+std::uint64_t sample_seed(std::uint64_t save, std::uint64_t tensor, const Box& box);
 
 /// The ranges of a box that are compared: ascending.
 class Sample {

@@ -2,12 +2,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <mutex>
 #include <set>
 
+#include "checkpoint/call.hpp"
 #include "checkpoint/replicas.hpp"
 #include "plan/samples.hpp"
 #include "random.hpp"
@@ -259,6 +261,28 @@ TEST(Replicas, OtherPlacesAreLookedAtInEveryStep) {
   EXPECT_GT(first.size(), 2U);
   EXPECT_LT(first.size(), 150U);
   EXPECT_NE(first, second);
+}
+
+/// One step that is saved again and again, as a program does that keeps only its newest state.
+TEST(Replicas, OtherPlacesAreLookedAtInEverySaveOfOneStep) {
+  const TempDir root;
+  std::array<std::vector<bool>, 2> found;  // by rank
+  comm::run_simulated(2, [&](comm::Communicator& communicator) {
+    const FloatState state({{"t", {512, 512}}}, communicator.rank(),
+                           [](int rank, std::size_t, std::vector<float>& values) {
+                             if (rank == 1) std::fill_n(values.begin(), 512, -1.0F);
+                           });
+    io::WindowStore store;
+    checkpoint::Saver saver(communicator, with(ReplicaCheck::kSample, ReplicasDiffer::kWarn), store);
+    for (int save = 0; save < 60; ++save) {
+      checkpoint::Call call(communicator);
+      auto planned = saver.plan(root.path() / "c", state.sources(), {}, checkpoint::Gathered::kFromSources, call);
+      saver.check_replicas(planned, state.sources(), 7, call);
+      found.at(static_cast<std::size_t>(communicator.rank())).push_back(!planned.report.warnings.empty());
+    }
+  });
+  EXPECT_THAT(found[0], AllOf(testing::Contains(true), testing::Contains(false)));
+  EXPECT_EQ(found[0], found[1]) << "the ranks look at the same places";
 }
 
 TEST(Replicas, GapsInMemoryMakeNoDifference) {
