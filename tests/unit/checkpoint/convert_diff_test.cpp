@@ -55,6 +55,36 @@ TEST(Convert, ToShardsAndBackIsTheSameOnAnyNumberOfRanks) {
   EXPECT_GE(data_files(root / "shards1").size(), 4U);
 }
 
+/// What a resuming program goes by: the step, whose run it is, and how many ranks saved it, of whom each has a blob.
+TEST(Convert, TakesOverWhatTheManifestSaysOfTheRun) {
+  const TempDir root;
+  comm::run_simulated(3, [&](comm::Communicator& communicator) {
+    RankState state(small_state(), Cut::kRows, communicator.rank(), 3);
+    state.fill(1);
+    Extras extras;
+    extras.layout = "dp=3";
+    extras.metadata = {{"loss", "2.5"}};
+    extras.rank_blob.resize(static_cast<std::size_t>(communicator.rank()) + 1, std::byte{7});
+    io::WindowStore store;
+    checkpoint::Saver(communicator, small_options(), store).save(root / "original", 7, state.sources(), extras);
+  });
+  const auto manifest_of = [&](const char* name) { return *checkpoint::open_here(root / name).manifest; };
+  const format::Manifest original = manifest_of("original");
+  convert_simulated(root / "original", root / "hf", 2, nullptr);
+  convert_simulated(root / "original", root / "shards", 1, "fsdp=4");
+  for (const char* name : {"hf", "shards"}) {
+    const format::Manifest made = manifest_of(name);
+    EXPECT_TRUE(made.has_step) << name;
+    EXPECT_EQ(made.step, 7U) << name;
+    EXPECT_EQ(made.run_id, original.run_id) << name;
+    EXPECT_EQ(made.user_metadata, original.user_metadata) << name;
+    EXPECT_EQ(made.ranks, 3U) << name;
+  }
+  EXPECT_EQ(manifest_of("hf").layout, "dp=3");
+  EXPECT_EQ(manifest_of("hf").rank_blobs, 3U);
+  EXPECT_EQ(manifest_of("shards").layout, "fsdp=4");
+}
+
 TEST(Convert, RefusesAnExistingDestinationAndLeavesNothingAfterAFault) {
   const TempDir root;
   save_simulated(root.path(), 1, Cut::kMixed, 3);
