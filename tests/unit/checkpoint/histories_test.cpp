@@ -1,26 +1,30 @@
 // Random histories of a root against a model that says what must be loadable: saves by several lives, saves that fail or
 // are cut off at every step, savers that were taken for dead, resumes by a Checkpointer and by other means, roll-backs,
-// damage, other programs' directories and a newer Cairn's, people who edit or delete Cairn's files, clocks that jump.
+// damage, manifests that cannot be read for a while, other programs' directories and a newer Cairn's, people who edit or
+// delete Cairn's files, clocks that jump.
 //
-// Data files are a few bytes, and go from here to the commit: what plans and moves real ones is tested elsewhere.
-// CAIRN_HISTORIES says how many; the default takes seconds.
+// Data files have one small tensor, and go from here to the commit: what plans and moves real ones is tested elsewhere.
+// They are read back as load() and load_latest() do. CAIRN_HISTORIES says how many; the default takes seconds.
+#include <fmt/core.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <map>
-#include <set>
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
 #include "cairn/log.hpp"
+#include "checkpoint/newest.hpp"
 #include "checkpoint/save.hpp"
 #include "directory/lease_folder.hpp"
 #include "faults.hpp"
 #include "format/crc32c.hpp"
 #include "manual_clock.hpp"
 #include "random.hpp"
+#include "root_model.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {
@@ -31,55 +35,28 @@ using checkpoint::Condition;
 
 constexpr const char* kDataFile = "model.safetensors";
 constexpr std::uint64_t kSteps = 9;
+constexpr std::uint64_t kWeightsBytes = 16;
 
-/// What the model knows of a name.
-struct Saved {
-  Condition condition = Condition::kWhole;
-  std::string content;      ///< of its data file; of what is not Cairn's, of a file in it
-  std::size_t life = 0;     ///< with a manifest
-  std::uint64_t order = 0;  ///< of saving
-  bool is_theirs = false;   ///< another program made it
-};
+constexpr std::uint64_t kBlockBytes = 64;
 
-/// The model: which steps there are, and which of them a run has left.
-struct Model {
-  std::map<std::uint64_t, Saved> there;
-  /// Of each life that took the lease: of which life, and how late in the order of saving, is what it was resumed from;
-  /// nothing: it is not known.
-  std::vector<std::optional<std::pair<std::size_t, std::uint64_t>>> lives;
-  std::uint64_t saves = 0;
+/// A data file of one tensor, which has a block of its own.
+std::string file_of(std::uint64_t number) {
+  const std::string weights = fmt::format("weights {:>8}", number);
+  const std::string about =
+      fmt::format(R"({{"w":{{"dtype":"U8","shape":[{0}],"data_offsets":[0,{0}]}}}})", kWeightsBytes);
+  const std::string header = fmt::format("{:<{}}", about, 2 * kBlockBytes - 8);
+  std::string file;
+  for (unsigned shift = 0; shift < 64; shift += 8) file += static_cast<char>(header.size() >> shift & 0xff);
+  return file + header + weights;
+}
 
-  [[nodiscard]] bool is_left(std::uint64_t step, std::size_t by) const {
-    const Saved& saved = there.at(step);
-    if (saved.life == by) return false;
-    std::map<std::size_t, std::uint64_t> ancestors;  // and how far each went until it was left
-    for (auto at = lives.at(by); at && !ancestors.contains(at->first); at = lives.at(at->first)) ancestors.insert(*at);
-    if (ancestors.empty() || saved.life < ancestors.begin()->first) return false;
-    const auto ancestor = ancestors.find(saved.life);
-    return ancestor == ancestors.end() || ancestor->second < saved.order;
+std::vector<std::uint32_t> checksums_of(std::string_view file) {
+  std::vector<std::uint32_t> checksums;
+  for (; !file.empty(); file.remove_prefix(std::min<std::size_t>(file.size(), kBlockBytes))) {
+    checksums.push_back(format::crc32c(base::as_bytes(file.substr(0, kBlockBytes))));
   }
-  [[nodiscard]] static bool has_manifest(const Saved& saved) {
-    return saved.condition == Condition::kWhole || saved.condition == Condition::kIncomplete;
-  }
-  /// The whole step that was saved last, of those that no run has left, else of all; nothing without any.
-  [[nodiscard]] std::optional<std::uint64_t> newest() const {
-    const Saved* head = nullptr;
-    for (const auto& [step, saved] : there) {
-      if (has_manifest(saved) && (head == nullptr || head->order < saved.order)) head = &saved;
-    }
-    std::optional<std::uint64_t> best;
-    const auto key = [&](std::uint64_t step) { return std::pair(!is_left(step, head->life), there.at(step).order); };
-    for (const auto& [step, saved] : there) {
-      if (saved.condition == Condition::kWhole && (!best || key(*best) < key(step))) best = step;
-    }
-    return best;
-  }
-  /// Whether some manifest is lost or cannot be read, so that it is not known what came after what.
-  [[nodiscard]] bool is_blurred() const {
-    return std::ranges::any_of(there,
-                               [](const auto& one) { return !has_manifest(one.second) && !one.second.is_theirs; });
-  }
-};
+  return checksums;
+}
 
 const char* const kFailures[] = {"commit.begin",
                                  "commit.carry",
@@ -128,6 +105,7 @@ class History {
       happen();
       check();
     }
+    check_loads();
     if (testing::Test::HasFailure()) std::cout << "history: " << told_ << std::endl;
   }
   [[nodiscard]] std::uint64_t saves() const { return model_.saves; }
@@ -141,8 +119,9 @@ class History {
   void tell(const std::string& event) { told_ += event + "; "; }
 
   void happen() {
-    switch (draw(0, 12)) {
+    switch (draw(0, 13)) {
       case 6: return stand_still();
+      case 7: return be_unreadable();
       case 0: return end_life();
       case 1: return resume();
       case 2: return damage();
@@ -202,7 +181,8 @@ class History {
       if (saved.condition == Condition::kWhole) whole.push_back(step);
     }
     if (whole.empty() || draw_one_in(3)) return tell("a life of its own");
-    const std::uint64_t step = draw_one_in(2) ? *model_.newest() : whole[draw(0, whole.size() - 1)];
+    const auto newest = model_.newest_for_load(order());
+    const std::uint64_t step = newest && draw_one_in(2) ? *newest : whole[draw(0, whole.size() - 1)];
     const fs::path at = where_.contains(step) ? where_.at(step) : directory(step);
     const auto manifest = format::parse_manifest(read_file(at / checkpoint::kManifestFile), "cairn.json");
     tell("resume from " + std::to_string(step));
@@ -221,7 +201,7 @@ class History {
     if (checkpoint::replaced_checkpoint(directory(step))) return;
     tell("damage " + std::to_string(step));
     const fs::path at = directory(step);
-    switch (draw(0, 3)) {
+    switch (draw(0, 4)) {
       case 0:
         fs::resize_file(at / checkpoint::kManifestFile, draw(0, 60));
         saved.condition = Condition::kDamaged;
@@ -234,9 +214,37 @@ class History {
         saved.condition = Condition::kForeign;
         return;
       case 2: fs::remove(at / checkpoint::kBlocksFile); break;
+      case 3: {
+        std::string data = saved.content;
+        data.back() = '#';
+        write_file(at / kDataFile, data);
+        saved.is_unsound = true;
+        return;
+      }
       default: fs::resize_file(at / kDataFile, 1); break;
     }
     saved.condition = Condition::kIncomplete;
+  }
+
+  /// The manifest of the newest checkpoint, for a while.
+  void be_unreadable() {
+    const auto newest = model_.newest_for_load(order());
+    if (!newest || checkpoint::replaced_checkpoint(directory(*newest))) return;
+    const std::string error = draw_one_in(3) ? "EIO" : draw_one_in(2) ? "EACCES" : "ESTALE";
+    const std::string rule = fmt::format("{}:path={}:errno={}", draw_one_in(2) ? "open" : "read",
+                                         (directory(*newest) / checkpoint::kManifestFile).string(), error);
+    tell(rule);
+    Saved& saved = model_.there.at(*newest);
+    saved.condition = Condition::kUnreadable;
+    saved.is_unsound = error == "EIO";  // every time: the sectors are lost
+    {
+      const Faults faults(rule);
+      check();
+      check_loads();
+    }
+    save(life_, *newest, rule);
+    saved.condition = Condition::kWhole;
+    saved.is_unsound = false;
   }
 
   /// Something that no Cairn, or a newer one, made.
@@ -245,12 +253,10 @@ class History {
     if (model_.there.contains(step) || fs::exists(directory(step))) return;
     tell("somebody makes " + std::to_string(step));
     Saved saved{Condition::kForeign, "weights of another program"};
-    saved.is_theirs = true;
     fs::create_directory(directory(step));
     write_file(directory(step) / kDataFile, saved.content);
     if (draw_one_in(2)) {
       saved.condition = Condition::kNewer;
-      saved.is_theirs = false;
       write_file(directory(step) / checkpoint::kManifestFile,
                  R"({"format": "cairn-checkpoint", "format_version": 3, "more": []})");
     }
@@ -265,7 +271,6 @@ class History {
       fs::last_write_time(entry.path(), fs::file_time_type::clock::now() - hours);
     }
     if (draw_one_in(2)) return;
-    is_pointer_edited_ = true;
     switch (draw(0, 2)) {
       case 0: write_file(root_ / checkpoint::kLatestFile, std::to_string(draw(1, kSteps))); return;
       case 1: fs::remove(root_ / checkpoint::kLatestFile); return;
@@ -281,7 +286,7 @@ class History {
     tell("a zombie saves");
     Options options;
     options.overwrite_foreign = true;
-    EXPECT_THROW(commit(zombie, draw(1, kSteps), "not to be seen", options), Error);
+    EXPECT_THROW(commit(zombie, draw(1, kSteps), file_of(0), options), Error);
   }
 
   void commit(Life& life, std::uint64_t step, const std::string& content, const Options& options) {
@@ -297,9 +302,10 @@ class History {
     made.manifest.has_step = true;
     made.manifest.step = step;
     checkpoint::set_life(life.root, target, made.manifest);
+    made.blocks.block_bytes = kBlockBytes;
     made.section_of_file[kDataFile] = "model";
     const auto bytes = base::as_bytes(content);
-    made.blocks.files.push_back({kDataFile, content.size(), {format::crc32c(bytes)}});
+    made.blocks.files.push_back({kDataFile, content.size(), checksums_of(content)});
     checkpoint::Commit commit(communicator, std::move(target));
     os::write_new_file(commit.partial() / kDataFile, bytes);
     commit.finish(std::move(made));
@@ -307,7 +313,9 @@ class History {
 
   [[nodiscard]] bool may_replace(const Life& life, std::uint64_t step, const Options& options) const {
     const auto found = model_.there.find(step);
-    if (found == model_.there.end() || options.overwrite_foreign) return true;
+    if (found == model_.there.end()) return true;
+    if (found->second.condition == Condition::kUnreadable) return false;
+    if (options.overwrite_foreign) return true;
     switch (found->second.condition) {
       case Condition::kIncomplete: return true;
       case Condition::kDamaged: return options.overwrite;
@@ -316,13 +324,12 @@ class History {
     }
   }
 
-  void save(Life& life, std::uint64_t step) {
+  void save(Life& life, std::uint64_t step, std::string rules = "") {
     Options options;
     options.overwrite = draw_one_in(6);
     options.overwrite_foreign = draw_one_in(12);
-    const std::string content = "weights " + std::to_string(model_.saves);
-    std::string rules;
-    if (draw_one_in(3)) rules = kFailures[draw(0, std::size(kFailures) - 1)];
+    const std::string content = file_of(++saves_begun_);
+    if (rules.empty() && draw_one_in(3)) rules = kFailures[draw(0, std::size(kFailures) - 1)];
     if (!rules.empty() && draw_one_in(2)) rules += ";unlink:times=999";  // cut off: nothing is cleared up
     if (draw_one_in(3)) rules += ";exchange:errno=EINVAL:times=9";
     tell("save " + std::to_string(step) + (rules.empty() ? "" : " under " + rules) +
@@ -344,9 +351,10 @@ class History {
       EXPECT_TRUE(may_replace(life, step, options)) << "step " << step << " was replaced";
       model_.there[step] = {Condition::kWhole, content, *life.number, ++order_};
       ++model_.saves;
-      if (error.empty()) is_pointer_edited_ = false;
     }
-    if (!error.empty() && is_saved) is_pointer_edited_ = true;  // the file that names the latest may be an older one
+    if (!error.empty()) return;
+    EXPECT_EQ(checkpoint::read_latest_file(root_.path()), step);
+    EXPECT_EQ(checkpoint::read_root_state(root_.path()).latest_written, step);
   }
 
   /// Of the data file of whatever is read for the step.
@@ -369,39 +377,76 @@ class History {
         continue;
       }
       EXPECT_EQ(entry.condition, saved->second.condition) << "step " << entry.step << ": " << entry.problem;
-      if (saved->second.condition == Condition::kIncomplete) continue;
+      if (saved->second.condition == Condition::kIncomplete || saved->second.is_unsound) continue;
       EXPECT_EQ(read_file(entry.directory / kDataFile), saved->second.content) << "step " << entry.step;
     }
     for (const auto& [step, saved] : model_.there) EXPECT_TRUE(where_.contains(step)) << "step " << step << " is lost";
     check_newest(entries);
-    check_order(entries);
+  }
+
+  /// In which to resume, by what people and failed saves made of the two files that change after a commit.
+  [[nodiscard]] std::vector<std::uint64_t> order() const {
+    return model_.order(checkpoint::read_latest_file(root_.path()),
+                        checkpoint::read_root_state(root_.path()).latest_written);
   }
 
   void check_newest(const std::vector<checkpoint::RootEntry>& entries) {
-    const bool is_blurred = model_.is_blurred();
-    std::optional<std::uint64_t> newest;
+    const auto expected = order();
+    std::vector<std::uint64_t> steps;
+    for (const auto& entry : checkpoint::resume_order(root_.path(), entries)) steps.push_back(entry.step);
+    EXPECT_EQ(steps, expected);
+    const auto candidate = model_.first_candidate(expected);
+    const bool is_whole = candidate && model_.there.at(*candidate).condition == Condition::kWhole;
     try {
-      newest = checkpoint::newest_step(root_.path(), entries);
+      const auto newest = checkpoint::newest_step(root_.path(), entries);
+      EXPECT_EQ(newest, is_whole ? candidate : std::nullopt);
+      EXPECT_TRUE(is_whole || (!candidate && !model_.has_whole())) << "nothing is said";
     } catch (const Error& error) {
-      EXPECT_TRUE(is_blurred || is_pointer_edited_) << error.what();
-      return;
+      EXPECT_FALSE(is_whole) << error.what();
+      const fs::path about = candidate ? directory(*candidate) : root_ / checkpoint::kLatestFile;
+      EXPECT_THAT(error.what(), testing::HasSubstr("'" + about.string() + "'"));
     }
-    EXPECT_TRUE(newest || !model_.newest()) << "none, where " << *model_.newest() << " is whole";
-    EXPECT_TRUE(!newest || model_.there.at(*newest).condition == Condition::kWhole) << *newest;
-    EXPECT_TRUE(is_blurred || is_pointer_edited_ || newest == model_.newest())
-        << newest.value_or(0) << " and not " << model_.newest().value_or(0);
   }
 
-  /// A load that goes past damage finds what is whole.
-  void check_order(const std::vector<checkpoint::RootEntry>& entries) {
-    std::set<std::uint64_t> tried;
-    for (const auto& entry : checkpoint::resume_order(root_.path(), entries)) {
-      EXPECT_TRUE(tried.insert(entry.step).second) << entry.step << " stands twice";
+  /// As a program does: the newest, past what is damaged; and then every one that is whole.
+  void check_loads() {
+    const auto expected = order();
+    const auto newest = model_.newest_for_load(expected);
+    const auto in_the_way = model_.in_the_way_of_load(expected);
+    try {
+      const Report report =
+          checkpoint::load_newest(communicator_, root_.path(), [&](std::uint64_t step) { return load(step); });
+      EXPECT_EQ(report.step, newest);
+      EXPECT_FALSE(in_the_way) << *in_the_way << " was passed over";
+    } catch (const Error& error) {
+      EXPECT_FALSE(newest) << *newest << " was not loaded: " << error.what();
+      const std::string named = in_the_way ? directory(*in_the_way).string() : "";
+      EXPECT_THAT(error.what(), testing::HasSubstr(named));
     }
-    if (is_pointer_edited_) return;  // people may have gone back to before it
     for (const auto& [step, saved] : model_.there) {
-      EXPECT_TRUE(saved.condition != Condition::kWhole || tried.contains(step)) << step << " is not tried";
+      if (saved.condition != Condition::kWhole) continue;
+      try {
+        load(step);
+        EXPECT_FALSE(saved.is_unsound) << step << " was loaded";
+      } catch (const Error& error) {
+        EXPECT_TRUE(saved.is_unsound) << error.what();
+        EXPECT_EQ(error.kind(), ErrorKind::kIntegrity) << error.what();
+      }
     }
+  }
+
+  Report load(std::uint64_t step) {
+    std::string weights(kWeightsBytes, ' ');
+    checkpoint::with_open(communicator_, directory(step), checkpoint::Links::kInside, [&](const auto& opened) {
+      const std::uint32_t number = opened.stored.tensors.catalog().find("model", "w").value();
+      const plan::MemoryBox wanted{number, {{0}, {kWeightsBytes}}, std::as_writable_bytes(std::span(weights))};
+      checkpoint::Loader(communicator_, opened, {"posix", 64 << 10, {}}).load({&wanted, 1});
+      return 0;
+    });
+    EXPECT_TRUE(model_.there.at(step).content.ends_with(weights)) << step << ": " << weights;
+    Report report;
+    report.step = step;
+    return report;
   }
 
   comm::Communicator& communicator_;
@@ -411,7 +456,7 @@ class History {
   Life life_;
   std::vector<Life> zombies_;
   std::uint64_t order_ = 0;
-  bool is_pointer_edited_ = false;
+  std::uint64_t saves_begun_ = 0;
   std::map<std::uint64_t, fs::path> where_;  ///< each step is read
   std::string told_;
 };
