@@ -95,7 +95,7 @@ class Run(unittest.TestCase):
         rows = {(row["system"], row["operation"]): row for row in directory["rows"]}
         for slow_down in directory["slow_downs"]:
             stall, durable = (rows[slow_down["system"], operation] for operation in ("stall", "until durable"))
-            self.assertLess(stall["seconds"][0], durable["seconds"][0])
+            self.assertLessEqual(stall["seconds"][0], durable["seconds"][0])  # of one call: the stall is a part of it
             self.assertGreater(stall["ratio"], 0)
             self.assertGreater(slow_down["ratio"], 0)
             self.assertGreater(slow_down["details"][0]["steps"], 0)
@@ -109,15 +109,15 @@ class Run(unittest.TestCase):
         folder = fresh("ended")
         mark = f"{os.getpid()} {system}"
         run = start(*SMALL, "--directory", folder, "--systems", system, CAIRN_TEST_RUN=mark)
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while not list(folder.glob(f"cairn-peers-*/{system}/{written}")):
             self.assertIsNone(run.poll(), "it ended before it had written anything")
             self.assertLess(time.monotonic(), deadline, "it has written nothing")
             time.sleep(0.05)
         run.send_signal(signal.SIGTERM)
-        _, errors = run.communicate(timeout=60)
+        _, errors = run.communicate(timeout=300)
         self.assertEqual(run.returncode, 143, errors)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 300
         while (left := processes_with("CAIRN_TEST_RUN", mark)) and time.monotonic() < deadline:
             time.sleep(0.1)
         self.assertEqual(left, [])

@@ -29,7 +29,7 @@ class Arguments(unittest.TestCase):
         environment = {**os.environ, "PATH": f"{self.folder.name}:{os.environ['PATH']}", "CAIRN_VENV": "/nonexistent",
                        "CAIRN_BIN_DIR": "/nonexistent"}
         return subprocess.run([ROOT / "bench" / name / "run", *arguments], env=environment, capture_output=True,
-                              text=True, check=False, timeout=60)
+                              text=True, check=False, timeout=300)
 
     def test_help_is_answered(self):
         for name in WRONG:

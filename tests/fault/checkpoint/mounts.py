@@ -115,6 +115,6 @@ class FaultFs(Mount):
 
     def end(self):
         self.process.stdin.close()
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=300)
         self.process.stdout.close()
         self.process.stderr.close()

@@ -26,7 +26,7 @@ from root import newest, verify
 
 SEED = int(os.environ.get("CAIRN_TEST_SEED", random.randrange(1 << 30)))
 RANKS = 2
-LIMIT_S = 100  # of every wait for another rank; a storage that says what is wrong takes much less
+LIMIT_S = 300  # of every wait for another rank; a storage that says what is wrong takes much less
 SILENCE_LIMIT_S = 2  # the same where a storage is silent on purpose
 LEASE_S = 10  # how long a save waits for an epoch that was made by a call that failed
 HOWS = ("save", "save_async")

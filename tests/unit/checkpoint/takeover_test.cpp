@@ -42,7 +42,7 @@ std::set<std::string> names_in(const fs::path& directory) {
 }
 
 void wait_for(const fs::path& file) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(300);
   while (!fs::exists(file)) {
     ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "nobody came to " << file;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));

