@@ -12,6 +12,7 @@
 #include "hdf5/library.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "os/system_calls.hpp"
 #include "scratch_mount.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
@@ -151,6 +152,20 @@ TEST_F(StagingFault, AfterTheRenameSaysThatTheFileIsComplete) {
     expect_good(file);
     EXPECT_THAT(names_in(directory_.path()), testing::ElementsAre("state.h5"));
   }
+}
+
+TEST_F(StagingFault, TheNameIsSyncedAfterTheRename) {
+  const std::filesystem::path file = directory_ / "state.h5";
+  os::Recording recording;
+  stage_it(file);
+  const auto operations = recording.take();
+  if (communicator_->rank() != 0) return;
+  const auto is = [&](const char* name, const std::filesystem::path& path) {
+    return [=](const os::Operation& one) { return one.name == name && one.path == path; };
+  };
+  const auto renamed = std::ranges::find_if(operations, is("rename", file));
+  ASSERT_NE(renamed, operations.end());
+  EXPECT_TRUE(std::any_of(renamed, operations.end(), is("fsync", directory_.path())));
 }
 
 TEST_F(StagingFault, InReadingReachesAllRanks) {

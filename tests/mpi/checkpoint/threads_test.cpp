@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
@@ -124,6 +126,28 @@ TEST_P(OnEngine, SavesAndLoadsKeepToTheLevel) {
   } else {
     EXPECT_EQ(calls_of_others - before_of_others, 0U);
   }
+}
+
+TEST_P(OnEngine, AsynchronousSavesKeepToTheLevel) {
+  const World world;
+  const SharedTempDir root;
+  const std::uint64_t before_of_others = calls_of_others;
+  std::vector<std::string> warnings;
+  {
+    Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options_for_small_state(GetParam()));
+    RankState state(small_state(), Cut::kMixed, world.rank, world.ranks);
+    state.fill(1);
+    warnings = checkpointer.save_async(1, state.sources()).wait().warnings;
+    RankState loaded(small_state(), Cut::kFlat, world.rank, world.ranks);
+    checkpointer.load(1, loaded.targets());
+    EXPECT_EQ(loaded.matching_bytes(1), loaded.bytes());
+  }
+  const std::uint64_t of_others = calls_of_others - before_of_others;
+  const bool is_said = std::ranges::any_of(
+      warnings, [](const std::string& warning) { return warning.find("MPI_THREAD_MULTIPLE") != std::string::npos; });
+  const bool is_multiple = expected_level() == MPI_THREAD_MULTIPLE;
+  EXPECT_EQ(of_others != 0, is_multiple) << of_others;
+  EXPECT_EQ(is_said, !is_multiple) << "that the save was synchronous";
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, OnEngine, testing::Values("mpiio", "posix", "direct"));

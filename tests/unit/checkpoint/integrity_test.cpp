@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
 #include "directory/written_blocks.hpp"
+#include "format/limits.hpp"
 #include "format/safetensors.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
@@ -47,6 +49,22 @@ TEST(Integrity, AWholeCheckpointVerifies) {
     EXPECT_TRUE(result.has_checksums);
     EXPECT_EQ(result.bytes, bytes);
     EXPECT_EQ(result.tensors, small_state().size());
+  }
+}
+
+/// Of a damaged length, say: verify reads no more of its own files than a load does.
+TEST(Integrity, FilesBeyondTheLimitsAreFaultsAndAreNotRead) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kRows, 1);
+  const fs::path directory = root / "checkpoint-1";
+  for (const auto& [name, limit] : {std::pair(checkpoint::kBlocksFile, format::limits::kBlockTableBytes),
+                                    std::pair(checkpoint::kManifestFile, format::limits::kManifestBytes)}) {
+    fs::resize_file(directory / name, limit + 1);  // without a byte more on storage
+    const auto result = verify_simulated(directory, 1);
+    const auto is_named = [&, file = std::string(name)](const checkpoint::Fault& fault) {
+      return fault.file == file && fault.message.find("at most") != std::string::npos;
+    };
+    EXPECT_TRUE(std::ranges::any_of(result.faults, is_named)) << name;
   }
 }
 
