@@ -22,6 +22,7 @@ namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -121,6 +122,26 @@ TEST_F(Checked, ValuesThatAreNotFinite) {
   }
 }
 
+/// The snapshot is written behind the program, which learns of it from the ticket.
+TEST_F(Checked, ValuesThatAreNotFiniteInTheBackground) {
+  Options options;
+  options.checks.non_finite = NonFinite::kWarn;
+  Replicated state(world_.ranks);
+  state.fill(std::numeric_limits<float>::infinity());
+  EXPECT_THAT(make(options).save_async(1, state.sources()).wait().warnings,
+              ElementsAre(HasSubstr("values are not finite: 'w' (section model)")));
+  options.checks.non_finite = NonFinite::kRefuse;
+  Checkpointer checkpointer = make(options);
+  SaveTicket refused = checkpointer.save_async(2, state.sources());
+  state.fill(1);
+  expect_error_everywhere(ErrorKind::kState, "values are not finite: 'w' (section model)", [&] { refused.wait(); });
+  EXPECT_FALSE(has(2));
+  EXPECT_EQ(checkpointer.latest(), 1U);
+  const Report report = checkpointer.save_async(2, state.sources()).wait();
+  EXPECT_THAT(report.earlier_failure, HasSubstr("values are not finite"));
+  EXPECT_TRUE(has(2));
+}
+
 /// What the next save is compared with: the last one, of either kind, or what was loaded since.
 TEST_F(Checked, StaleSectionsAfterSavesAndLoads) {
   Replicated state(world_.ranks);
@@ -148,6 +169,23 @@ TEST_F(Checked, StaleSectionsAfterSavesAndLoads) {
   EXPECT_FALSE(is_stale(resumed.save_async(6, state.sources()).wait(), 5));
   resumed.load(5, std::vector<Target>{target});
   EXPECT_FALSE(is_stale(resumed.save(7, state.sources()), 5)) << "compared with what was loaded, not with step 6";
+}
+
+TEST_F(Checked, StaleSectionsAreRefusedInTheBackground) {
+  Options options;
+  options.checks.stale = StaleSections::kRefuse;
+  Checkpointer checkpointer = make(options);
+  Replicated state(world_.ranks);
+  state.fill(1);
+  checkpointer.save_async(1, state.sources()).wait();
+  SaveTicket refused = checkpointer.save_async(2, state.sources());
+  expect_error_everywhere(ErrorKind::kState, "section 'model' has changed since step 1", [&] { refused.wait(); });
+  EXPECT_FALSE(has(2));
+  state.fill(2);
+  const Report report = checkpointer.save_async(3, state.sources()).wait();
+  EXPECT_THAT(report.earlier_failure, HasSubstr("has changed since step 1"));
+  EXPECT_EQ(report.unchanged_since, 1U) << "a refused step is not the one before";
+  EXPECT_EQ(checkpointer.latest(), 3U);
 }
 
 }  // namespace
