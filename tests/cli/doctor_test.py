@@ -1,6 +1,18 @@
 """`cairn doctor`: dangers end with code 1 and say what to do."""
 
-from program import CairnTest, cairn, exit_codes, main
+import pathlib
+import re
+import resource
+
+from program import CairnTest, Paused, cairn, exit_codes, main
+from small_files import two_shards
+
+HARD_LIMIT = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+RAISED = min(1 << 16, 1 << 62 if HARD_LIMIT == resource.RLIM_INFINITY else HARD_LIMIT)
+
+
+def with_open_files(soft):
+    return lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, HARD_LIMIT))
 
 
 class Doctor(CairnTest):
@@ -33,6 +45,31 @@ class Doctor(CairnTest):
         check = self.checks(1, PMI_SIZE="4")["launcher"]
         self.assertEqual(check["verdict"], "danger")
         self.assertIn("PMI_SIZE=4", check["finding"])
+
+    def test_limits_are_those_of_the_programs_that_the_user_starts(self):
+        few = self.checks(0, who={"preexec_fn": with_open_files(200)})["limits"]
+        self.assertEqual(few["verdict"], "note")
+        self.assertIn("200 open files (ulimit -n); ranks that open a thousand files", few["finding"])
+        self.assertIn(f"ulimit -n {RAISED} ", few["remedy"])
+        if RAISED >= 4096:
+            many = self.checks(0, who={"preexec_fn": with_open_files(4096)})["limits"]
+            self.assertEqual((many["verdict"], many["remedy"]), ("good", ""))
+            self.assertIn("4096 open files", many["finding"])
+        most = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 30, resource.RLIM_INFINITY))}
+        small = self.checks(0, who=most)["limits"]
+        self.assertEqual(small["verdict"], "warning")
+        self.assertRegex(small["finding"], r"files may have 1[.0]* GiB \(ulimit -f\)")
+        self.assertIn("ulimit -f unlimited", small["remedy"])
+
+    def test_every_command_raises_its_own_limit_of_open_files(self):
+        source = self.folder / "source"
+        two_shards(source)
+        paused = Paused(self, "commit.manifest", "convert", source, self.folder / "out", before=with_open_files(200))
+        limits = pathlib.Path(f"/proc/{paused.process.pid}/limits").read_text()
+        found = re.search(r"Max open files +(\d+)", limits)
+        paused.go()
+        self.assertEqual(paused.result().code, 0)
+        self.assertEqual(int(found[1]), RAISED)
 
     def test_ranks_end_alike(self):
         self.assertEqual(exit_codes("doctor", self.folder, ranks=2), [0, 0])

@@ -26,6 +26,7 @@
 #include "same_text.hpp"
 #include "sharded_state.hpp"
 #include "shared_temp_dir.hpp"
+#include "soft_limit.hpp"
 #include "world.hpp"
 
 namespace cairn::test {
@@ -109,6 +110,24 @@ TEST_F(Async, SavesTheStateAsItWasAtTheCall) {
         expect_content(checkpointer, step, version);
       }
     }
+  }
+}
+
+TEST_F(Async, MoreFilesThanMayBeOpenAreOpenByTurns) {
+  for (const char* engine : {"posix", "direct"}) {
+    Options options = options_for_small_state(engine);
+    options.files.max_bytes = 4096;
+    options.overwrite = true;
+    Checkpointer checkpointer = make(options);
+    RankState state = state_of(Cut::kMixed, 1);
+    checkpointer.save_async(1, state.sources()).wait();
+    state.fill(2);
+    {
+      const SoftLimit limit = descriptors_left(32);
+      SaveTicket ticket = checkpointer.save_async(2, state.sources());
+      EXPECT_GT(ticket.wait().files, 48U);
+    }
+    expect_content(checkpointer, 2, 2);
   }
 }
 

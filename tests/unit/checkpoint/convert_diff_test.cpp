@@ -10,16 +10,18 @@
 #include "export/convert.hpp"
 #include "export/diff.hpp"
 #include "simulated_save.hpp"
+#include "soft_limit.hpp"
 
 namespace cairn::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-void convert_simulated(const fs::path& from, const fs::path& to, int ranks, const char* shards_layout) {
+void convert_simulated(const fs::path& from, const fs::path& to, int ranks, const char* shards_layout,
+                       const Options& write = small_options()) {
   comm::run_simulated(ranks, [&](comm::Communicator& communicator) {
     checkpoint::ConvertOptions options;
-    options.write = small_options();
+    options.write = write;
     options.read = {"posix", 64 << 10, {}};
     if (shards_layout != nullptr) {
       options.to = "shards";
@@ -130,6 +132,32 @@ TEST(Convert, ADestinationThatComesIntoBeingMeanwhileIsNotReplaced) {
   os::set_faults("");
   EXPECT_EQ(names_beginning_with(root.path(), "out"), std::vector<std::string>{"out"});
   EXPECT_EQ(read_file(root / "out" / "file"), "mine");
+}
+
+Options options_of_many_files() {
+  Options options = small_options();
+  options.files.max_bytes = 4096;
+  return options;
+}
+
+/// It reads some and writes others at the same time.
+TEST(Convert, MoreFilesThanMayBeOpenAreOpenByTurns) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kRows, 1, options_of_many_files());
+  {
+    const SoftLimit limit = descriptors_left(20);
+    convert_simulated(root / "checkpoint-1", root / "out", 1, nullptr, options_of_many_files());
+  }
+  EXPECT_GE(data_files(root / "out").size(), 25U);
+  EXPECT_EQ(data_files(root / "out"), data_files(root / "checkpoint-1"));
+}
+
+TEST(Diff, MoreFilesThanMayBeOpenAreOpenByTurns) {
+  const TempDir root;
+  save_simulated(root.path(), 1, Cut::kRows, 1, options_of_many_files());
+  EXPECT_GE(data_files(root / "checkpoint-1").size(), 25U);
+  const SoftLimit limit = descriptors_left(20);
+  EXPECT_TRUE(diff_simulated(root / "checkpoint-1", root / "checkpoint-1", 1).equal());
 }
 
 TEST(Diff, EqualAndDifferent) {
