@@ -262,7 +262,7 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
     } catch (const Error&) {
       if (path != name) {
         path = name;  // the old one is gone: the new one has the name
-      } else if (const auto replaced = replaced_checkpoint(name)) {
+      } else if (const auto replaced = may_be_whole(look_at(name)) ? std::nullopt : replaced_checkpoint(name)) {
         path = *replaced;
       } else if (manifest_text(path) == before) {
         throw;

@@ -157,6 +157,7 @@ void check_step(RootEntry& entry) {
     entry.directory = directory;
     stand(entry);
     if (entry.is_complete() && !entry.is_replaced) return;
+    if (may_be_whole(entry)) continue;
     if (const auto replaced = replaced_checkpoint(directory)) {
       RootEntry old = entry;
       old.directory = *replaced;
@@ -388,7 +389,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
     order.erase(order.begin(), chosen);
   } else {
     // What was saved last, whether it can be read or not, or a conversion that took its place: what stands before it was
-    // not, and comes after the rest.
+    // not, and comes after the rest. A run that saved a lower step later had gone back.
     const auto start = position_of(written);
     if (start != order.end() && (written == last_saved || !start->has_manifest || start->generation.epoch == 0)) {
       std::rotate(order.begin(), start, order.end());

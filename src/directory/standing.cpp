@@ -118,6 +118,11 @@ Standing without_errors(const fs::path& path, Standing (*look)(const fs::path&))
 
 Standing look_at(const fs::path& directory) { return without_errors(directory, look); }
 
+bool may_be_whole(const Standing& standing) {
+  if (standing.condition == Condition::kNewer) return true;
+  return standing.condition == Condition::kUnreadable && os::class_of(*standing.error) != os::ErrnoClass::kOfFile;
+}
+
 void refuse_lost_manifest(const fs::path& directory) {
   if (os::exists(directory / kManifestFile) || !os::exists(directory / kBlocksFile)) return;
   const Error error = lost_manifest(directory);

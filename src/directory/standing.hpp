@@ -49,6 +49,10 @@ struct Standing {
 /// descriptors run out, which says nothing of the checkpoint.
 Standing look_at(const std::filesystem::path& directory);
 
+/// Of something that cannot be read: it may be whole all the same, for a newer Cairn or later, and nothing older is taken
+/// for it. An error that will not pass is damage.
+bool may_be_whole(const Standing& standing);
+
 /// Rank-local. Throws Error(kIntegrity) for a checkpoint that has lost its cairn.json, and so nothing to check its bytes by.
 void refuse_lost_manifest(const std::filesystem::path& directory);
 

@@ -229,8 +229,10 @@ class History {
   /// The manifest of the newest checkpoint, for a while.
   void be_unreadable() {
     const auto newest = model_.newest_for_load(order());
-    if (!newest || checkpoint::replaced_checkpoint(directory(*newest))) return;
+    if (!newest || where_.at(*newest) != directory(*newest)) return;
     const std::string error = draw_one_in(3) ? "EIO" : draw_one_in(2) ? "EACCES" : "ESTALE";
+    // What is damaged gives way to what it was to replace.
+    if (error == "EIO" && checkpoint::replaced_checkpoint(directory(*newest))) return;
     const std::string rule = fmt::format("{}:path={}:errno={}", draw_one_in(2) ? "open" : "read",
                                          (directory(*newest) / checkpoint::kManifestFile).string(), error);
     tell(rule);

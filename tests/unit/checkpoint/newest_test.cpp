@@ -267,6 +267,22 @@ TEST(Newest, AStepOnAFileSystemThatIsNotMountedIsNotAbsent) {
   EXPECT_EQ(checkpoint::newest_step(root.path()), 100U);
 }
 
+TEST(Newest, WhatWaitsBesideAStepIsNotTakenForOneThatCannotBeReadNow) {
+  const TempDir root;
+  live(root.path(), {}, {100});
+  const fs::path at = root / "checkpoint-100";
+  const fs::path old = root / "checkpoint-100.0123456789abcdef.replaced";
+  fs::create_directory(old);
+  fs::copy(at, old / "checkpoint-100");
+  {
+    const Faults faults("open:times=99:errno=EACCES:path=" + (at / checkpoint::kManifestFile).string());
+    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::newest_step(root.path()); }, {"Permission denied"});
+    expect_error(ErrorKind::kIo, [&] { (void)checkpoint::open_here(at); }, {"Permission denied"});
+  }
+  lose_a_file(root.path(), 100);
+  EXPECT_EQ(checkpoint::newest_step(root.path()), 100U) << "the old one";
+}
+
 TEST(Newest, PeopleGoBackByEditingTheLatestFile) {
   const TempDir root;
   live(root.path(), {}, {100, 200, 300});
