@@ -37,6 +37,14 @@ Options small_options() {
   return options;
 }
 
+/// Of this rank of the world, as version 1.
+RankState filled_state() {
+  const World world;
+  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
+  state.fill(1);
+  return state;
+}
+
 /// Collective. The same Error, of that kind and with that text in it, details included, on all ranks, long before any
 /// limit.
 void expect_alike(ErrorKind kind, const char* part, const std::function<void()>& call) {
@@ -105,8 +113,7 @@ TEST(Alike, RootsAndStepsThatDifferAreNamed) {
   expect_alike(ErrorKind::kUsage, "option 'path' differs",
                [&] { const Checkpointer made(MPI_COMM_WORLD, is_last ? root / "b" : root / "a", small_options()); });
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   expect_alike(ErrorKind::kUsage, "argument 'step' differs between the ranks: '1' on rank 0, '2' on rank",
                [&] { checkpointer.save(is_last ? 2 : 1, state.sources()); });
   checkpointer.save(1, state.sources());
@@ -153,8 +160,7 @@ TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
   const World world;
   const SharedTempDir place;
   if (world.rank == 0) std::filesystem::create_directory(place / "elsewhere");
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   Extras extras;
   std::optional<Checkpointer> checkpointer;
   {
@@ -182,10 +188,8 @@ TEST(Alike, ARelativeRootIsThatOfTheConstruction) {
 }
 
 TEST(Alike, AFirstAsynchronousSaveThatFailsLeavesNothingOnAnyRank) {
-  const World world;
   const SharedTempDir root;
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   const std::vector<Source> sources = state.sources();
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
   expect_alike_with(
@@ -210,10 +214,8 @@ int first_core() {
 
 /// A batch system may give the ranks' processes different ones.
 TEST(Alike, ProcessorsThatOneRankMayNotUse) {
-  const World world;
   const SharedTempDir root;
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   const std::vector<Source> sources = state.sources();
   Options options = small_options();
   const std::string core = std::to_string(first_core());
@@ -235,13 +237,11 @@ TEST(Alike, NoThreadAndNoMemoryForTheCheckpointer) {
 }
 
 TEST(Alike, NoMemoryInACall) {
-  const World world;
   const SharedTempDir root;
   Options options = small_options();
   options.overwrite = true;
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   const auto save = [&] { checkpointer.save(1, state.sources()); };
   save();
   expect_alike_with("memory.checksums", "make room for checksums: out of memory", save);
@@ -260,8 +260,7 @@ TEST(Alike, NoMemoryInADiffOrAConversion) {
   const SharedTempDir root;
   {
     Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), small_options());
-    RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-    state.fill(1);
+    RankState state = filled_state();
     checkpointer.save(1, state.sources());
     state.fill(2);
     checkpointer.save(2, state.sources());
@@ -301,8 +300,7 @@ TEST_P(AlikeOn, FilesAreClosedAfterALoadThatFails) {
   Options options = small_options();
   options.engine.name = GetParam();
   Checkpointer checkpointer(MPI_COMM_WORLD, root.path(), options);
-  RankState state(small_state(), Cut::kRows, world.rank, world.ranks);
-  state.fill(1);
+  RankState state = filled_state();
   checkpointer.save(1, state.sources());
   if (world.rank == 0) {
     for (const auto& entry : std::filesystem::directory_iterator(root / "checkpoint-1")) {
