@@ -62,22 +62,20 @@ PaddleBeside beside_of_save(const Extras& extras, const std::map<std::string, ba
   beside.lost_codes = beside.found.stage != "O0";  // a program has no codes
   for (const auto& file : carried) beside.carried.push_back(file.first);
   const std::string config = "config.json";
-  bool has_config = false;
+  const auto parsed = [&](const std::string& text) {
+    try {
+      return base::Json::parse(text, config);
+    } catch (const Error& error) {  // it is the program's, and no file of a checkpoint
+      throw Error(ErrorKind::kUsage,
+                  fmt::format("{} that is to be carried along, by which PaddlePaddle's trainers resume: {}", config,
+                              error.what()));
+    }
+  };
   if (const auto text = extras.carry_texts.find(config); text != extras.carry_texts.end()) {
-    beside.config = text->second;
-    has_config = true;
+    beside.config = parsed(text->second);
   }
   for (const fs::path& path : extras.carry_files) {
-    if (path.filename() != config) continue;
-    beside.config = os::read_text(path, format::limits::kIndexBytes);
-    has_config = true;
-  }
-  try {
-    if (has_config) static_cast<void>(base::Json::parse(beside.config, config));  // readers will, also when it is empty
-  } catch (const Error& error) {  // it is the program's, and no file of a checkpoint
-    throw Error(ErrorKind::kUsage,
-                fmt::format("{} that is to be carried along, by which PaddlePaddle's trainers resume: {}", config,
-                            error.what()));
+    if (path.filename() == config) beside.config = parsed(os::read_text(path, format::limits::kIndexBytes));
   }
   beside.step = step;
   beside.scheduler = value_of("scheduler");

@@ -32,10 +32,7 @@ PaddleForm::PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoi
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} on one card reads no quantised moments: leave --quant out", package.name));
   }
-  if (!config.empty()) {
-    config_text_ = config;
-    config_ = base::Json::parse(config_text_, "config.json");
-  }
+  if (!config.empty()) config_ = base::Json::parse(config, "config.json");
   const std::string* text = value(interop::kPaddleValue);
   if (const auto state = text == nullptr ? std::nullopt : interop::parse_paddle_state(*text)) {
     has_paddle_state_ = true;
@@ -204,7 +201,7 @@ PaddleFiles PaddleForm::files_beside(const CodedCatalog& content, const plan::Fi
   // Codes that were decoded, here or on the way here, count as resumed from.
   beside.lost_codes = found_.stage != "O0" && (facts_.stage == "O0" || !content.pairs.empty());
   beside.carried = std::move(carried);
-  beside.config = config_text_;
+  beside.config = config_;
   beside.step = step();
   if (const std::string* text = value("scheduler")) beside.scheduler = *text;
   beside.cards = cards_;

@@ -61,7 +61,6 @@ class PaddleForm {
   const OpenCheckpoint& source_;
   std::uint64_t cards_;
   std::string quant_;
-  std::string config_text_;
   base::Json config_ = base::Json::object();
   bool has_paddle_state_ = false;
   interop::PaddleState found_;

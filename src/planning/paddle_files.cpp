@@ -163,9 +163,7 @@ interop::PaddleState state_of(const PaddlePackage& package, const PaddleFacts& f
 
 PaddleFiles paddle_files(const PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside) {
-  const base::Json config =
-      beside.config.empty() ? base::Json::object() : base::Json::parse(beside.config, "config.json");
-  check_config(package, facts, config, beside.cards);
+  check_config(package, facts, beside.config, beside.cards);
   const interop::PaddleState state = state_of(package, facts, beside);
   PaddleFiles files;
   files.texts = std::move(indexes);

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/json.hpp"
 #include "cairn/options.hpp"
 #include "interop/paddle/written.hpp"
 #include "plan/file_layout.hpp"
@@ -32,10 +33,10 @@ void check_paddle_quantisation(const interop::PaddlePackage& package, const Quan
 
 /// What is known besides the tensors.
 struct PaddleBeside {
-  interop::PaddleState found;        ///< of the state that went on to be this one
-  bool lost_codes = false;           ///< its moments were codes, and are decoded or coded anew
-  std::vector<std::string> carried;  ///< files that come along as they are
-  std::string config;                ///< text of config.json; empty: there is none
+  interop::PaddleState found;                ///< of the state that went on to be this one
+  bool lost_codes = false;                   ///< its moments were codes, and are decoded or coded anew
+  std::vector<std::string> carried;          ///< files that come along as they are
+  base::Json config = base::Json::object();  ///< what config.json holds; an empty object where there is none
   std::optional<std::uint64_t> step;
   std::string scheduler;    ///< JSON of last_epoch and last_lr, or anything else
   std::uint64_t cards = 0;  ///< processes that are to resume; 0: any number but one
@@ -47,8 +48,7 @@ struct PaddleFiles {
   std::vector<std::string> notes;
 };
 
-/// `indexes`: of a layout by paddle_layout(). Throws what check_config() throws, and
-/// Error(kFormat) for a config.json that is none.
+/// `indexes`: of a layout by paddle_layout(). Throws what check_config() throws.
 PaddleFiles paddle_files(const interop::PaddlePackage& package, const PaddleFacts& facts,
                          std::map<std::string, std::string> indexes, const PaddleBeside& beside);
 

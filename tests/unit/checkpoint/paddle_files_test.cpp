@@ -241,7 +241,7 @@ TEST(PaddleFiles, IndexesSayWhatLoadersAskFor) {
   PaddleBeside beside;
   beside.found = {"O1", 1, true, false};
   beside.lost_codes = true;
-  beside.config = kConfig;
+  beside.config = base::Json::parse(kConfig, "config.json");
   beside.step = 7;
   beside.scheduler = R"({"last_epoch": 7, "last_lr": 0.5})";
   const auto files = files_of(tied_model(package("paddleformers")), "paddleformers", beside);
