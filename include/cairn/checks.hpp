@@ -16,7 +16,7 @@ namespace cairn {
 /// moments that are coded are, as they are before it.
 enum class ReplicaCheck {
   kOff,
-  /// Boxes of up to 64 KiB whole; of larger ones 64 places of 64 bytes that a hash of step, tensor and box spreads
+  /// Boxes of up to 64 KiB whole; of larger ones 64 places of 64 bytes that a hash of save, tensor and box spreads
   /// evenly over it: other ones with every save. Where that would be more than 16 MiB and more than a 64th of the
   /// replicas of a rank, as with very many small tensors, fewer places of each box, at least one.
   kSample,
