@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "base/log.hpp"
@@ -286,45 +287,69 @@ std::string MpiLiveness::rank_name(int rank) const {
   return name_of_rank(rank, hosts_ && hosts_->are_several() ? hosts_->of(rank) : std::string_view());
 }
 
-/// By the reduction with which a call begins (agree_on_call): ranks that are in one hear of it.
+/// By the reduction with which a call begins (agree_on_call): ranks that are in one hear of it. Ranks that wait long for
+/// it send beats, so that the missing ones can be named. When it is complete all have come, and send no more beats: the
+/// barrier then says that all have arrived.
 bool MpiLiveness::take_leave() noexcept {
   if (!is_watching() || size_ == 1) return true;
   if (is_dead()) return false;
-  MPI_Request reduction = MPI_REQUEST_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
   try {
     const auto limit = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(watchdog_.limit_s()));
-    const auto deadline = Clock::now() + std::min<Clock::duration>(kClosing, limit);
-    bool entered = false;
-    for (int looks = 0; Clock::now() < deadline; ++looks) {
-      receive();
-      bool all_taken = true;
-      for (Neighbour& neighbour : neighbours_) all_taken = is_done(neighbour.request) && all_taken;
-      if (all_taken && !entered) {
-        *leave_ = numbers_of(CallName::kEnd, rank_);
-        flip_top_bits(*leave_);
-        check_mpi(MPI_Iallreduce(MPI_IN_PLACE, leave_->data(), to_count(leave_->size()), MPI_INT64_T, MPI_MIN, comm_,
-                                 &reduction),
-                  "MPI_Iallreduce");
-        entered = true;
+    const auto patience = std::min<Clock::duration>(kClosing, limit);
+    const auto interval = patience / kBeatsPerLimit;
+    const auto came = Clock::now();
+    const auto wait_until = [&](bool beats, const std::function<bool()>& is_so) {
+      for (int looks = 0;; ++looks) {
+        receive();
+        if (is_so()) return true;
+        const auto now = Clock::now();
+        if (now - came >= patience) return false;
+        if (beats && now - std::max(came, last_beat_) > interval) beat(now);
+        if (looks > 40) std::this_thread::sleep_for(looks > 1000 ? 1ms : 50us);
       }
-      if (entered && is_done(reduction) && receiving_ == MPI_REQUEST_NULL) {
-        flip_top_bits(*leave_);
-        const auto mismatch = mismatch_in(*leave_, [&](int rank) { return rank_name(rank); });
-        if (!mismatch) return true;
+    };
+    const auto all_taken = [&] {
+      bool all = true;
+      for (Neighbour& neighbour : neighbours_) all = is_done(neighbour.request) && all;
+      return all;
+    };
+    bool all_came = false;
+    if (wait_until(true, all_taken)) {
+      *leave_ = numbers_of(CallName::kEnd, rank_);
+      flip_top_bits(*leave_);
+      check_mpi(
+          MPI_Iallreduce(MPI_IN_PLACE, leave_->data(), to_count(leave_->size()), MPI_INT64_T, MPI_MIN, comm_, &request),
+          "MPI_Iallreduce");
+      all_came = wait_until(true, [&] { return is_done(request); });
+    }
+    if (all_came) {
+      flip_top_bits(*leave_);
+      if (const auto mismatch = mismatch_in(*leave_, [&](int rank) { return rank_name(rank); })) {
         base::log_warning(mismatch->text);
         lose(mismatch->text);
         return false;
       }
-      if (looks > 40) std::this_thread::sleep_for(looks > 1000 ? 1ms : 50us);
+      if (wait_until(false, all_taken)) {
+        check_mpi(MPI_Ibarrier(comm_, &request), "MPI_Ibarrier");
+        if (wait_until(false, [&] { return is_done(request) && receiving_ == MPI_REQUEST_NULL; })) return true;
+      }
     }
-    base::log_warning(
-        fmt::format("{} did not see all ranks come to the end of a Checkpointer, or of another object with a "
-                    "communicator of its own, which stays with MPI; all ranks have to end it",
-                    rank_text(comm_)));
+    const auto now = Clock::now();
+    const std::string text = fmt::format(
+        "{} did not see all ranks come to the end of a Checkpointer, or of another object with a communicator of its "
+        "own, which stays with MPI{}; all ranks have to end it",
+        rank_text(comm_), all_came ? "" : ": " + heartbeats_.missing(now - patience / 2, now, hosts_.get()));
+    base::log_warning(text);
+    die(rank_, text);
   } catch (const std::exception& error) {
-    base::log_debug(std::string("a communicator was not closed: ") + error.what());
+    if (is_dead()) {  // told by a rank that gave up before
+      base::log_warning(error.what());
+    } else {
+      base::log_debug(std::string("a communicator was not closed: ") + error.what());
+    }
   }
-  if (reduction != MPI_REQUEST_NULL) static_cast<void>(leave_.release());
+  if (request != MPI_REQUEST_NULL) static_cast<void>(leave_.release());
   dead_.store(true, std::memory_order_relaxed);
   return false;
 }

@@ -1,55 +1,72 @@
-// A rank stops, in every phase of every call: the others must end within the limit, and name it. Three ranks.
+// A rank stops, in every phase of every call: the others must end in time, and name it. Three ranks.
 // Arguments: an engine ("auto" in memory: bypass), a directory for roots, how many scenarios are drawn (0: all), a seed,
 // and to repeat one a part of its text. CAIRN_TEST_THREADS=funneled: MPI is for one thread.
 //
 // The phases are those that the reports of an undisturbed run name, so that new ones are found; the operations on files
-// and the steps of a commit are fault points. Which rank stops is drawn. It goes on when the others have ended: then it
-// must be told as well. Prints "silence ENGINE: N good" from rank 0.
+// and the steps of a commit are fault points, as are the phases of calls that report none. Which rank stops is drawn. It
+// goes on when the others have ended: then it must be told as well. Prints "silence ENGINE: N good" from rank 0.
 #include <fmt/core.h>
 #include <mpi.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <memory>
-#include <optional>
+#include <mutex>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cairn/checkpoint.hpp"
-#include "checkpoint/call.hpp"
-#include "checkpoint/verify.hpp"
-#include "comm/mpi.hpp"
+#include "cairn/log.hpp"
 #include "os/fault.hpp"
-#include "os/file.hpp"
 #include "os/process.hpp"
+#include "silence_calls.hpp"
 
 namespace {
 
 namespace fs = std::filesystem;
 using cairn::Error;
 using cairn::ErrorKind;
+using cairn::test::kLongSeconds;
+using cairn::test::kSave;
+using cairn::test::kSaveAsync;
+using cairn::test::StoppedCall;
+using cairn::test::Trial;
 
 /// On a busy machine a rank may have no turn for some seconds, and a disk that others use may take long for an fsync.
 constexpr double kLimitSeconds = 10;
-constexpr double kLongSeconds = 600;
+/// Of whoever waits for a rank that stopped: the machine may be very busy.
+constexpr double kMostSeconds = 10 * kLimitSeconds;
 /// Whoever waits for so long hangs.
 constexpr unsigned kHangSeconds = 600;
-constexpr std::size_t kTensors = 5;
-constexpr std::uint64_t kRows = 96;
-constexpr std::uint64_t kColumns = 4096;
 
 int rank = 0;
 int ranks = 0;
 std::vector<int> processes;
 std::vector<std::string> hosts;
 std::string now_running;
+
+/// What the log said.
+std::mutex said_mutex;
+std::vector<std::string> said;
+
+void hear(cairn::LogLevel /*level*/, std::string_view line) {
+  const std::lock_guard lock(said_mutex);
+  said.emplace_back(line);
+}
+
+std::vector<std::string> take_said() {
+  const std::lock_guard lock(said_mutex);
+  return std::exchange(said, {});
+}
 
 /// Ends the job: the launcher may hang as well while a process is stopped.
 void tell_of_hang(int /*signal*/) {
@@ -59,73 +76,8 @@ void tell_of_hang(int /*signal*/) {
   for (const int process : processes) ::kill(process, SIGKILL);
 }
 
-/// A part of the rows of five tensors on every rank: three files, two of which are shared by two ranks each.
-struct State {
-  std::vector<float> values = std::vector<float>(kTensors * (kRows / 3) * kColumns, 1.0F);
-  template <class Shard>
-  std::vector<Shard> shards() {
-    std::vector<Shard> all(kTensors);
-    for (std::size_t n = 0; n < all.size(); ++n) {
-      all[n].name = "tensor." + std::to_string(n);
-      all[n].shape = {kRows, kColumns};
-      all[n].boxes = {{{kRows / 3 * static_cast<std::uint64_t>(rank), 0}, {kRows / 3, kColumns}}};
-      all[n].data = values.data() + n * (kRows / 3) * kColumns;
-    }
-    return all;
-  }
-};
-
-cairn::Options options_for(const std::string& engine, double waiting_s) {
-  cairn::Options options;
-  options.engine.name = engine;
-  if (engine == "posix") options.engine.aggregators_per_node = static_cast<std::uint64_t>(ranks);  // through windows
-  options.files.max_bytes = 4 << 20;
-  options.files.block_bytes = 64 << 10;
-  options.limits.memory_budget_bytes = 2 << 20;
-  options.overwrite = true;
-  options.lease.seconds = kLongSeconds;  // nobody else saves here
-  options.waiting.limit_s = waiting_s;
-  return options;
-}
-
-/// A root with step 1, and what one call does to it.
-struct Trial {
-  std::string engine;
-  fs::path root;
-  State state;
-  std::optional<cairn::Checkpointer> checkpointer;
-  std::unique_ptr<cairn::comm::Communicator> of_verify;
-  std::vector<cairn::Phase> phases;
-
-  /// `waiting_s`: the limit of its calls.
-  Trial(const std::string& of, fs::path place, double waiting_s) : engine(of), root(std::move(place)) {
-    cairn::Checkpointer(MPI_COMM_WORLD, root, options_for(of, kLongSeconds)).save(1, state.shards<cairn::Source>());
-    checkpointer.emplace(MPI_COMM_WORLD, root, options_for(of, waiting_s));
-    of_verify = cairn::comm::duplicate_mpi(MPI_COMM_WORLD, {waiting_s, cairn::OnSilence::kError, {}});
-  }
-  void save() { phases = checkpointer->save(2, state.shards<cairn::Source>()).phases; }
-  void save_async() {
-    cairn::SaveTicket ticket = checkpointer->save_async(2, state.shards<cairn::Source>());
-    phases = ticket.wait().phases;
-  }
-  void load() { phases = checkpointer->load(1, state.shards<cairn::Target>()).phases; }
-  void verify() {
-    cairn::checkpoint::run_call(*of_verify, "verify",
-                                [&] { phases = cairn::checkpoint::verify(*of_verify, root / "checkpoint-1").phases; });
-  }
-};
-
-struct Call {
-  const char* name;
-  void (Trial::*run)();
-};
-constexpr Call kSave{"save", &Trial::save};
-constexpr Call kAsync{"save_async", &Trial::save_async};
-constexpr Call kLoad{"load", &Trial::load};
-constexpr Call kVerify{"verify", &Trial::verify};
-
 struct Scenario {
-  Call call;
+  StoppedCall call;
   std::string fault;  ///< without its rank
   int culprit = 0;
   [[nodiscard]] std::string text() const { return fmt::format("{}, {}, rank {}", call.name, fault, culprit); }
@@ -135,14 +87,14 @@ struct Scenario {
 std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& place, std::mt19937& random) {
   std::vector<Scenario> all;
   Trial trial(engine, place / "undisturbed", kLongSeconds);
-  const auto add = [&](const Call& call, const std::string& fault) {
+  const auto add = [&](const StoppedCall& call, const std::string& fault) {
     all.push_back({call, fault, static_cast<int>(random() % static_cast<unsigned>(ranks))});
   };
-  for (const Call& call : {kSave, kAsync, kLoad, kVerify}) {
+  for (const StoppedCall& call : cairn::test::reporting_calls()) {
     (trial.*call.run)();
     for (const cairn::Phase& phase : trial.phases) add(call, fmt::format("call.phase:path={}", phase.name));
   }
-  for (const Call& call : {kSave, kAsync}) {
+  for (const StoppedCall& call : {kSave, kSaveAsync}) {
     for (const char* operation : {"open", "write", "fsync", "close"}) {
       add(call, fmt::format("{}:path=.safetensors", operation));
     }
@@ -151,7 +103,10 @@ std::vector<Scenario> scenarios_of(const std::string& engine, const fs::path& pl
       add(call, fmt::format("commit.{}", step));
     }
   }
-  for (const char* operation : {"open", "read"}) add(kLoad, fmt::format("{}:path=.safetensors", operation));
+  for (const cairn::test::StoppingPoint& point : cairn::test::stopping_points(engine)) {
+    add(point.call, point.fault);
+    if (point.is_of_rank_0) all.back().culprit = 0;
+  }
   return all;
 }
 
@@ -169,7 +124,7 @@ void get_known() {
   for (std::size_t r = 0; r < all; ++r) hosts.emplace_back(names.substr(r * kNameBytes, kNameBytes).c_str());
 }
 
-/// What the call threw, or "".
+/// What the call threw, or "" for nothing.
 std::string outcome_of(const std::function<void()>& call) {
   try {
     call();
@@ -195,6 +150,15 @@ void let_go_on(int culprit) {
   ::kill(processes[static_cast<std::size_t>(culprit)], SIGCONT);
 }
 
+/// How all have to name the rank that stopped.
+std::string missing(int culprit) {
+  return fmt::format("rank {} of {} ({}) is missing", culprit, ranks, hosts[static_cast<std::size_t>(culprit)]);
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// Collective: whether each rank ended as it should; prints what did not.
 bool is_good(const std::string& problem) {
   if (!problem.empty()) fmt::print(stderr, "bad: {}  {}\n", now_running, problem);
@@ -210,20 +174,23 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   {
     Trial trial(engine, root, kLimitSeconds);
     cairn::os::set_faults(fmt::format("{}:rank={}:times=1:stop=1", scenario.fault, scenario.culprit));
+    const auto start = std::chrono::steady_clock::now();
     const std::string text = outcome_of([&] { (trial.*scenario.call.run)(); });
+    const double seconds = seconds_since(start);
     let_go_on(scenario.culprit);
-    const std::string missing = fmt::format("rank {} of {} ({}) is missing", scenario.culprit, ranks,
-                                            hosts[static_cast<std::size_t>(scenario.culprit)]);
+    const std::string expected = missing(scenario.culprit);
     if (rank == scenario.culprit) {
       if (cairn::os::fault_hits() != 1) problem = "it was not stopped";
-    } else if (text.find(missing) == std::string::npos) {
-      problem = fmt::format("expected '{}', got '{}'", missing, text);
+    } else if (text.find(expected) == std::string::npos) {
+      problem = fmt::format("expected '{}', got '{}'", expected, text);
+    } else if (seconds > kMostSeconds) {
+      problem = fmt::format("it took {:.0f} s", seconds);
     }
     cairn::os::set_faults("");
     // Nobody can talk any more.
     const std::string again = outcome_of([&] {
-      if (scenario.call.run == kVerify.run) return trial.of_verify->barrier();
-      trial.checkpointer->save(3, trial.state.shards<cairn::Source>());
+      if (!scenario.call.is_of_checkpointer) return trial.communicator->barrier();
+      trial.checkpointer->save(3, trial.sources());
     });
     if (problem.empty() && again.empty()) problem = "the next call threw nothing";
   }
@@ -231,16 +198,31 @@ bool stop_in(const Scenario& scenario, const std::string& engine, const fs::path
   return is_good(problem);
 }
 
-/// A rank that does not come to the end of the object: the others do not wait for it longer than the limit.
+/// A rank that does not come to the end of the objects: the others do not wait for it longer than the limit, and say so.
 bool stop_before_the_end(const std::string& engine, const fs::path& root, int culprit) {
   now_running = fmt::format("rank {}: {}: destructor, rank {}\n", rank, engine, culprit);
   ::alarm(kHangSeconds);
   std::string problem;
   {
     Trial trial(engine, root, kLimitSeconds);
+    take_said();
     if (rank == culprit) ::raise(SIGSTOP);
-    trial.checkpointer.reset();
-    trial.of_verify.reset();
+    const auto end = [&](auto& object) {
+      const auto start = std::chrono::steady_clock::now();
+      object.reset();
+      const double seconds = seconds_since(start);
+      const std::vector<std::string> lines = take_said();
+      if (rank == culprit || !problem.empty()) return;
+      std::string all;
+      for (const std::string& line : lines) all += line + "; ";
+      const bool is_said = lines.size() == 1 &&
+                           all.find("did not see all ranks come to the end") != std::string::npos &&
+                           all.find(missing(culprit)) != std::string::npos;
+      if (!is_said) problem = fmt::format("expected one line with '{}', got '{}'", missing(culprit), all);
+      if (seconds > kMostSeconds) problem = fmt::format("it took {:.0f} s", seconds);
+    };
+    end(trial.checkpointer);
+    end(trial.communicator);
     let_go_on(culprit);
   }
   ::alarm(0);
@@ -262,6 +244,8 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 2);
   }
   std::signal(SIGALRM, tell_of_hang);
+  ::setenv("CAIRN_LOG_ALL_RANKS", "1", 1);
+  cairn::set_log_sink(hear);
   const std::string engine = argv[1];
   const fs::path place = fs::path(argv[2]) / engine;
   const std::size_t drawn = std::strtoul(argv[3], nullptr, 10);

@@ -1,0 +1,86 @@
+// The calls in which silence_program stops a rank, and what they are made on.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cairn/checkpoint.hpp"
+#include "checkpoint/reader.hpp"
+#include "comm/communicator.hpp"
+
+namespace cairn::test {
+
+/// A limit that nobody reaches.
+constexpr double kLongSeconds = 600;
+
+/// A root with step 1, and what one call does to it. Every rank has a part of the rows of five tensors: three files, two of
+/// which are shared by two ranks each; and a blob so large that every rank reads some of them.
+class Trial {
+ public:
+  /// Collective over MPI_COMM_WORLD. `waiting_s`: the limit of its calls.
+  Trial(std::string engine, std::filesystem::path root, double waiting_s);
+
+  [[nodiscard]] std::vector<Source> sources();
+
+  void save();
+  void save_async();
+  void prepare_async();
+  void load();
+  void load_latest();
+  void load_extras();
+  void load_carried();
+  void tensors();
+  void steps();
+  void latest();
+  // On `communicator`.
+  void verify();
+  void convert();
+  void stage();
+  void diff();
+
+  std::optional<Checkpointer> checkpointer;
+  std::unique_ptr<comm::Communicator> communicator;
+  std::vector<Phase> phases;  ///< of the last call, where it reports any
+
+ private:
+  template <class Shard>
+  std::vector<Shard> shards();
+  std::vector<Target> targets();
+  void apart(const std::function<void()>& work);
+  [[nodiscard]] Options options(double waiting_s) const;
+  [[nodiscard]] checkpoint::ReadOptions reading() const;
+  [[nodiscard]] std::filesystem::path step() const { return root_ / "checkpoint-1"; }
+
+  std::string engine_;
+  std::filesystem::path root_;
+  int rank_ = 0;
+  int ranks_ = 0;
+  std::vector<float> values_;
+};
+
+struct StoppedCall {
+  const char* name;
+  void (Trial::*run)();
+  bool is_of_checkpointer = true;
+};
+
+inline constexpr StoppedCall kSave{"save", &Trial::save};
+inline constexpr StoppedCall kSaveAsync{"save_async", &Trial::save_async};
+
+/// Those that report their phases.
+std::vector<StoppedCall> reporting_calls();
+
+/// A place of a call besides the phases that it reports. What only rank 0 does, it must be stopped in.
+struct StoppingPoint {
+  StoppedCall call;
+  const char* fault;
+  bool is_of_rank_0 = false;
+};
+std::vector<StoppingPoint> stopping_points(const std::string& engine);
+
+}  // namespace cairn::test
