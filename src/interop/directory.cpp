@@ -100,10 +100,19 @@ std::vector<std::string> carried_files(const Reading& reading) {
     if (!set_of_index(file) && !is_cairn_file(file)) carried.push_back(file);
   }
   for (const auto& [file, size] : directory.others) {
-    if (!is_cairn_file(file) && !data.contains(file)) carried.push_back(file);
+    if (!is_cairn_file(file) && !data.contains(file) && !parse_signal_name(file)) carried.push_back(file);
   }
   std::sort(carried.begin(), carried.end());
   return carried;
+}
+
+/// They are not carried along.
+void tell_of_signals(const Reading& reading, About& about) {
+  const auto count = std::ranges::count_if(reading.directory().others,
+                                           [](const auto& file) { return parse_signal_name(file.first).has_value(); });
+  if (count == 0) return;
+  about.left.push_back(base::counted(static_cast<std::uint64_t>(count), "signal file") +
+                       " of an asynchronous save: they say that it ended");
 }
 
 /// Of a checkpoint of Cairn's, whose manifest says it: whatever its sections, its metadata and what it carries are
@@ -152,6 +161,7 @@ std::optional<Outline> outline(const Directory& directory, const FileSummaries& 
   out.metadata = std::move(joined.metadata);
   out.disputed_metadata = std::move(joined.disputed_metadata);
   out.carried = carried_files(reading);
+  tell_of_signals(reading, out.about);
   warn_of_folders(reading);
   out.warnings = reading.take_warnings();
   return out;
@@ -171,6 +181,7 @@ Recognised recognise(const Directory& directory) {
   for (const auto& [file, header] : directory.safetensors) out.stores.push_back(header.store);
   join_metadata(directory, out);
   out.carried = carried_files(reading);
+  tell_of_signals(reading, out.about);
   warn_of_folders(reading);
   out.warnings = reading.take_warnings();
   return out;

@@ -106,6 +106,22 @@ bool is_mindspore_part_name(std::string_view file) {
   return seven(tail.substr(0, 8)) && seven(tail.substr(8)) && to_number(tail.substr(9)) > 1;
 }
 
+std::optional<SignalName> parse_signal_name(std::string_view file) {
+  constexpr std::string_view kOfAll = "saved_signal_";
+  constexpr std::array<std::string_view, 3> kWords = {"model_weight", "master_weight", "optimizer_weight"};
+  constexpr std::string_view kDone = ".done.";
+  const std::size_t digits = trailing_digits(file);
+  if (digits == 0 || digits > 7) return std::nullopt;
+  std::string_view start = file.substr(0, file.size() - digits);
+  const auto rank = static_cast<std::uint32_t>(to_number(file.substr(start.size())));
+  if (start == kOfAll) return SignalName{{}, rank};
+  if (!start.starts_with('.') || !start.ends_with(kDone)) return std::nullopt;
+  start = start.substr(1, start.size() - 1 - kDone.size());
+  const auto word = std::ranges::find(kWords, start);
+  if (word == kWords.end()) return std::nullopt;
+  return SignalName{*word, rank};
+}
+
 bool belongs_to_model(std::string_view file) {
   constexpr std::array<std::string_view, 17> kSuffixes = {
       ".json",  ".jsonl",    ".txt",   ".md",  ".yaml", ".yml",   ".toml",

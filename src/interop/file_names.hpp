@@ -53,6 +53,16 @@ bool is_dcp_shard_name(std::string_view file);
 /// MindSpore Transformers' "model-0000000-0000004.safetensors": rank 0 of 4, parts of tensors.
 bool is_mindspore_part_name(std::string_view file);
 
+/// Says that one rank had written its part of an asynchronous save.
+struct SignalName {
+  std::string_view word;  ///< "model_weight", "master_weight" or "optimizer_weight"; empty: all that the rank writes
+  std::uint32_t rank = 0;
+};
+
+/// PaddlePaddle's ".optimizer_weight.done.3" and "saved_signal_3". They are about the files that they were written with:
+/// no other directory is to have them.
+std::optional<SignalName> parse_signal_name(std::string_view file);
+
 /// Small files that belong to a model, by their names: configurations, tokenizers, code, licences and cards. Not
 /// pickles, weights of other formats and their indexes, nor what only a training has. README.md has the list.
 bool belongs_to_model(std::string_view file);

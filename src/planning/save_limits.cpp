@@ -104,6 +104,9 @@ void check_carried_name(const std::string& name) {
   if (interop::is_data_name(name) || interop::set_of_index(name) || interop::is_pickle_name(name)) {
     throw refuse("a reader would take it for tensors of this checkpoint");
   }
+  if (interop::parse_signal_name(name)) {
+    throw refuse("it says that a save of PaddlePaddle's has ended, and a reader would look for the other ranks'");
+  }
 }
 
 void check_taken_names(const plan::Catalog& catalog, std::span<const std::string> carried) {

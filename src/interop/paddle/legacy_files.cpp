@@ -94,11 +94,10 @@ void check_axes(const RankFiles& weights, const RankFiles& optimizer, const Read
 
 /// Every rank that has written its state leaves a signal.
 void check_signals(const RankFiles& optimizer, const Reading& reading) {
-  constexpr std::string_view kSignal = "saved_signal_";
-  std::size_t signals = 0;
-  for (const auto& [file, size] : reading.directory().others) {
-    if (file.starts_with(kSignal) && base::is_all_digits(std::string_view(file).substr(kSignal.size()))) ++signals;
-  }
+  const auto signals = static_cast<std::size_t>(std::ranges::count_if(reading.directory().others, [](const auto& file) {
+    const auto signal = parse_signal_name(file.first);
+    return signal && signal->word.empty();
+  }));
   if (signals <= optimizer.files.size()) return;
   throw Error(ErrorKind::kNotFound,
               fmt::format("{}: {} that ranks have saved their optimizer, and {} ({}): files of ranks are missing{}",

@@ -329,7 +329,6 @@ class Paddle final : public Dialect {
     } else if (const std::vector<RankFiles> by_rank = unmerged_files(reading); !by_rank.empty()) {
       out.parallel = by_rank.front().parallel();
     }
-    if (auto signals = words_of_signals(reading)) out.left.push_back(std::move(*signals));
     out.values[kPaddleValue] = encode_paddle_state(state_of(reading));
     const auto optimizer = reading.sets().find("optimizer");
     if (optimizer == reading.sets().end() || !is_quantised_paddle(optimizer->second)) return;

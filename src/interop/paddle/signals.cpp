@@ -9,8 +9,8 @@
 #include <string_view>
 #include <utility>
 
-#include "base/digits.hpp"
 #include "base/text.hpp"
+#include "interop/file_names.hpp"
 
 namespace cairn::interop {
 namespace {
@@ -18,7 +18,6 @@ namespace {
 /// The word of a signal, and the section whose files it is about.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kKinds = {
     {{"model_weight", "model"}, {"master_weight", "master_weights"}, {"optimizer_weight", "optimizer"}}};
-constexpr std::uint32_t kMostRanks = 1 << 20;
 
 using Signals = std::map<std::string_view, std::set<std::uint32_t>>;  // ranks, by word
 
@@ -27,14 +26,8 @@ std::string name_of(std::string_view word, std::uint32_t rank) { return fmt::for
 Signals signals_of(const Reading& reading) {
   Signals signals;
   for (const auto& [file, size] : reading.directory().others) {
-    for (const auto& [word, section] : kKinds) {
-      const std::string start = fmt::format(".{}.done.", word);
-      if (!file.starts_with(start)) continue;
-      const std::string digits = file.substr(start.size());
-      if (digits.size() >= 8 || !base::is_all_digits(digits)) continue;
-      const auto rank = static_cast<std::uint32_t>(std::stoul(digits));
-      if (rank < kMostRanks) signals[word].insert(rank);
-    }
+    const auto signal = parse_signal_name(file);
+    if (signal && !signal->word.empty()) signals[signal->word].insert(signal->rank);
   }
   return signals;
 }
@@ -66,13 +59,6 @@ void check_signals(Reading& reading) {
                       rank, base::counted(ranks, "rank")));
     }
   }
-}
-
-std::optional<std::string> words_of_signals(const Reading& reading) {
-  std::size_t count = 0;
-  for (const auto& [word, done] : signals_of(reading)) count += done.size();
-  if (count == 0) return std::nullopt;
-  return base::counted(count, "signal file") + " of an asynchronous save: they say that it ended";
 }
 
 }  // namespace cairn::interop

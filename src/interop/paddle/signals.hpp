@@ -2,9 +2,6 @@
 // its part. Files have their names, and indexes list them, before they are whole.
 #pragma once
 
-#include <optional>
-#include <string>
-
 #include "interop/reading.hpp"
 
 namespace cairn::interop {
@@ -12,8 +9,5 @@ namespace cairn::interop {
 /// Throws Error(kFormat) naming the first signal that is missing where there are others, so that the save has not
 /// ended. Signals may be in another directory: without any nothing is known.
 void check_signals(Reading& reading);
-
-/// A line that says how many there are, or nothing.
-std::optional<std::string> words_of_signals(const Reading& reading);
 
 }  // namespace cairn::interop

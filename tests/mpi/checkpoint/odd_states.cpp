@@ -178,6 +178,7 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
   options.checks.replicas =
       one_of<ReplicaCheck>(random, {ReplicaCheck::kSample, ReplicaCheck::kAll, ReplicaCheck::kOff});
   options.checks.non_finite = one_of<NonFinite>(random, {NonFinite::kIgnore, NonFinite::kCount, NonFinite::kWarn});
+  if (one_in(random, 10)) options.files.form = one_of<std::string>(random, {"paddlenlp", "paddleformers", "x"});
   odd_one.tensors = odd_tensors(random, ranks);
   Extras& extras = odd_one.extras;
   if (one_in(random, 2)) extras.metadata = odd_map(random);

@@ -59,8 +59,8 @@ TEST(SaveLimits, OptionsOfFiles) {
 }
 
 TEST(SaveLimits, NamesOfCarriedFiles) {
-  for (const char* name :
-       {"config.json", "scheduler.pdparams", "a b", ".hidden", "state.h5", "caf\xc3\xa9", "cairn.json.txt"}) {
+  for (const char* name : {"config.json", "scheduler.pdparams", "a b", ".hidden", "saved_signal_", ".weight.done.0",
+                           "state.h5", "caf\xc3\xa9", "cairn.json.txt"}) {
     checkpoint::check_carried_name(name);
   }
   checkpoint::check_carried_name(std::string(limits::kFileNameBytes, 'f'));
@@ -79,6 +79,8 @@ TEST(SaveLimits, NamesOfCarriedFiles) {
                                           "model.safetensors.index.fp16.json",
                                           "optimizer.pdopt",
                                           "model_state.pdparams",
+                                          "saved_signal_0",
+                                          ".model_weight.done.12",
                                           "\xff",
                                           std::string("a\0b", 3),
                                           std::string(limits::kFileNameBytes + 1, 'f')};

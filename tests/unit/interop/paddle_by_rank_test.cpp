@@ -369,6 +369,8 @@ TEST(PaddleSignals, ASaveThatHasNotEndedIsRefused) {
                                         ".optimizer_weight.done.1"};
   const Recognised out = recognise(with(all).directory);
   EXPECT_THAT(out.about.left, testing::Contains(HasSubstr("4 signal files of an asynchronous save")));
+  EXPECT_THAT(out.carried,
+              testing::Not(testing::Contains(HasSubstr("done"))));  // they are about the files that were here
   for (const std::string& missing : all) {
     auto rest = all;
     std::erase(rest, missing);
