@@ -42,7 +42,7 @@ tear_down() {
   trap - EXIT
   trap '' INT TERM HUP
   [ -z "$command_pid" ] || kill -TERM "$command_pid" 2>/dev/null
-  [ $status = 0 ] || [ $status = 77 ] || show_logs
+  [ $status = 0 ] || [ $status = 77 ] || show_why
   if [ -n "$(timeout 5 squeue --noheader 2>/dev/null)" ]; then
     timeout 5 scancel --signal=KILL --user="$(id -un)" 2>/dev/null
     timeout 5 scancel --user="$(id -un)" 2>/dev/null
@@ -63,14 +63,20 @@ tear_down() {
   exit $status
 }
 
-show_logs() {
+# What the command said comes last: whoever cuts this short keeps the end.
+show_why() {
   local log
+  echo "== jobs and nodes"
+  timeout 5 squeue --noheader --format '%i %T %r %N' 2>&1
+  timeout 5 sinfo --noheader --Node --format '%N %T %E' 2>&1
   for log in "$folder"/*.log; do
     [ -s "$log" ] || log=$log.early
     [ -s "$log" ] || continue
     echo "== the end of $(basename "$log")"
     tail -n 40 "$log"
   done
+  sleep 0.5  # for the last of it
+  [ ! -s "$folder/said" ] || { echo "== the end of what the command said"; tail -n 30 "$folder/said"; }
 }
 
 trap tear_down EXIT
@@ -169,7 +175,7 @@ done
 echo "a Slurm cluster of two nodes is up ($(slurmctld -V), $SECONDS s)"
 
 # Shorter than ctest's limit, which ends without any mercy.
-timeout --kill-after=10 200 "$@" &
+timeout --kill-after=10 200 "$@" > >(exec env -u SLURM_CONF tee "$folder/said") 2>&1 &
 command_pid=$!
 wait "$command_pid"
 exit $?

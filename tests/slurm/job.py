@@ -10,6 +10,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -17,7 +18,7 @@ import unittest
 
 BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
 CAIRN = BIN / "cairn"
-LIMIT_S = 150  # less than cluster.sh gives a test, so that the test itself says what did not come
+END = time.monotonic() + 180  # less than cluster.sh gives a test, so that the test itself says what did not come
 # Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
@@ -31,21 +32,35 @@ def environment(**extra):
     return {**names, "OMPI_MCA_btl_tcp_if_include": "lo", **extra}
 
 
+def start(*command, stderr=subprocess.PIPE, **extra):
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=stderr, text=True,
+                            env=environment(**extra), stdin=subprocess.DEVNULL, start_new_session=True)
+
+
+def finish(process):
+    """The process once it has ended, with `out` and `err`. srun has a second one that keeps its output open."""
+    try:
+        process.out, process.err = process.communicate(timeout=max(1, END - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args} did not end; jobs and nodes are above\n{out}{err}") from None
+    return process
+
+
 def output_of(*command, **extra):
     """Standard output of a command that must succeed."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
-                          timeout=LIMIT_S, env=environment(**extra), stdin=subprocess.DEVNULL)
+    done = finish(start(*command, **extra))
     if done.returncode != 0:
-        raise AssertionError(f"{command} ended with {done.returncode}\n{done.stdout}{done.stderr}")
-    return done.stdout
+        raise AssertionError(f"{command} ended with {done.returncode}\n{done.out}{done.err}")
+    return done.out
 
 
 def wait_for(what, condition):
     """Until the condition holds; what it gives."""
-    deadline = time.monotonic() + LIMIT_S
     while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {LIMIT_S} s: {what}")
+        if time.monotonic() > END:
+            raise AssertionError(f"did not come: {what}")
         time.sleep(0.2)
     return found
 

@@ -2,16 +2,13 @@
 batch script does."""
 
 import os
-import subprocess
 
-from job import CAIRN, LIMIT_S, SlurmTest, environment, main, output_of, wait_for
+from job import CAIRN, SlurmTest, finish, main, output_of, start, wait_for
 
 
 class Lonely(SlurmTest):
     def save(self, *srun):
-        command = [*srun, CAIRN, "demo", "save", "--dir", self.root, "--model", f"@{self.model}"]
-        return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False,
-                              timeout=LIMIT_S, env=environment(), stdin=subprocess.DEVNULL)
+        return finish(start(*srun, CAIRN, "demo", "save", "--dir", self.root, "--model", f"@{self.model}"))
 
     def test_tasks_without_pmix_are_refused(self):
         for placement in ("--nodes=1", "--ntasks=3"), ("--nodes=2", "--ntasks=2"):
@@ -20,8 +17,8 @@ class Lonely(SlurmTest):
                 done = self.save("srun", "--mpi=none", *placement, "env", "-u", "SLURM_NODELIST", "-u", "SLURM_JOBID")
                 tasks = int(placement[1].split("=")[1])
                 self.assertNotEqual(done.returncode, 0)
-                self.assertEqual(done.stderr.count("cairn: error: not saved: "), tasks, done.stderr)
-                self.assertIn("--mpi=pmix", done.stderr)
+                self.assertEqual(done.err.count("cairn: error: not saved: "), tasks, done.err)
+                self.assertIn("--mpi=pmix", done.err)
                 self.assertEqual(list(self.root.glob("checkpoint-*")), [])
 
     def test_one_process_of_a_batch_script_saves(self):
@@ -37,7 +34,7 @@ class Lonely(SlurmTest):
 
     def test_a_single_task_of_a_step_saves(self):
         done = self.save("srun", "--mpi=pmix", "--ntasks=1")
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.returncode, 0, done.err)
         self.assertEqual(len(list(self.root.glob("checkpoint-*"))), 1)
 
 

@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 
-from job import BIN, CAIRN, LIMIT_S, SlurmTest, environment, main
+from job import BIN, CAIRN, SlurmTest, finish, main, start
 
 ON_TWO = ("--nodes=2", "--ntasks-per-node=2")
 
@@ -41,13 +41,11 @@ class TwoNodes(SlurmTest):
         places = {engine: (("--nodes=2", "--distribution=cyclic"), self.folder), "auto": (("--nodes=1",), "/dev/shm")}
         steps = {}
         for name, (placement, folder) in places.items():
-            command = ["srun", "--mpi=pmix", *placement, "--ntasks=3", BIN / "silence_program", name, folder, "1", seed]
-            steps[name] = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
-                                           stderr=subprocess.STDOUT, text=True, env=environment(),
-                                           stdin=subprocess.DEVNULL)
+            steps[name] = start("srun", "--mpi=pmix", *placement, "--ntasks=3", BIN / "silence_program", name, folder,
+                                "1", seed, stderr=subprocess.STDOUT)
         for name, step in steps.items():
             with self.subTest(engine=name, seed=seed):
-                printed = step.communicate(timeout=LIMIT_S)[0]
+                printed = finish(step).out
                 # How many there are is the engine's affair: some stop at calls of their own in every run.
                 self.assertRegex(printed, rf"silence {name}: ([3-9]) of \1 good")
                 self.assertNotIn("bad: ", printed)
