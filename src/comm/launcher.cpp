@@ -82,8 +82,11 @@ namespace {
 constexpr const char* kRankVariables[] = {"PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 constexpr const char* kJobVariables[] = {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "PMI_PORT"};
 constexpr int kMostAncestors = 16;
-/// For the ranks of one node to start, one after another.
+/// How many ranks a node has, as Open MPI and MPICH tell each of them.
+constexpr const char* kRanksOfNode[] = {"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+/// For the ranks of one node to start, one after another; and where nobody says that there are others.
 constexpr std::chrono::seconds kPatience(5);
+constexpr std::chrono::seconds kPatienceForUnknown(1);
 
 /// Names that begin so. What a user sets beside them (OMPI_MCA_io, OMPI_ALLOW_RUN_AS_ROOT) stays.
 constexpr std::string_view kOfLaunchers[] = {
@@ -156,13 +159,22 @@ class Process {
   std::string environment_;
 };
 
-/// Whether the job has other ranks on this node, none of which runs this program within `patience`: a trainer's rank has
+/// How long others of this node may take to be seen at all.
+std::chrono::seconds patience_for_others() {
+  for (const char* variable : kRanksOfNode) {
+    if (const int ranks = number_in(variable); ranks > 0) return ranks > 1 ? kPatience : std::chrono::seconds(0);
+  }
+  return kPatienceForUnknown;
+}
+
+/// Whether the job has other ranks on this node, none of which runs this program within kPatience: a trainer's rank has
 /// started it for itself. A launcher's script starts it on all of them.
-bool is_run_by_no_other_rank(std::chrono::seconds patience) {
+bool is_run_by_no_other_rank() {
   std::error_code failed;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed) return false;
-  const auto deadline = std::chrono::steady_clock::now() + patience;
+  const auto start = std::chrono::steady_clock::now();
+  const auto patience = patience_for_others();
   for (;;) {
     bool has_others = false;
     for (const os::DirectoryEntry& entry : os::list_directory("/proc")) {
@@ -173,8 +185,9 @@ bool is_run_by_no_other_rank(std::chrono::seconds patience) {
       if (process.runs(program)) return false;
       has_others = true;
     }
-    if (!has_others) return false;  // nobody to tell by
-    if (std::chrono::steady_clock::now() >= deadline) return true;
+    const auto waited = std::chrono::steady_clock::now() - start;
+    if (!has_others && waited >= patience) return false;  // nobody to tell by
+    if (has_others && waited >= kPatience) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -197,7 +210,7 @@ bool is_child_of_rank() {
     has_parent_in_job = true;
     number = os::parent_of(number);
   }
-  return has_parent_in_job && is_run_by_no_other_rank(kPatience);
+  return has_parent_in_job && is_run_by_no_other_rank();
 }
 
 void leave_job() {

@@ -2,6 +2,7 @@
 in MPI_Init for the rank's others. Where that cannot be told, it says what to do."""
 
 import subprocess
+import time
 
 from program import CAIRN, LIMIT_S, CairnTest, environment, launcher, main
 from small_files import two_shards
@@ -48,6 +49,28 @@ class Nested(CairnTest):
         printed = [path.read_text() for path in self.folder.glob("out.*")]
         self.assertEqual(len(printed), 2)
         self.assertEqual(sum("Hugging Face, no cairn.json" in text for text in printed), 1, "rank 0 speaks")
+
+    def test_a_rank_that_starts_late(self):
+        """The launcher has not come to it yet when the script's command looks for it."""
+        source = self.folder / "source"
+        two_shards(source)
+
+        def rank(number, *command):
+            job = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "late",
+                   "OMPI_MCA_ess": "pmi", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2", "PMI_FD": "0"}
+            own = {name: str(number) for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")}
+            process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                       text=True, env=environment({**job, **own}), stdin=subprocess.DEVNULL)
+            self.addCleanup(process.terminate)
+            return process
+
+        first = rank(0, "sh", "-c", '"$@"; echo "code=$?"', "sh", CAIRN, "inspect", source)
+        time.sleep(0.5)
+        rank(1, "sleep", LIMIT_S)
+        out, err = first.communicate(timeout=LIMIT_S)
+        self.assertIn("code=0", out, err)
+        self.assertEqual(out.count("Hugging Face, no cairn.json"), 1, out + err)
+        self.assertNotIn("MPI sees one rank", err)  # it would, had it taken itself for one of two
 
     def start(self, command, **extra):
         process = subprocess.Popen([*launcher(2), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
