@@ -4,6 +4,7 @@ A test that means two nodes and gets one proves nothing, so each step says on wh
 the record is compared.
 """
 
+import atexit
 import collections
 import json
 import os
@@ -19,11 +20,35 @@ import unittest
 BIN = pathlib.Path(os.environ["CAIRN_BIN_DIR"])
 CAIRN = BIN / "cairn"
 END = time.monotonic() + 180  # less than cluster.sh gives a test, so that the test itself says what did not come
+STUCK_S = 45  # so long without a step while a test waits: Slurm does not get on, whatever is tested
+STUCK = 75  # exit status: cluster.sh tries once more, with a new cluster
 # Two layers of a small Llama: 1.6 MB of weights, master weights and moments.
 TINY = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 160, "vocab_size": 500,
         "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rms_norm_eps": 1e-5, "max_position_embeddings": 128}
 RECORDED = 'echo "$SLURM_NODEID $(hostname)" >"$0/$SLURM_PROCID"; exec "$@"'
+
+
+class SlurmIsStuck(KeyboardInterrupt):
+    """Of this kind because unittest ends the run for nothing less."""
+
+
+class Watch:
+    """While a test waits: raises SlurmIsStuck when no step has run for STUCK_S."""
+
+    def __init__(self):
+        self.last = self.looked = time.monotonic()
+
+    def look(self):
+        if time.monotonic() - self.looked < 2:
+            return
+        self.looked = time.monotonic()
+        steps = subprocess.run(["squeue", "--steps", "--noheader", "--format=%i"], capture_output=True, text=True,
+                               check=False, timeout=STUCK_S, stdin=subprocess.DEVNULL)
+        if steps.stdout.strip():
+            self.last = time.monotonic()
+        elif time.monotonic() - self.last > STUCK_S:
+            raise SlurmIsStuck
 
 
 def environment(**extra):
@@ -39,13 +64,18 @@ def start(*command, stderr=subprocess.PIPE, **extra):
 
 def finish(process):
     """The process once it has ended, with `out` and `err`. srun has a second one that keeps its output open."""
-    try:
-        process.out, process.err = process.communicate(timeout=max(1, END - time.monotonic()))
-    except subprocess.TimeoutExpired:
+    watch = Watch()
+    while True:
+        try:
+            process.out, process.err = process.communicate(timeout=2)
+            return process
+        except subprocess.TimeoutExpired:
+            if time.monotonic() < END:
+                watch.look()
+                continue
         os.killpg(process.pid, signal.SIGKILL)
         out, err = process.communicate()
-        raise AssertionError(f"{process.args} did not end; jobs and nodes are above\n{out}{err}") from None
-    return process
+        raise AssertionError(f"{process.args} did not end; jobs and nodes are above\n{out}{err}")
 
 
 def output_of(*command, **extra):
@@ -58,9 +88,11 @@ def output_of(*command, **extra):
 
 def wait_for(what, condition):
     """Until the condition holds; what it gives."""
+    watch = Watch()
     while not (found := condition()):
         if time.monotonic() > END:
             raise AssertionError(f"did not come: {what}")
+        watch.look()
         time.sleep(0.2)
     return found
 
@@ -85,7 +117,7 @@ class SlurmTest(unittest.TestCase):
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="slurm-")).resolve()
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        atexit.register(shutil.rmtree, self.folder, ignore_errors=True)  # after SlurmIsStuck unittest cleans nothing up
         self.root = self.folder / "root"
         self.model = self.folder / "tiny.json"
         self.model.write_text(json.dumps(TINY))
@@ -109,7 +141,11 @@ class SlurmTest(unittest.TestCase):
 
 
 def main():
-    program = unittest.main(module="__main__", verbosity=2, exit=False)
+    try:
+        program = unittest.main(module="__main__", verbosity=2, exit=False)
+    except SlurmIsStuck:
+        print(f"no step has run for {STUCK_S} s")
+        raise SystemExit(STUCK) from None
     if program.result.testsRun == 0 or program.result.skipped:
         raise SystemExit("no test ran")
     raise SystemExit(0 if program.result.wasSuccessful() else 1)
