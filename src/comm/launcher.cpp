@@ -159,22 +159,25 @@ class Process {
   std::string environment_;
 };
 
-/// How long others of this node may take to be seen at all.
-std::chrono::seconds patience_for_others() {
+/// 0: nobody says it.
+int ranks_of_node() {
   for (const char* variable : kRanksOfNode) {
-    if (const int ranks = number_in(variable); ranks > 0) return ranks > 1 ? kPatience : std::chrono::seconds(0);
+    if (const int ranks = number_in(variable); ranks > 0) return ranks;
   }
-  return kPatienceForUnknown;
+  return 0;
 }
 
-/// Whether the job has other ranks on this node, none of which runs this program within kPatience: a trainer's rank has
-/// started it for itself. A launcher's script starts it on all of them.
-bool is_run_by_no_other_rank() {
+/// Whether the job has, or had, other ranks on this node, none of which runs this program within kPatience: a rank has started
+/// it for itself, and others may have ended already. A launcher's script starts it on all of them. `sees_launcher`: else
+/// others may have been there all the time, as in a container for each rank.
+bool is_run_by_no_other_rank(bool sees_launcher) {
+  const int ranks = ranks_of_node();
+  if (ranks == 1) return false;  // nobody to tell by
+  const bool may_have_ended = ranks > 1 && sees_launcher;
   std::error_code failed;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
   if (failed) return false;
   const auto start = std::chrono::steady_clock::now();
-  const auto patience = patience_for_others();
   for (;;) {
     bool has_others = false;
     for (const os::DirectoryEntry& entry : os::list_directory("/proc")) {
@@ -186,8 +189,8 @@ bool is_run_by_no_other_rank() {
       has_others = true;
     }
     const auto waited = std::chrono::steady_clock::now() - start;
-    if (!has_others && waited >= patience) return false;  // nobody to tell by
-    if (has_others && waited >= kPatience) return true;
+    if (waited >= kPatience) return has_others || may_have_ended;
+    if (ranks == 0 && !has_others && waited >= kPatienceForUnknown) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
   }
 }
@@ -203,14 +206,20 @@ bool is_child_of_rank() {
   const bool is_marked = own("OMPI_MCA_ess") == kMark;
   auto number = static_cast<std::uint64_t>(::getppid());
   bool has_parent_in_job = false;
+  bool sees_launcher = false;
   for (int n = 0; n < kMostAncestors && number > 1; ++n) {
     const Process ancestor(number);
-    if (ancestor.place() != Place::kSameRank) break;  // the launcher, or a shell outside of the job
+    sees_launcher = ancestor.place() != Place::kSameRank;  // or a shell outside of the job
+    if (sees_launcher) break;
     if (ancestor.has_mpi() || (is_marked && !ancestor.was_given(kMark))) return true;
     has_parent_in_job = true;
     number = os::parent_of(number);
   }
-  return has_parent_in_job && is_run_by_no_other_rank();
+  if (!has_parent_in_job || !is_run_by_no_other_rank(sees_launcher)) return false;
+  base::log_warning(
+      "no other rank of this job's node runs this program: it works as a process of its own; CAIRN_ALONE=1 says so at "
+      "once");
+  return true;
 }
 
 void leave_job() {

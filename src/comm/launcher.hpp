@@ -34,8 +34,9 @@ void refuse_lonely_process();
 
 /// Rank-local, before MPI_Init: whether a rank of an MPI job has started this process for itself, or CAIRN_ALONE asks for
 /// a process on its own. A process above this one, in the environment of the same rank, has an MPI library loaded; or it
-/// has none (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s. With
-/// one rank a node that cannot be told, and SlowStart helps.
+/// has none (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s, which a
+/// warning tells. With one rank a node, or where nobody says how many there are and none is left, that cannot be told,
+/// and SlowStart helps.
 bool is_child_of_rank();
 
 /// Before MPI_Init, and before there are threads: takes out of the environment what a launcher has put there, so that

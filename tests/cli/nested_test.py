@@ -21,24 +21,28 @@ class Nested(CairnTest):
         # Open MPI marks the environment of a rank; Python's os.environ, say, does not have the mark.
         unmarked = ["env", "-u", "OMPI_MCA_ess", "-u", "PMIX_MCA_psec", *inspect]
         script = ["sh", "-c", SCRIPT, self.folder / "ended", *inspect]  # the other rank goes on
-        lonely = ["sh", "-c", SCRIPT, source, *inspect]  # it is gone: nothing tells
+        lonely = ["sh", "-c", SCRIPT, source, *inspect]  # it is gone
+        uncounted = ["sh", "-c", SCRIPT, source, "env", "-u", "OMPI_COMM_WORLD_LOCAL_SIZE", "-u", "MPI_LOCALNRANKS", *inspect]
         started = {
             "a rank's": self.start([RANK, *inspect]),
             "a rank's, without the mark": self.start([RANK, *unmarked]),
             "a script's": self.start(script),
             "a script's, on its own": self.start(lonely, CAIRN_ALONE="1"),
-            "a script's without others": self.start(lonely, CAIRN_WATCHDOG_S="2"),
+            "a script's without others": self.start(lonely),
+            "a script's, and nobody says that there were others": self.start(uncounted, CAIRN_WATCHDOG_S="2"),
         }
         ended = {who: (process, *process.communicate(timeout=LIMIT_S)) for who, process in started.items()}
         self.assertEqual(list(ended), list(started))
         for who, (process, out, err) in ended.items():
             with self.subTest(who=who):
-                if who == "a script's without others":
+                if "nobody says" in who:
                     self.assertIn("MPI_Init has waited 2 s for the other processes of this MPI job", err)
                     self.assertIn("set CAIRN_ALONE=1", err)
                     continue
                 self.assertEqual(process.returncode, 0, out + err)
                 self.assertEqual(out.count("Hugging Face, no cairn.json"), 1, out + err)
+                is_guessed = who in ("a script's", "a script's without others")
+                self.assertEqual("works as a process of its own; CAIRN_ALONE=1" in err, is_guessed, err)
 
     def test_a_script_of_every_rank_is_one_job(self):
         source = self.folder / "source"
