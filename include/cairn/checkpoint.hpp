@@ -154,7 +154,8 @@ class Checkpointer {
   /// Collective. The step to resume from, or nothing: of the complete checkpoint that was saved last, unless people
   /// edited latest_checkpointed_iteration.txt to name another one. Steps that a run left behind by resuming from an
   /// earlier one are void (src/format/FORMAT.md), and named only when there is no other. "Nothing" means that there is
-  /// nothing: a checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or kIntegrity).
+  /// nothing: a checkpoint that may be the newest and cannot be read is thrown, naming it (kIo, kFormat or kIntegrity), and so
+  /// is one that has lost files where no other is complete.
   [[nodiscard]] std::optional<std::uint64_t> latest();
 
   /// Collective. Every checkpoint of the root in order of step, the same on all ranks: also those that are not complete,

@@ -428,4 +428,17 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
               {0, (root / kLatestFile).native()});
 }
 
+void refuse_lost_files(const std::vector<RootEntry>& entries) {
+  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
+    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
+  });
+  if (lost == entries.rend()) return;
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
+                  "take another root or move it away",
+                  os::shown(lost->directory), lost->problem),
+      {0, lost->directory.native()});
+}
+
 }  // namespace cairn::checkpoint

@@ -120,5 +120,7 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand: list_root(root).
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
+/// Throws Error(kIntegrity) when a step that is not void has lost files: where newest_step() has none, the run is not new.
+void refuse_lost_files(const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::checkpoint

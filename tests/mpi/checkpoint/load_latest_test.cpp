@@ -373,6 +373,23 @@ TEST_F(LoadLatest, TakesAVoidStepRatherThanNone) {
   EXPECT_EQ(load(checkpointer, 30), "30");
 }
 
+TEST_F(LoadLatest, ARunWhoseStepsHaveLostFilesIsNotNew) {
+  save_steps({10, 20});
+  const auto remove_file_of = [&](std::uint64_t step) { on_rank_0([&] { fs::remove(data_file(directory(step))); }); };
+  Checkpointer checkpointer = make();
+  remove_file_of(20);
+  EXPECT_EQ(checkpointer.latest(), 10U);
+  remove_file_of(10);
+  expect_error(ErrorKind::kIntegrity, [&] { (void)checkpointer.latest(); },
+               {"checkpoint-20", "is missing", "begin anew"});
+  expect_error(ErrorKind::kIntegrity, [&] { checkpointer.load_latest(loaded_.targets()); },
+               {"checkpoint-20", "is missing"});
+  on_rank_0([&] {
+    for (const std::uint64_t step : {10, 20}) fs::remove_all(directory(step));
+  });
+  EXPECT_EQ(checkpointer.latest(), std::nullopt);
+}
+
 TEST_F(LoadLatest, AnOptionalTargetIsOfTheLoadedStepOrMissing) {
   Checkpointer checkpointer = make();
   save(checkpointer, 1, 1);
