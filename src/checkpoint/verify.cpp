@@ -12,6 +12,7 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
+#include "directory/carried.hpp"
 #include "directory/root.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
@@ -96,7 +97,11 @@ Found look(const fs::path& path, Links links, io::DiskReader& reader) {
   if (!os::exists(path))
     throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", base::printable(path.string())),
                 {0, path.native()});
-  if (fs::is_directory(path)) check_links(path, os::list_directory(path), links);
+  if (fs::is_directory(path)) {
+    check_links(path, os::list_directory(path), links);
+  } else if (!is_stage_name(path)) {
+    refuse_single_file(path);
+  }
   if (fs::is_directory(path) && (os::exists(path / kManifestFile) || os::exists(path / kBlocksFile))) {
     read_own_files(path, reader, found);
   }

@@ -236,6 +236,7 @@ OpenCheckpoint open_once(const fs::path& path, Links links) {
   if (!os::exists(path)) throw Error(ErrorKind::kNotFound, fmt::format("'{}' does not exist", shown));
   if (fs::is_directory(path)) return open_directories(path, links);
   if (is_stage_name(path) || hdf5::looks_like_hdf5(path)) return open_stage(path);
+  refuse_single_file(path);
   OpenCheckpoint checkpoint;
   checkpoint.directory = path.has_parent_path() ? path.parent_path() : fs::path(".");
   recognise_files(checkpoint, single_file(path));
@@ -277,6 +278,15 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
 }
 
 }  // namespace
+
+void refuse_single_file(const fs::path& file) {
+  const fs::path directory = file.has_parent_path() ? file.parent_path() : fs::path(".");
+  if (!os::exists(directory / kManifestFile) && !os::exists(directory / kBlocksFile)) return;
+  throw Error(ErrorKind::kUsage,
+              fmt::format("'{}' is one file of the checkpoint '{}', which has the checksums: give the directory",
+                          os::shown(file), os::shown(directory)),
+              {0, file.native()});
+}
 
 OpenedTexts read_texts(const fs::path& path) {
   OpenedTexts texts;

@@ -85,14 +85,17 @@ struct OpenCheckpoint {
 /// Rank-local: reads and checks everything but the tensor data. Throws Error(kNotFound) when the directory does not
 /// exist or holds no checkpoint, kFormat or kIntegrity for what is wrong, naming file and tensor. A "*.partial"
 /// directory is refused. A step that is being replaced, or whose saver ended while it replaced it, is the old one, with
-/// a warning. `where` may also be a single safetensors file, or a staging file (.h5), which StageReader reads. kFormat
-/// for a link that leads out of the directory.
+/// a warning. `where` may also be a single safetensors file, but none of Cairn's checkpoints (refuse_single_file), or a
+/// staging file (.h5), which StageReader reads. kFormat for a link that leads out of the directory.
 ///
 /// Of several parts each is a directory (else kUsage). A file in two of them is read where it comes first, when both have
 /// one size and, data files, one header; indexes and manifest must be equal. Data files or indexes that differ are kFormat,
 /// naming both; of other files, and of those that are alike, a warning tells. What is missing is named, and where it was
 /// looked for.
 OpenCheckpoint open_here(const Parts& where, Links links = Links::kInside);
+
+/// Throws Error(kUsage) for a file beside which cairn.json or cairn.blocks is: by itself it would be read unchecked.
+void refuse_single_file(const std::filesystem::path& file);
 
 /// Rank-local and pure: what open_here makes of a directory that was read, manifest and block table apart. Throws what
 /// interop::recognise throws.

@@ -47,6 +47,20 @@ class Verify(SoundCheckpoint):
         self.assertFalse(document["good"])
         return document["faults"]
 
+    def test_one_file_of_a_checkpoint_is_not_read_unchecked(self):
+        damaged = self.copy()
+        file = damaged / "model.safetensors"
+        self.flip(file, self.data_start)
+        says = [file, f"one file of the checkpoint '{damaged}'", "give the directory"]
+        for ranks in None, 2:
+            self.bad(2, "verify", file, ranks=ranks, says=says)
+            self.bad(2, "convert", file, self.folder / "out", ranks=ranks, says=says)
+            self.bad(2, "diff", file, self.sound, ranks=ranks, says=says)
+        self.bad(2, "inspect", file, says=says)
+        (damaged / "cairn.json").unlink()  # the block table is left
+        self.bad(2, "verify", file, says=says)
+        self.assertFalse((self.folder / "out").exists())
+
     def test_a_sound_checkpoint(self):
         document = self.good("verify", self.sound, "--json", ranks=3).json()
         self.assertTrue(document["good"])
