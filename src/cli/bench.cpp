@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -57,6 +59,40 @@ void check_combination(const BenchOptions& options) {
   if (!options.sweep_bytes.empty() && options.model.starts_with('@')) {
     fail("--sweep takes a --model by its name, not a config.json");
   }
+}
+
+/// Throws for options of the other kind of measurement, which would have no effect.
+void check_kind(const BenchOptions& options) {
+  struct Given {
+    const char* name;
+    bool is_given;
+  };
+  const bench::RawOptions usual;
+  const Given of_others[] = {{"--sweep", !options.sweep_bytes.empty()},
+                             {"--save-ranks", options.save_ranks.has_value()},
+                             {"--load-ranks", !options.load_ranks.empty()},
+                             {"--load-layouts", !options.load_layouts.empty()},
+                             {"--no-load", options.no_load},
+                             {"--reuse-plan", options.reuse_plan},
+                             {"--scattered-memory", options.scattered_memory},
+                             {"--drop-caches", options.drop_caches},
+                             {"--request-size", options.raw.request_bytes != usual.request_bytes},
+                             {"--in-flight", options.raw.in_flight != usual.in_flight},
+                             {"--csv", !options.csv_file.empty()},
+                             {"--html", !options.html_file.empty()}};
+  const Given of_async[] = {{"--async-cores", !options.checkpointer.async.cores.empty()},
+                            {"--program-cores", !options.program_cores.empty()}};
+  const auto refuse = [](std::span<const Given> all, std::string_view how) {
+    for (const Given& option : all) {
+      if (option.is_given) fail(fmt::format("{} has no effect {} --async: leave it out", option.name, how));
+    }
+  };
+  if (options.async) {
+    refuse(of_others, "with");
+  } else {
+    refuse(of_async, "without");
+  }
+  if (options.no_load && options.drop_caches) fail("--drop-caches is for loads: it has no effect with --no-load");
 }
 
 bench::Workload workload_of_model(Context& context, const BenchOptions& options,
@@ -396,6 +432,7 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
 int run_async_bench(Context& context, const BenchOptions& options) {
   bench::AsyncRunOptions how;
   how.checkpointer = options.checkpointer;
+  how.checkpointer.engine.hints = parse_hints(options.hints);
   how.checkpointer.run_id = "bench";
   how.layout = bench_save(context, options).layout;
   how.repeats = options.repeats;
@@ -510,8 +547,9 @@ base::Json async_document(const bench::AsyncRun& run, const bench::Machine& mach
 
 int run_bench(Context& context, const BenchOptions& options) {
   check_options(options);
-  if (options.async) return run_async_bench(context, options);
+  check_kind(options);
   try_results(context, options);
+  if (options.async) return run_async_bench(context, options);
   const std::vector<bench::Workload> workloads = bench_workloads(context, options);
   bench::RunOptions run = run_options(context, options);
   bench::Record record = new_record(options, context);

@@ -279,7 +279,16 @@ class Bench(CairnTest):
             (["--request-size", "1000"], "--request-size"),
             (["--engine", "tape"], "tape"),
             (["--size", "100TiB"], "--size"),
+            (["--program-cores", "0"], "--program-cores"),
+            (["--async-cores", "0"], "--async-cores"),
+            (["--no-load", "--drop-caches"], "--drop-caches"),
+            (["--async", "--record", self.work / "no" / "record.json"], "--record"),
+            (["--async", "--hint", "x"], "--hint"),
         ]
+        for option, *value in (["--sweep", "1MiB"], ["--save-ranks", "1"], ["--load-ranks", "1"], ["--no-load"],
+                               ["--load-layouts", "fsdp=1"], ["--reuse-plan"], ["--scattered-memory"], ["--drop-caches"],
+                               ["--request-size", "1MiB"], ["--in-flight", "4"], ["--csv", "a.csv"], ["--html", "a.html"]):
+            cases.append((["--async", option, *value], f"{option} has no effect with --async"))
         for arguments, word in cases:
             with self.subTest(arguments=arguments):
                 self.bad(2, "bench", "--dir", self.work, *arguments, says=[word])
