@@ -77,6 +77,7 @@ class Nested(CairnTest):
         self.assertNotIn("MPI sees one rank", err)  # it would, had it taken itself for one of two
 
     def start(self, command, **extra):
+        extra = {"CAIRN_WATCHDOG_S": "120", **extra}  # who waits for ever ends before this test does
         process = subprocess.Popen([*launcher(2), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, env=environment(extra), stdin=subprocess.DEVNULL)
         self.addCleanup(process.terminate)
