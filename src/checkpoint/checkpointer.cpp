@@ -278,13 +278,9 @@ std::optional<std::uint64_t> Checkpointer::latest() {
   std::uint64_t found[] = {0, 0};
   checkpoint::run_call(*state_->communicator, CallName::kLatest, "latest", [&] {
     comm::agree_on_root(*state_->communicator, "look for the newest checkpoint", 0, [&] {
-      if (!os::exists(state_->root)) return;
-      const auto entries = checkpoint::list_root(state_->root);
-      if (const auto step = checkpoint::newest_step(state_->root, entries)) {
+      if (const auto step = checkpoint::newest_step(state_->root)) {
         found[0] = 1;
         found[1] = *step;
-      } else {
-        checkpoint::refuse_lost_files(entries);
       }
     });
     state_->communicator->broadcast(std::as_writable_bytes(std::span(found)), 0);

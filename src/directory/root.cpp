@@ -399,9 +399,29 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
   return order;
 }
 
+namespace {
+
+void refuse_lost_files(const std::vector<RootEntry>& entries) {
+  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
+    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
+  });
+  if (lost == entries.rend()) return;
+  throw Error(
+      ErrorKind::kIntegrity,
+      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
+                  "take another root or move it away",
+                  os::shown(lost->directory), lost->problem),
+      {0, lost->directory.native()});
+}
+
+}  // namespace
+
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root) {
   if (!os::exists(root)) return std::nullopt;
-  return newest_step(root, list_root(root));
+  const auto entries = list_root(root);
+  const auto step = newest_step(root, entries);
+  if (!step) refuse_lost_files(entries);
+  return step;
 }
 
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries) {
@@ -426,19 +446,6 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
                           "complete; name another one in it (step {} is complete), or remove the file",
                           os::shown(root / kLatestFile), read_latest_file(root).value_or(0), later->step),
               {0, (root / kLatestFile).native()});
-}
-
-void refuse_lost_files(const std::vector<RootEntry>& entries) {
-  const auto lost = std::find_if(entries.rbegin(), entries.rend(), [](const RootEntry& entry) {
-    return !entry.partial && !entry.is_void && entry.condition == Condition::kIncomplete;
-  });
-  if (lost == entries.rend()) return;
-  throw Error(
-      ErrorKind::kIntegrity,
-      fmt::format("'{}' is not complete, and neither is another step: {}; bring its files back, or, to begin anew, "
-                  "take another root or move it away",
-                  os::shown(lost->directory), lost->problem),
-      {0, lost->directory.native()});
 }
 
 }  // namespace cairn::checkpoint

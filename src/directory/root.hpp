@@ -116,11 +116,10 @@ std::vector<RootEntry> resume_order(const std::filesystem::path& root, const std
 
 /// Rank-local. The step to resume from, the first complete one of resume_order(); nothing where there is none. Throws
 /// what is wrong with a step that stands before it and cannot be read: that one may be the newest; kState where people
-/// named a step so that no complete one is left. Writes nothing.
+/// named a step so that no complete one is left; kIntegrity where there is none because steps have lost files, so that the
+/// run is not new. Writes nothing.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
-/// The same of a listing that is at hand: list_root(root).
+/// The same of a listing that is at hand, list_root(root), which tells by itself which steps have lost files: nothing then.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
-/// Throws Error(kIntegrity) when a step that is not void has lost files: where newest_step() has none, the run is not new.
-void refuse_lost_files(const std::vector<RootEntry>& entries);
 
 }  // namespace cairn::checkpoint
