@@ -63,10 +63,7 @@ class Nested(CairnTest):
             job = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "late",
                    "OMPI_MCA_ess": "pmi", "PMI_SIZE": "2", "MPI_LOCALNRANKS": "2", "PMI_FD": "0"}
             own = {name: str(number) for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK")}
-            process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                       text=True, env=environment({**job, **own}), stdin=subprocess.DEVNULL)
-            self.addCleanup(process.terminate)
-            return process
+            return self.start_process(command, {**job, **own})
 
         first = rank(0, "sh", "-c", '"$@"; echo "code=$?"', "sh", CAIRN, "inspect", source)
         time.sleep(0.5)
@@ -77,8 +74,11 @@ class Nested(CairnTest):
         self.assertNotIn("MPI sees one rank", err)  # it would, had it taken itself for one of two
 
     def start(self, command, **extra):
-        extra = {"CAIRN_WATCHDOG_S": "120", **extra}  # who waits for ever ends before this test does
-        process = subprocess.Popen([*launcher(2), *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        # Who waits for ever ends before this test does.
+        return self.start_process([*launcher(2), *command], {"CAIRN_WATCHDOG_S": "120", **extra})
+
+    def start_process(self, command, extra):
+        process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                    text=True, env=environment(extra), stdin=subprocess.DEVNULL)
         self.addCleanup(process.terminate)
         return process
