@@ -70,12 +70,11 @@ def finish(process):
             process.out, process.err = process.communicate(timeout=2)
             return process
         except subprocess.TimeoutExpired:
-            if time.monotonic() < END:
-                watch.look()
-                continue
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        raise AssertionError(f"{process.args} did not end; jobs and nodes are above\n{out}{err}")
+            watch.look()
+        if time.monotonic() > END:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            raise AssertionError(f"{process.args} did not end; jobs and nodes are above\n{out}{err}")
 
 
 def output_of(*command, **extra):
