@@ -5,12 +5,23 @@
 file(WRITE "${PROJECT_BINARY_DIR}/precompiled.cpp.new" "// What a target with precompiled headers needs: a source.\n")
 configure_file("${PROJECT_BINARY_DIR}/precompiled.cpp.new" "${PROJECT_BINARY_DIR}/precompiled.cpp" COPYONLY)
 
+# As CMake does it for Clang, but without the time, which Clang writes into them, and without paths that ccache cannot take
+# relative to the source tree: objects are shared between clones, as those of GCC.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(CMAKE_CXX_COMPILE_OPTIONS_CREATE_PCH -Xclang -fno-pch-timestamp -Xclang -emit-pch -Xclang -include -Xclang cmake_pch.hxx
+      -x c++-header)
+  set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -Xclang -fno-pch-timestamp -include-pch <PCH_FILE>)
+endif()
+
 # cairn_precompiled_headers(target LIBS what the headers come from ... HEADERS <a> ...)
 function(cairn_precompiled_headers target)
   cmake_parse_arguments(ARG "" "" "LIBS;HEADERS" ${ARGN})
   add_library(${target} STATIC "${PROJECT_BINARY_DIR}/precompiled.cpp")
   target_link_libraries(${target} PRIVATE cairn_options ${ARG_LIBS})
   target_precompile_headers(${target} PRIVATE ${ARG_HEADERS})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_include_directories(${target} PRIVATE "${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir")
+  endif()
 endfunction()
 
 set(headers <algorithm> <array> <charconv> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <limits> <map>

@@ -8,6 +8,8 @@ target_compile_options(cairn_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-Wal
 # GCC 12 reports overflows of std::vector growth and overlaps in std::string sums that cannot happen (GCC bugs 105329,
 # 105651).
 target_compile_options(cairn_options INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-stringop-overflow;-Wno-restrict>")
+# What GCC's -Wconversion leaves out in C++.
+target_compile_options(cairn_options INTERFACE "$<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<CXX_COMPILER_ID:Clang>>:-Wno-sign-conversion>")
 if(CAIRN_WERROR)
   target_compile_options(cairn_options INTERFACE "$<$<COMPILE_LANGUAGE:C,CXX>:-Werror>"
                          "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings;-Xcompiler=-Werror>")
@@ -20,9 +22,11 @@ if(CAIRN_SANITIZER STREQUAL "address")
     "$<$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>:-fno-sanitize-address-use-after-scope>"
     "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:CAIRN_TEST_CODE>>>:-fsanitize=undefined;-fno-sanitize=null,vptr,object-size;-fno-sanitize-recover=all>")
   target_link_options(cairn_options INTERFACE -fsanitize=address,undefined)
+  target_compile_definitions(cairn_options INTERFACE CAIRN_ADDRESS_SANITIZER)
 elseif(CAIRN_SANITIZER STREQUAL "thread")
   target_compile_options(cairn_options INTERFACE -fsanitize=thread)
   target_link_options(cairn_options INTERFACE -fsanitize=thread)
+  target_compile_definitions(cairn_options INTERFACE CAIRN_THREAD_SANITIZER)
 elseif(CAIRN_SANITIZER)
   message(FATAL_ERROR "CAIRN_SANITIZER must be empty, address or thread, not '${CAIRN_SANITIZER}'")
 endif()

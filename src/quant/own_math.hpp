@@ -19,7 +19,7 @@
 
 // The sanitizers are not yet up when the choice is made.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
-    !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+    !defined(CAIRN_THREAD_SANITIZER) && !defined(CAIRN_ADDRESS_SANITIZER)
 #define CAIRN_QUANT_CLONES __attribute__((target_clones("default", "avx2")))
 #else
 #define CAIRN_QUANT_CLONES

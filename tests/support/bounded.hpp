@@ -11,7 +11,7 @@
 namespace cairn::test {
 
 /// Small allocations have as much again around them there, and freed memory is kept.
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(CAIRN_ADDRESS_SANITIZER)
 inline constexpr std::uint64_t kAllocationFactor = 8;
 #else
 inline constexpr std::uint64_t kAllocationFactor = 1;

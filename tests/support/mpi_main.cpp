@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CAIRN_ADDRESS_SANITIZER
 #include <sanitizer/lsan_interface.h>
 #endif
 
@@ -113,12 +113,12 @@ int thread_level() {
 
 // What MPI_Init loses is not ours, and cannot be told from ours: it unloads the components that it does not take.
 void init_mpi(int& argc, char**& argv, int level) {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_disable();
 #endif
   int provided = 0;
   MPI_Init_thread(&argc, &argv, level, &provided);
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_enable();
 #endif
 }
@@ -126,7 +126,7 @@ void init_mpi(int& argc, char**& argv, int level) {
 // While the libraries of MPI are still loaded, so that leaks.supp can name them: MPI_Finalize unloads many. Ends the
 // process with an error when this program lost memory; nothing in builds without the address sanitizer.
 void check_for_leaks() {
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CAIRN_ADDRESS_SANITIZER
   __lsan_do_leak_check();
 #endif
 }

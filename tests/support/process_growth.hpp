@@ -20,7 +20,7 @@ inline std::uint64_t status_bytes(const std::string& key) {
 }
 
 /// What a sanitizer keeps beside every byte of memory, in bytes: its shadow grows with what is touched.
-#if defined(__SANITIZE_THREAD__)
+#if defined(CAIRN_THREAD_SANITIZER)
 inline constexpr std::uint64_t kShadowBytes = 4;
 #else
 inline constexpr std::uint64_t kShadowBytes = 0;

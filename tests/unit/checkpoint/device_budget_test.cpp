@@ -114,7 +114,9 @@ void expect_within_budget(int ranks, Work work) {
 
 TEST(DeviceBudget, HoldsForSavesAndLoadsOfAStateThatIsLarger) {
   const TempDir root;
-  for (const auto& [ranks, engine] : {std::pair{1, "posix"}, {3, "direct"}}) {
+  for (const std::pair<int, const char*>& world : {std::pair{1, "posix"}, {3, "direct"}}) {
+    const int ranks = world.first;
+    const char* const engine = world.second;
     const fs::path directory = root / std::to_string(ranks);
     {
       const auto state = filled_state(ranks);

@@ -142,8 +142,7 @@ TEST(RoundTrip, UnchangedStateReusesItsPlan) {
 class BlobSaver {
  public:
   BlobSaver(comm::Communicator& communicator, const Options& options)
-      : communicator_(communicator),
-        saver_(communicator, options, store_),
+      : saver_(communicator, options, store_),
         state_(tensors(), Cut::kMixed, communicator.rank(), communicator.size()) {
     state_.fill(1);
   }
@@ -161,7 +160,6 @@ class BlobSaver {
   }
 
  private:
-  comm::Communicator& communicator_;
   io::WindowStore store_;
   checkpoint::Saver saver_;
   RankState state_;

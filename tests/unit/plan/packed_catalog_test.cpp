@@ -160,12 +160,12 @@ TEST(HfLayout, RefusesUnknownPlacesAndOtherHeaderSizes) {
   options.max_file_bytes = 16;
   const HfLayout files(PackedCatalog(catalog), options);
   ASSERT_EQ(files.files(), 2U);
-  EXPECT_THROW(files.without_content(std::vector<std::uint64_t>{4096}), Error);
+  EXPECT_THROW(static_cast<void>(files.without_content(std::vector<std::uint64_t>{4096})), Error);
   FileLayout layout = files.without_content(std::vector<std::uint64_t>{4096, 8192});
   layout.stored.tensors.resize(2);
   EXPECT_EQ(files.places_of(layout, std::vector<std::uint32_t>{0, 1}).tensors.size(), 2U);
-  EXPECT_THROW(files.places_of(layout, std::vector<std::uint32_t>{2}), Error);
-  EXPECT_THROW(files.places_of(layout, std::vector<std::uint32_t>{0, 0}), Error);
+  EXPECT_THROW(static_cast<void>(files.places_of(layout, std::vector<std::uint32_t>{2})), Error);
+  EXPECT_THROW(static_cast<void>(files.places_of(layout, std::vector<std::uint32_t>{0, 0})), Error);
   EXPECT_THROW(files.add_header(layout, 1, files.header_of(1)), Error);  // 8192 were agreed on
   EXPECT_THROW(files.add_file(layout, 1, files.header_of(1)), Error);    // 8192 were agreed on
 }

@@ -22,7 +22,7 @@ class Stopwatch {
 /// A limit in milliseconds of processor time that holds for an optimised build: ten times as much under a sanitizer,
 /// whose builds run two to eight times as long here.
 constexpr double limit_ms(double optimised) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(CAIRN_ADDRESS_SANITIZER) || defined(CAIRN_THREAD_SANITIZER)
   return 10 * optimised;
 #else
   return optimised;

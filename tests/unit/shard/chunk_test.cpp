@@ -60,7 +60,7 @@ TEST(Chunk, EveryRuleTilesEveryDimension) {
         ASSERT_EQ(seen, std::vector<int>(n, 1));
         Sizes held = sizes(spec, n, ways);
         std::ranges::sort(held);
-        held.erase(std::ranges::unique(held).begin(), held.end());
+        held.erase(std::unique(held.begin(), held.end()), held.end());
         ASSERT_EQ(held_sizes(spec, n, ways), held) << n << " over " << ways;
         ++tiled;
       }
