@@ -196,11 +196,12 @@ OddCase odd_case(Random& random, std::uint64_t ranks, std::uint64_t rank) {
     if (r == rank) extras.rank_blob = blob;
   }
   odd_one.is_async = one_in(random, 4);
+  odd_one.has_gaps = one_in(random, 3);
   odd_one.text = "block " + std::to_string(options.files.block_bytes) + ", align " +
                  std::to_string(options.files.align_bytes) + ", max " + std::to_string(options.files.max_bytes) +
                  ", budget " + std::to_string(options.limits.memory_budget_bytes) + ", engine " + options.engine.name +
                  ", form '" + options.files.form + "', run '" + base::printable(options.run_id) + "'" +
-                 (odd_one.is_async ? ", async" : "");
+                 (odd_one.is_async ? ", async" : "") + (odd_one.has_gaps ? ", with gaps" : "");
   for (const OddTensor& tensor : odd_one.tensors) {
     odd_one.text += "; " + base::printable(tensor.section) + ":" + base::printable(tensor.tensor.name, 40) + " " +
                     std::string(name_of(tensor.tensor.dtype)) + "[";

@@ -25,7 +25,8 @@ struct OddCase {
   Extras extras;                             ///< of this rank
   std::map<std::string, std::string> files;  ///< to be made, and carried along
   bool is_async = false;
-  std::string text;  ///< for messages
+  bool has_gaps = false;  ///< between the elements in memory
+  std::string text;       ///< for messages
 };
 
 OddCase odd_case(std::mt19937_64& random, std::uint64_t ranks, std::uint64_t rank);

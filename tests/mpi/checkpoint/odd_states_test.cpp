@@ -30,6 +30,7 @@
 #include "odd_states.hpp"
 #include "random.hpp"
 #include "shared_temp_dir.hpp"
+#include "with_gaps.hpp"
 #include "world.hpp"
 
 namespace cairn::test {
@@ -99,13 +100,21 @@ class OddStates : public testing::Test {
   bool save(const OddCase& odd_one) const {
     const auto rank = static_cast<std::uint64_t>(world_.rank);
     const auto ranks = static_cast<std::uint64_t>(world_.ranks);
+    Random random = make_random(rank);  // gaps are each rank's own
     std::vector<std::vector<std::byte>> memory;
     std::vector<Source> sources;
     for (const OddTensor& tensor : odd_one.tensors) {
       const std::vector<Box> boxes = boxes_of(tensor, rank, ranks);
+      Source source{{tensor.section, tensor.tensor.name, tensor.tensor.dtype, tensor.tensor.shape, boxes}, nullptr};
       memory.push_back(content_of(tensor, boxes));
-      sources.push_back({{tensor.section, tensor.tensor.name, tensor.tensor.dtype, tensor.tensor.shape, boxes},
-                         memory.back().empty() ? nullptr : memory.back().data()});
+      if (odd_one.has_gaps && !memory.back().empty()) {
+        WithGaps gapped(source, random);
+        gapped.put(memory.back());
+        source.placements = gapped.placements();
+        memory.back() = gapped.memory();
+      }
+      source.data = memory.back().empty() ? nullptr : memory.back().data();
+      sources.push_back(source);
     }
     const std::string before = picture();
     try {
@@ -265,6 +274,7 @@ TEST_F(OddStates, KnownOnes) {
   for (const char* section : {"model-00001-of-00002", "w-0000000-0000004", "a.b"}) {
     refused("section", [&](OddCase& odd_one) { odd_one.tensors.push_back(tensor_of(section, "v", DType::kI8)); });
   }
+  saved("gaps in memory", [](OddCase& odd_one) { odd_one.has_gaps = true; });
   saved("no tensors", [](OddCase& odd_one) {
     odd_one.tensors.clear();
     odd_one.extras.metadata = {{"epoch", "3"}};
