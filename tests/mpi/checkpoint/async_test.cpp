@@ -191,13 +191,17 @@ TEST_F(Async, OneSaveAtATime) {
     SaveTicket second;
     {
       PausedWrites writes(gate.path());
+      const auto start = std::chrono::steady_clock::now();
       first = checkpointer.save_async(2, state.sources());
+      // What a call takes on ranks that have other work beside them, too: the second one has begun to wait long before.
+      const auto long_enough = 10 * (std::chrono::steady_clock::now() - start) + std::chrono::milliseconds(100);
       EXPECT_FALSE(first.test());
       state.fill(2);
+      MPI_Barrier(MPI_COMM_WORLD);
       std::thread later;
-      if (when == WhenBusy::kWait) {
+      if (when == WhenBusy::kWait && world_.rank == 0) {
         later = std::thread([&] {
-          std::this_thread::sleep_for(std::chrono::milliseconds(100));
+          std::this_thread::sleep_for(long_enough);
           writes.release();
         });
       }
