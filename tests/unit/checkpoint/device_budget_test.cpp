@@ -114,9 +114,8 @@ void expect_within_budget(int ranks, Work work) {
 
 TEST(DeviceBudget, HoldsForSavesAndLoadsOfAStateThatIsLarger) {
   const TempDir root;
-  for (const std::pair<int, const char*>& world : {std::pair{1, "posix"}, {3, "direct"}}) {
-    const int ranks = world.first;
-    const char* const engine = world.second;
+  for (const int ranks : {1, 3}) {
+    const char* const engine = ranks == 1 ? "posix" : "direct";
     const fs::path directory = root / std::to_string(ranks);
     {
       const auto state = filled_state(ranks);
