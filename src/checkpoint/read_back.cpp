@@ -17,6 +17,7 @@
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "io/disk_reader.hpp"
+#include "io/whole_files.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {
@@ -93,7 +94,7 @@ std::uint64_t read_for(std::uint64_t rank, std::uint64_t ranks, std::uint64_t ra
 std::string describe(const BlockFault& fault, std::uint64_t faults) {
   return fmt::format("'{}', which was just written, reads back otherwise: {}{}: {}", os::shown(fault.path),
                      words_of(fault), faults == 1 ? "" : " and " + base::counted(faults - 1, "more block"),
-                     kReadBackRefused);
+                     io::kReadBackRefused);
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/limits.hpp"
+#include "io/whole_files.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
 
@@ -55,7 +56,7 @@ void check_listed_file(const fs::path& directory, const format::ManifestFile& fi
     return add_fault(found, file.name, fmt::format("'{}' has {} bytes, {} were written", shown, size, file.size_bytes));
   }
   if (reader == nullptr) return;
-  const std::uint32_t crc = crc32c_from_disk(*reader, path, size);
+  const std::uint32_t crc = io::crc32c_from_disk(*reader, path, size);
   if (crc != file.crc32c) {
     add_fault(
         found, file.name,
@@ -69,7 +70,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   const fs::path blocks_path = directory / kBlocksFile;
   try {
     refuse_lost_manifest(directory);
-    const std::string text = read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
+    const std::string text = io::read_text_from_disk(reader, manifest_path, format::limits::kManifestBytes);
     found.manifest = format::parse_manifest(text, manifest_path.string());
     found.manifest_crc32c = format::crc32c(base::as_bytes(text));
   } catch (const Error& error) {
@@ -78,7 +79,7 @@ void read_own_files(const fs::path& directory, io::DiskReader& reader, Found& fo
   for (const auto& file : found.manifest->carried_files) check_listed_file(directory, file, &reader, found);
   for (const auto& file : found.manifest->data_files) check_listed_file(directory, file, nullptr, found);
   try {
-    const std::string text = read_text_from_disk(reader, blocks_path, format::limits::kBlockTableBytes);
+    const std::string text = io::read_text_from_disk(reader, blocks_path, format::limits::kBlockTableBytes);
     const std::uint32_t crc = format::crc32c(base::as_bytes(text));
     if (crc != found.manifest->blocks_crc32c) {
       return add_fault(found, kBlocksFile,

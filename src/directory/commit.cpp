@@ -17,6 +17,7 @@
 #include "directory/views.hpp"
 #include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
+#include "io/whole_files.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
@@ -241,7 +242,7 @@ void Commit::finish(CommitContent content) {
   step("commit.carry", partial_, [&] {
     for (const auto& [name, stream] : content.carried) {
       const format::ManifestFile written = carry(partial_, name, stream);
-      if (target_.read_back != ReadBack::kOff) read_back_file(partial_ / name, written.size_bytes, written.crc32c);
+      if (target_.read_back != ReadBack::kOff) io::read_back_file(partial_ / name, written.size_bytes, written.crc32c);
       content.manifest.carried_files.push_back(written);
     }
   });
@@ -331,7 +332,7 @@ void Commit::name_as_latest(const format::Manifest& manifest) const {
 
 void Commit::write_file(const std::string& name, std::span<const std::byte> bytes) const {
   os::write_new_file(partial_ / name, bytes);
-  if (target_.read_back != ReadBack::kOff) read_back_file(partial_ / name, bytes.size(), format::crc32c(bytes));
+  if (target_.read_back != ReadBack::kOff) io::read_back_file(partial_ / name, bytes.size(), format::crc32c(bytes));
 }
 
 void Commit::look() const {

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "base/text.hpp"
-#include "directory/carried.hpp"
 #include "format/limits.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
@@ -89,10 +88,10 @@ Standing look(const fs::path& directory) {
   return standing;
 }
 
-Standing look_at_stage(const fs::path& file) {
+Standing look_at_stage(const fs::path& file, const std::function<void(const fs::path&)>& open) {
   refuse_link_to_nowhere(file);
   try {
-    static_cast<void>(open_stage(file));
+    open(file);
   } catch (const format::NewerManifest& error) {
     return of(Condition::kNewer, error);
   } catch (const Error& error) {
@@ -103,7 +102,7 @@ Standing look_at_stage(const fs::path& file) {
 }
 
 /// What the system reports says nothing of what is there.
-Standing without_errors(const fs::path& path, Standing (*look)(const fs::path&)) {
+Standing without_errors(const fs::path& path, const std::function<Standing(const fs::path&)>& look) {
   Standing standing;
   try {
     standing = look(path);
@@ -207,7 +206,8 @@ Fate check_replaceable(const fs::path& directory, const Replacing& may) {
   return fate_of(directory, look_at(directory), may);
 }
 
-void check_replaceable_stage(const fs::path& file, const Replacing& may) {
+void check_replaceable_stage(const fs::path& file, const Replacing& may,
+                             const std::function<void(const fs::path&)>& open) {
   std::error_code ignored;
   if (fs::is_directory(fs::symlink_status(file, ignored))) {
     throw Error(ErrorKind::kUsage,
@@ -215,7 +215,8 @@ void check_replaceable_stage(const fs::path& file, const Replacing& may) {
                             shown(file)),
                 {0, file.native()});
   }
-  static_cast<void>(fate_of(file, without_errors(file, look_at_stage), may));
+  static_cast<void>(
+      fate_of(file, without_errors(file, [&](const fs::path& path) { return look_at_stage(path, open); }), may));
 }
 
 }  // namespace cairn::checkpoint

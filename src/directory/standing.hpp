@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -93,8 +94,9 @@ enum class Fate {
 /// which no option lets go.
 Fate check_replaceable(const std::filesystem::path& directory, const Replacing& may);
 
-/// Rank-local. The same of a staging file: it is whole where it can be opened as one, and nothing is damaged. No option lets
+/// Rank-local. The same of a staging file: it is whole where `open` opens it, and nothing is damaged. No option lets
 /// a directory go.
-void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may);
+void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may,
+                             const std::function<void(const std::filesystem::path&)>& open);
 
 }  // namespace cairn::checkpoint

@@ -1,4 +1,4 @@
-// What is compared with checksums: blocks of data files, and small files read past the page cache.
+// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and the message for a bad one.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,10 @@
 
 #include "directory/open.hpp"
 #include "format/safetensors.hpp"
-#include "io/disk_reader.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
 namespace cairn::checkpoint {
-
-// The blocks of a checkpoint that have checksums: where they are listed, whose bytes they hold, and what is said of a
-// bad one.
 
 /// The block table of an open checkpoint, which must outlive it.
 class WrittenBlocks {
@@ -57,19 +53,5 @@ std::string words_of(const BlockFault& fault);
 /// "'dir/file': block 3 (bytes 12582912 to 16777216, tensors 'a', 'b' and 7 more) has checksum ..., ... was written:
 /// ...".
 std::string message_of(const BlockFault& fault);
-
-// Small files read past the page cache (io/disk_reader.hpp): for verify, and for saves that read back what they wrote.
-
-/// A whole small file past the page cache. Throws Error(kFormat) when it is larger than `limit_bytes`.
-std::string read_text_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t limit_bytes);
-
-/// Of a file of that size, past the page cache.
-std::uint32_t crc32c_from_disk(io::DiskReader& reader, const std::filesystem::path& path, std::uint64_t size_bytes);
-
-/// The end of the message when what was just written reads back otherwise.
-inline constexpr const char* kReadBackRefused = "storage reported more as written than it holds; the save is refused";
-
-/// Rank-local. Throws Error(kIntegrity), or what reading throws, unless the file has that size and checksum.
-void read_back_file(const std::filesystem::path& path, std::uint64_t size_bytes, std::uint32_t crc32c);
 
 }  // namespace cairn::checkpoint

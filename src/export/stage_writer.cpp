@@ -13,6 +13,7 @@
 #include "checkpoint/targets.hpp"
 #include "checkpoint/window_io.hpp"
 #include "comm/agree.hpp"
+#include "directory/carried.hpp"
 #include "directory/open.hpp"
 #include "directory/root.hpp"
 #include "format/safetensors.hpp"
@@ -36,7 +37,8 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 
 /// Rank-local: throws for a file of that name that must stay.
 void check_name(const fs::path& file, const Options& options) {
-  if (os::is_name_taken(file)) check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign});
+  if (os::is_name_taken(file))
+    check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign}, open_stage);
 }
 
 }  // namespace
