@@ -8,11 +8,11 @@
 #include "check.hpp"
 #include "checkpoint/window_io.hpp"
 #include "cli/arguments.hpp"
-#include "cli/plan_world.hpp"
 #include "plan/coverage.hpp"
 #include "plan/transfers.hpp"
 #include "planning/layout_steps.hpp"
 #include "shard/shard_map.hpp"
+#include "simulate/plan_world.hpp"
 
 namespace cairn::micro {
 namespace {

@@ -17,8 +17,8 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
-#include "directory/root.hpp"
 #include "os/process.hpp"
+#include "root/root.hpp"
 #include "shard/shard_map.hpp"
 
 namespace cairn::bench {

@@ -14,10 +14,10 @@
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
 #include "comm/mpi.hpp"
-#include "directory/root.hpp"
 #include "os/file.hpp"
 #include "os/interrupt.hpp"
 #include "os/system_calls.hpp"
+#include "root/root.hpp"
 
 namespace cairn::bench {
 namespace internal {

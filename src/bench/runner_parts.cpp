@@ -11,9 +11,9 @@
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 
 namespace cairn::bench::internal {
 

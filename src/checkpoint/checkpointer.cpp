@@ -24,11 +24,11 @@
 #include "comm/call_name.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
-#include "directory/views.hpp"
 #include "os/access.hpp"
 #include "os/file.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
+#include "root/views.hpp"
 
 namespace cairn {
 using checkpoint::OpenCheckpoint;

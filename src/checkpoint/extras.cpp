@@ -13,11 +13,11 @@
 #include "cairn/error.hpp"
 #include "checkpoint/load.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/fault.hpp"
 #include "os/file.hpp"
 #include "plan/catalog.hpp"
 #include "planning/describe.hpp"
+#include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::checkpoint {

@@ -14,9 +14,9 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/reader.hpp"
 #include "comm/communicator.hpp"
-#include "directory/carried.hpp"
-#include "directory/open.hpp"
 #include "io/window_pool.hpp"
+#include "opening/carried.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

@@ -11,11 +11,11 @@
 
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
-#include "directory/written_blocks.hpp"
 #include "io/bypass_runs.hpp"
 #include "io/engine.hpp"
 #include "io/window_pool.hpp"
+#include "opening/open.hpp"
+#include "opening/written_blocks.hpp"
 #include "plan/extents.hpp"
 #include "plan/pieces.hpp"
 

@@ -6,7 +6,7 @@
 #include "base/bytes.hpp"
 #include "checkpoint/extras.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 #include "shard/name_pattern.hpp"
 
 namespace cairn::checkpoint {

@@ -7,7 +7,7 @@
 #include "cairn/checkpoint.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

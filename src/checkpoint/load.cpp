@@ -13,8 +13,8 @@
 #include "checkpoint/read_plan.hpp"
 #include "codes/decoder.hpp"
 #include "comm/agree.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
+#include "opening/written_blocks.hpp"
 
 namespace cairn::checkpoint {
 namespace {

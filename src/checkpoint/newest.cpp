@@ -18,10 +18,10 @@
 #include "checkpoint/listing.hpp"
 #include "codes/view.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
-#include "directory/standing.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
+#include "root/standing.hpp"
 
 namespace cairn::checkpoint {
 namespace {

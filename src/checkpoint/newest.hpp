@@ -10,7 +10,7 @@
 #include "cairn/checkpoint.hpp"
 #include "comm/agree.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

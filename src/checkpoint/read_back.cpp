@@ -13,11 +13,11 @@
 #include "cairn/error.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/agree.hpp"
-#include "directory/open.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "io/disk_reader.hpp"
 #include "io/whole_files.hpp"
+#include "opening/open.hpp"
+#include "opening/written_blocks.hpp"
 #include "os/file.hpp"
 
 namespace cairn::checkpoint {

@@ -15,9 +15,9 @@
 #include "cairn/checkpoint.hpp"
 #include "checkpoint/call.hpp"
 #include "comm/communicator.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/blocks.hpp"
 #include "io/disk_reader.hpp"
+#include "opening/written_blocks.hpp"
 #include "plan/extents.hpp"
 
 namespace cairn::checkpoint {

@@ -19,9 +19,9 @@
 #include "checkpoint/reader.hpp"
 #include "codes/decode_pieces.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "io/exchange.hpp"
 #include "io/window_pool.hpp"
+#include "opening/open.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 

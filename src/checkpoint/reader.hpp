@@ -19,8 +19,8 @@
 #include "codes/decoder.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "io/device_copies.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

@@ -19,11 +19,11 @@
 #include "checkpoint/save_content.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/agree.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
-#include "directory/run_name.hpp"
 #include "format/manifest.hpp"
 #include "planning/save_limits.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
+#include "root/run_name.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -19,8 +19,6 @@
 #include "checkpoint/step_before.hpp"
 #include "codes/state_coder.hpp"
 #include "comm/communicator.hpp"
-#include "directory/commit.hpp"
-#include "directory/run_name.hpp"
 #include "format/blocks.hpp"
 #include "format/manifest.hpp"
 #include "io/bypass_runs.hpp"
@@ -30,6 +28,8 @@
 #include "plan/pieces.hpp"
 #include "planning/describe.hpp"
 #include "planning/paddle_files.hpp"
+#include "root/commit.hpp"
+#include "root/run_name.hpp"
 
 namespace cairn::checkpoint {
 

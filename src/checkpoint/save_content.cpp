@@ -8,12 +8,12 @@
 #include "base/json.hpp"
 #include "base/text.hpp"
 #include "cairn/error.hpp"
-#include "directory/carried.hpp"
-#include "directory/root.hpp"
 #include "format/limits.hpp"
 #include "interop/file_names.hpp"
+#include "opening/carried.hpp"
 #include "os/file.hpp"
 #include "planning/save_limits.hpp"
+#include "root/root.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "base/bytes.hpp"
 #include "cairn/checkpoint.hpp"
-#include "directory/commit.hpp"
 #include "plan/file_layout.hpp"
 #include "planning/paddle_files.hpp"
+#include "root/commit.hpp"
 
 namespace cairn::checkpoint {
 

@@ -15,8 +15,8 @@
 #include "codes/decode_pieces.hpp"
 #include "codes/view.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
 #include "format/stored_checkpoint.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

@@ -12,14 +12,14 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/read_back.hpp"
 #include "comm/agree.hpp"
-#include "directory/carried.hpp"
-#include "directory/root.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/limits.hpp"
 #include "io/whole_files.hpp"
+#include "opening/carried.hpp"
+#include "opening/written_blocks.hpp"
 #include "os/file.hpp"
 #include "plan/extents.hpp"
+#include "root/root.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::checkpoint {
 

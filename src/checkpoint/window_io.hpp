@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "directory/open.hpp"
 #include "format/safetensors.hpp"
 #include "io/engine.hpp"
 #include "io/exchange.hpp"
+#include "opening/open.hpp"
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 

@@ -10,9 +10,9 @@
 #include "base/text.hpp"
 #include "cairn/error.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "interop/file_names.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 #include "shard/layout.hpp"
 
 namespace cairn::cli {

@@ -12,7 +12,7 @@
 
 #include "bench/demo_state.hpp"
 #include "comm/communicator.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::cli {
 

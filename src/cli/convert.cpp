@@ -11,7 +11,7 @@
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "interop/dialect.hpp"
 #include "interop/paddle/written.hpp"
 

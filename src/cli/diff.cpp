@@ -10,7 +10,7 @@
 #include "cli/output.hpp"
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
-#include "export/diff.hpp"
+#include "conversion/diff.hpp"
 
 namespace cairn::cli {
 namespace {

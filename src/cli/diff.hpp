@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "export/diff.hpp"
+#include "conversion/diff.hpp"
 
 namespace cairn::cli {
 

@@ -21,10 +21,10 @@
 #include "comm/agree.hpp"
 #include "comm/launcher.hpp"
 #include "comm/mpi.hpp"
-#include "directory/views.hpp"
 #include "gpu/runtime.hpp"
 #include "os/file.hpp"
 #include "os/process.hpp"
+#include "root/views.hpp"
 
 namespace cairn::cli {
 

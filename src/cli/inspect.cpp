@@ -14,10 +14,10 @@
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "format/safetensors.hpp"
 #include "plan/catalog.hpp"
+#include "root/root.hpp"
 #include "shard/box_math.hpp"
 
 namespace cairn::cli {

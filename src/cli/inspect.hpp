@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "directory/open.hpp"
 #include "format/manifest.hpp"
+#include "opening/open.hpp"
 
 namespace cairn::cli {
 

@@ -12,10 +12,10 @@
 #include "cli/output.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/open.hpp"
-#include "directory/root.hpp"
+#include "opening/open.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 

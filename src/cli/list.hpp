@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/output.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 

@@ -14,10 +14,10 @@
 #include "cli/arguments.hpp"
 #include "cli/output.hpp"
 #include "cli/plan_figures.hpp"
-#include "cli/plan_load.hpp"
-#include "cli/plan_save.hpp"
 #include "comm/agree.hpp"
 #include "format/safetensors.hpp"
+#include "simulate/plan_load.hpp"
+#include "simulate/plan_save.hpp"
 
 namespace cairn::cli {
 namespace {

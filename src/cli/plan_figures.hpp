@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "cli/plan.hpp"
-#include "cli/plan_world.hpp"
+#include "simulate/plan_world.hpp"
 
 namespace cairn::cli {
 

@@ -21,8 +21,8 @@
 #include "cli/progress.hpp"
 #include "cli/table.hpp"
 #include "comm/agree.hpp"
-#include "directory/root.hpp"
 #include "os/errno_class.hpp"
+#include "root/root.hpp"
 
 namespace cairn::cli {
 namespace {

@@ -4,7 +4,6 @@
 #include <set>
 #include <utility>
 
-#include "directory/root.hpp"
 #include "format/manifest.hpp"
 #include "plan/catalog.hpp"
 #include "quant/cast.hpp"

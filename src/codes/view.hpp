@@ -14,7 +14,7 @@
 
 #include "cairn/checkpoint.hpp"
 #include "cairn/dtype.hpp"
-#include "directory/open.hpp"
+#include "opening/open.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::checkpoint {

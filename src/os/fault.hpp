@@ -3,9 +3,9 @@
 // Environment CAIRN_FAULT, rules separated by ';', each `op[:key=value]...`:
 //   op      open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod (file
 //           operations; exchange swaps two names, truncate is reserve() too), or the name of a step of the commit
-//           ("commit.manifest" ...; src/directory/commit.hpp lists them), "windows.make" (io/window_pool.hpp),
+//           ("commit.manifest" ...; src/root/commit.hpp lists them), "windows.make" (io/window_pool.hpp),
 //           "windows.share" and "windows.reserve" (comm/shared_memory.cpp), "os.io_uring" (io_queue.hpp), "root.see"
-//           (directory/views.hpp), "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" and
+//           (root/views.hpp), "memory.*" (an allocation that fails: grep for fault_memory), "thread.watchdog" and
 //           "thread.async" (a thread that cannot be started), "thread.affinity" (one that may not have its processors),
 //           "call.phase" (a phase of a call begins; the path is its name), "mpiio.open" (before MPI_File_open: to stop
 //           there only), or one of the benchmark ("bench.saved", "bench.load", "bench.raw": one bit is turned in what

@@ -8,9 +8,9 @@
 #include "checkpoint/call.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
-#include "export/stage.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
+#include "conversion/stage.hpp"
 #include "hdf5/library.hpp"
 
 namespace cairn::test {

@@ -6,12 +6,12 @@
 
 #include "base/bytes.hpp"
 #include "cairn/error.hpp"
-#include "format/pickle.hpp"
-#include "format/pickle_json.hpp"
-#include "format/python_objects.hpp"
 #include "fuzz_checks.hpp"
 #include "fuzz_entry.hpp"
 #include "interop/directory.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/pickle_json.hpp"
+#include "pickle/python_objects.hpp"
 #include "recognised_checks.hpp"
 
 namespace cairn::fuzz {

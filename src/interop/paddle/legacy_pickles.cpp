@@ -7,8 +7,8 @@
 
 #include "base/checked.hpp"
 #include "base/text.hpp"
-#include "format/pickle.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/python_objects.hpp"
 
 namespace cairn::interop {
 namespace {

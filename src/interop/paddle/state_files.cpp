@@ -15,9 +15,9 @@
 #include "base/digits.hpp"
 #include "base/json.hpp"
 #include "base/text.hpp"
-#include "format/pickle.hpp"
-#include "format/pickle_json.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/pickle.hpp"
+#include "pickle/pickle_json.hpp"
+#include "pickle/python_objects.hpp"
 
 namespace cairn::interop {
 namespace {

@@ -14,9 +14,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
-#include "export/convert.hpp"
 #include "faults.hpp"
 #include "os/fault.hpp"
 #include "same_text.hpp"

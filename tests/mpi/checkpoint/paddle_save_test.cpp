@@ -14,9 +14,9 @@
 
 #include "cairn/checkpoint.hpp"
 #include "comm/mpi.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
-#include "export/convert.hpp"
 #include "interop/paddle/written.hpp"
 #include "moment_state.hpp"
 #include "quant/codec.hpp"

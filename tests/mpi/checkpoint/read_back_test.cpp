@@ -15,7 +15,7 @@
 #include "cairn/staging.hpp"
 #include "checkpoint/verify.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
+#include "conversion/convert.hpp"
 #include "faults.hpp"
 #include "hdf5/library.hpp"
 #include "os/file.hpp"

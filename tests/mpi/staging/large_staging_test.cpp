@@ -8,8 +8,8 @@
 
 #include "cairn/staging.hpp"
 #include "comm/mpi.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "process_growth.hpp"
 #include "shared_temp_dir.hpp"
 #include "world.hpp"

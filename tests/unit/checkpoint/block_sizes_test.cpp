@@ -6,8 +6,8 @@
 
 #include "checkpoint/verify.hpp"
 #include "coded_files.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "quantised_state.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"

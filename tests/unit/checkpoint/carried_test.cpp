@@ -1,5 +1,5 @@
 // Small files are copied whole, or not at all: those that change under the copy, and those whose size is no size.
-#include "directory/carried.hpp"
+#include "opening/carried.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,11 +9,11 @@
 
 #include "cairn/error.hpp"
 #include "coded_state.hpp"
-#include "directory/root.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "environment.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
 #include "nlohmann/json.hpp"
+#include "root/root.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 

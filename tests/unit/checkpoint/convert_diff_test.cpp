@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "cairn/error.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "directory_names.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
 #include "simulated_save.hpp"
 #include "soft_limit.hpp"
 

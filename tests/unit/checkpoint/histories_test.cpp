@@ -19,11 +19,11 @@
 #include "cairn/log.hpp"
 #include "checkpoint/newest.hpp"
 #include "checkpoint/save.hpp"
-#include "directory/lease_folder.hpp"
 #include "faults.hpp"
 #include "format/crc32c.hpp"
 #include "manual_clock.hpp"
 #include "random.hpp"
+#include "root/lease_folder.hpp"
 #include "root_model.hpp"
 #include "simulated_save.hpp"
 

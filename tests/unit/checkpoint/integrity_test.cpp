@@ -7,9 +7,9 @@
 
 #include "cairn/error.hpp"
 #include "checkpoint/verify.hpp"
-#include "directory/written_blocks.hpp"
 #include "format/limits.hpp"
 #include "format/safetensors.hpp"
+#include "opening/written_blocks.hpp"
 #include "random.hpp"
 #include "simulated_save.hpp"
 

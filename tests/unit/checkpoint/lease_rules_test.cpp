@@ -1,7 +1,7 @@
 // When a lease may be taken, by a made-up clock and made-up holders.
 #include <gtest/gtest.h>
 
-#include "directory/lease_folder.hpp"
+#include "root/lease_folder.hpp"
 
 namespace cairn::checkpoint {
 namespace {

@@ -9,12 +9,12 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "directory/lease.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "manual_clock.hpp"
 #include "os/process.hpp"
+#include "root/lease.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::test {

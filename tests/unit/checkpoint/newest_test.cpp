@@ -5,14 +5,14 @@
 
 #include "cairn/error.hpp"
 #include "cairn/log.hpp"
-#include "directory/carried.hpp"
-#include "directory/lease_folder.hpp"
-#include "directory/root.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "format/blocks.hpp"
 #include "format/limits.hpp"
 #include "manual_clock.hpp"
+#include "opening/carried.hpp"
+#include "root/lease_folder.hpp"
+#include "root/root.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

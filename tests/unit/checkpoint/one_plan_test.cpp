@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "checkpoint/read_plan.hpp"
-#include "export/convert.hpp"
-#include "export/diff.hpp"
+#include "conversion/convert.hpp"
+#include "conversion/diff.hpp"
 #include "os/system_calls.hpp"
 #include "random.hpp"
 #include "shard/box_math.hpp"

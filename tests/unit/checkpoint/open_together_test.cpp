@@ -9,13 +9,13 @@
 
 #include "bounded.hpp"
 #include "coded_files.hpp"
-#include "directory/open.hpp"
-#include "directory/open_parts.hpp"
 #include "environment.hpp"
 #include "format/blocks.hpp"
 #include "format/crc32c.hpp"
 #include "format/hf_index.hpp"
 #include "format/manifest.hpp"
+#include "opening/open.hpp"
+#include "opening/open_parts.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 

@@ -7,9 +7,9 @@
 
 #include "cairn/error.hpp"
 #include "coded_files.hpp"
-#include "directory/open.hpp"
+#include "conversion/convert.hpp"
 #include "environment.hpp"
-#include "export/convert.hpp"
+#include "opening/open.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
+#include "conversion/convert.hpp"
 #include "directory_names.hpp"
-#include "export/convert.hpp"
 #include "quantised_state.hpp"
 #include "simulated_save.hpp"
 #include "test_name.hpp"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "directory/open.hpp"
 #include "environment.hpp"
 #include "moment_state.hpp"
+#include "opening/open.hpp"
 #include "quant/codec.hpp"
 
 namespace cairn::test {

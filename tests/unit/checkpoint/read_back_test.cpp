@@ -10,11 +10,11 @@
 #include <utility>
 
 #include "base/bytes.hpp"
-#include "directory/written_blocks.hpp"
 #include "environment.hpp"
 #include "expect_error.hpp"
 #include "format/crc32c.hpp"
 #include "io/whole_files.hpp"
+#include "opening/written_blocks.hpp"
 #include "temp_dir.hpp"
 
 namespace cairn::checkpoint {

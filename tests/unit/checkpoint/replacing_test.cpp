@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "cairn/error.hpp"
-#include "directory/root.hpp"
-#include "directory/standing.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
 #include "os/errno_class.hpp"
+#include "root/root.hpp"
+#include "root/standing.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

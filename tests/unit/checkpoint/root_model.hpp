@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "directory/standing.hpp"
+#include "root/standing.hpp"
 
 namespace cairn::test {
 

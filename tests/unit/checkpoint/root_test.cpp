@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cairn/error.hpp"
-#include "directory/root.hpp"
+#include "root/root.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

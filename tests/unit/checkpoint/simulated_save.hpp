@@ -11,11 +11,11 @@
 
 #include "checkpoint/load.hpp"
 #include "checkpoint/save.hpp"
-#include "directory/lease.hpp"
-#include "directory/root.hpp"
 #include "environment.hpp"
 #include "os/fault.hpp"
 #include "plan/catalog.hpp"
+#include "root/lease.hpp"
+#include "root/root.hpp"
 #include "sharded_state.hpp"
 #include "simulated.hpp"
 #include "temp_dir.hpp"

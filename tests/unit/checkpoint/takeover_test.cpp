@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "cairn/error.hpp"
-#include "directory/commit.hpp"
 #include "expect_error.hpp"
 #include "faults.hpp"
+#include "root/commit.hpp"
 #include "simulated_save.hpp"
 
 namespace cairn::test {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
-#include "format/pickle.hpp"
 #include "helpers.hpp"
+#include "pickle/pickle.hpp"
 
 namespace cairn::format::testing {
 

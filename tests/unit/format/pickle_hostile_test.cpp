@@ -1,6 +1,6 @@
 // Pickles that no pickler writes: each is refused with its place, in bounded time and memory.
 #include "bounded.hpp"
-#include "format/python_objects.hpp"
+#include "pickle/python_objects.hpp"
 #include "pickle_helpers.hpp"
 
 namespace cairn::format::testing {

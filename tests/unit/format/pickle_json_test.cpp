@@ -1,5 +1,5 @@
 // Pickled state as JSON.
-#include "format/pickle_json.hpp"
+#include "pickle/pickle_json.hpp"
 
 #include "bounded.hpp"
 #include "pickle_helpers.hpp"

@@ -1,5 +1,5 @@
 // Pickles that Python wrote, of every protocol, and single opcodes.
-#include "format/pickle.hpp"
+#include "pickle/pickle.hpp"
 
 #include <cmath>
 #include <limits>

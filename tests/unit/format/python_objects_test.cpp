@@ -1,5 +1,5 @@
 // What calls in pickles stand for: numpy's arrays of every protocol, Paddle's tensors, and what is left as it is.
-#include "format/python_objects.hpp"
+#include "pickle/python_objects.hpp"
 
 #include <cstring>
 
