@@ -21,7 +21,7 @@ std::vector<std::uint64_t> file_sizes(const format::StoredCheckpoint& stored);
 std::vector<io::EngineFile> engine_files(const std::filesystem::path& directory,
                                          const format::StoredCheckpoint& stored);
 /// To be read.
-std::vector<io::EngineFile> engine_files(const OpenCheckpoint& checkpoint);
+std::vector<io::EngineFile> engine_files(const opening::OpenCheckpoint& checkpoint);
 
 /// Bytes that the largest of the windows needs in its buffer.
 std::uint64_t largest_buffer(std::span<const plan::Window> windows);

@@ -16,7 +16,7 @@
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 /// Smallest number of elements that is a whole number of bytes, e.g. 2 for F4 and 4 for F6.
@@ -110,7 +110,7 @@ class RangeFiller {
 };
 
 /// Codes in blocks of the flattened tensor: `begin` and `end` are bytes of the part.
-void add_blocks(const CodedTensor& tensor, std::uint64_t begin, std::uint64_t end, std::uint64_t limit,
+void add_blocks(const codes::CodedTensor& tensor, std::uint64_t begin, std::uint64_t end, std::uint64_t limit,
                 RangeFiller& filler) {
   const std::uint64_t block_bytes = tensor.parts[0].shape.back();
   const std::uint64_t block_elements = tensor.codec->traits().block_elements;
@@ -132,7 +132,7 @@ void add_blocks(const CodedTensor& tensor, std::uint64_t begin, std::uint64_t en
 
 }  // namespace
 
-void add_items(const CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
+void add_items(const codes::CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out) {
   RangeFiller filler(part, range, out);
   const quant::Part& stored = tensor.parts[part.part];
@@ -145,7 +145,7 @@ void add_items(const CodedTensor& tensor, const PartOfPair& part, const TensorRa
   const bool is_scale = stored.role == quant::Role::kScales;
   const std::uint64_t element_bytes = bits_of(stored.dtype) / 8;
   for (const Box& wanted : range.boxes) {
-    for_each_piece(wanted, is_scale ? limit / rows : limit, [&](Box box) {
+    codes::for_each_piece(wanted, is_scale ? limit / rows : limit, [&](Box box) {
       const std::uint64_t bytes = shard::elements_of(box) * element_bytes;
       if (is_scale) {
         box.offset[0] *= rows;
@@ -175,10 +175,10 @@ std::uint32_t partner(const plan::Catalog& source, const plan::NumbersByName& nu
                           at == numbers.end() ? "is missing" : "has another shape"));
 }
 
-plan::CatalogTensor part_tensor(const CodedTensor& tensor, std::size_t p) {
+plan::CatalogTensor part_tensor(const codes::CodedTensor& tensor, std::size_t p) {
   const quant::Part& part = tensor.parts[p];
   plan::CatalogTensor out{tensor.section, quant::stored_name(part, tensor.names), part.dtype, part.shape, {}};
-  if (p == 0) out.coding = format::encode_coding(coding_of(tensor));
+  if (p == 0) out.coding = format::encode_coding(codes::coding_of(tensor));
   return out;
 }
 
@@ -198,7 +198,7 @@ CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::strin
   for (std::uint32_t i = 0; i < source.tensors.size(); ++i) {
     const plan::CatalogTensor& tensor = source.tensors[i];
     const auto codec = codecs.find(tensor.section);
-    const auto names = codec == codecs.end() ? std::nullopt : moments_of(tensor.name);
+    const auto names = codec == codecs.end() ? std::nullopt : codes::moments_of(tensor.name);
     if (names) quant::require_f32(*codec->second, tensor.name, tensor.dtype);
     if (!names || !codec->second->left_alone(tensor.shape).empty()) {
       add(tensor, {i, std::nullopt, 0});
@@ -208,7 +208,7 @@ CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::strin
     const std::uint32_t other = partner(source, numbers, tensor, is_first ? names->second : names->first);
     if (!is_first) continue;
     const auto pair = static_cast<std::uint32_t>(out.pairs.size());
-    out.pairs.push_back({make_coded_tensor(*codec->second, tensor), i, other});
+    out.pairs.push_back({codes::make_coded_tensor(*codec->second, tensor), i, other});
     for (std::size_t p = 0; p < out.pairs.back().tensor.parts.size(); ++p) {
       add(part_tensor(out.pairs.back().tensor, p), {0, pair, p});
     }
@@ -218,4 +218,4 @@ CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::strin
   return out;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -14,7 +14,7 @@
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
 // A window of a file layout as ranges of tensors: what must be loaded to fill it. Pure.
 
@@ -71,14 +71,14 @@ struct CodingItem {
 
 /// Cuts a range of a part of `tensor` into items of about `limit` elements, at least a block or the rows that share
 /// scales. They fill the range. Not for scales of whole tensors.
-void add_items(const CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
+void add_items(const codes::CodedTensor& tensor, const PartOfPair& part, const TensorRange& range, std::uint64_t limit,
                std::vector<CodingItem>& out);
 
 // The catalog of a conversion that codes moments: which tensors of the source it is made from. Pure.
 
 /// Two moments of the source that become codes.
 struct PairToCode {
-  CodedTensor tensor;
+  codes::CodedTensor tensor;
   std::uint32_t first = 0;  ///< numbers in the source's catalog
   std::uint32_t second = 0;
 };
@@ -104,4 +104,4 @@ CodedCatalog plain_catalog(const plan::Catalog& source);
 /// shape.
 CodedCatalog code_catalog(const plan::Catalog& source, const std::map<std::string, const quant::Codec*>& codecs);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

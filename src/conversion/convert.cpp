@@ -43,17 +43,18 @@
 #include "root/root.hpp"
 #include "shard/shard_map.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 namespace fs = std::filesystem;
 
 /// Rank-local; nothing where it has none.
-std::string config_of(const OpenCheckpoint& source) {
+std::string config_of(const opening::OpenCheckpoint& source) {
   const auto& carried = source.carried;
-  const bool has_config = is_stage(source) ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
-                                           : os::exists(source.path_of("config.json"));
-  return has_config ? read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
+  const bool has_config = opening::is_stage(source)
+                              ? std::find(carried.begin(), carried.end(), "config.json") != carried.end()
+                              : os::exists(source.path_of("config.json"));
+  return has_config ? opening::read_carried(source, "config.json", interop::most_text_bytes("config.json")) : "";
 }
 
 shard::Model model_of(const std::string& config, std::vector<std::string>& notes) {
@@ -84,8 +85,8 @@ std::vector<plan::Piece> held_by_ranks(const plan::Catalog& catalog, const shard
 }
 
 /// What windows of this size, and moments that are coded, leave of the budget for reading: half of it at least.
-ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
-  ReadOptions part = reading_half(options.read);
+checkpoint::ReadOptions reading_part(const ConvertOptions& options, std::uint64_t window_bytes) {
+  checkpoint::ReadOptions part = reading_half(options.read);
   const std::uint64_t transposed_bytes = interop::paddle_package(options.to) == nullptr ? 0 : window_bytes;
   const std::uint64_t taken = io::WindowPool::kBuffers * window_bytes + batch_bytes(options.write) + transposed_bytes;
   const std::uint64_t all = options.read.memory_budget_bytes;
@@ -107,7 +108,7 @@ std::uint64_t window_beside_reading(std::uint64_t window_bytes, const ConvertOpt
 
 /// What is written, and from what.
 struct Conversion {
-  View view;             ///< of the source
+  codes::View view;      ///< of the source
   CodedCatalog catalog;  ///< made of the view's tensors
   base::Json rebuilt;
   plan::FileLayout layout;
@@ -116,12 +117,13 @@ struct Conversion {
 
 /// Whether the ranks' blobs go along: some forms have no place for them.
 bool has_blobs(const plan::Catalog& catalog, std::uint64_t rank_blobs) {
-  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == kRankSection; };
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
   return rank_blobs != 0 && static_cast<std::uint64_t>(std::ranges::count_if(catalog.tensors, is_blob)) == rank_blobs;
 }
 
-CommitContent content_of(const OpenCheckpoint& source, const Conversion& conversion, const ConvertOptions& options) {
-  CommitContent content = make_content(conversion.layout);
+root::CommitContent content_of(const opening::OpenCheckpoint& source, const Conversion& conversion,
+                               const ConvertOptions& options) {
+  root::CommitContent content = root::make_content(conversion.layout);
   if (source.manifest) {
     const format::Manifest& old = *source.manifest;
     content.manifest.has_step = old.has_step;
@@ -130,7 +132,7 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
     content.manifest.user_metadata = old.user_metadata;
     content.manifest.layout = old.layout;
     content.manifest.ranks = old.ranks;
-    const std::uint64_t blobs = rank_blobs(source).size();
+    const std::uint64_t blobs = checkpoint::rank_blobs(source).size();
     if (has_blobs(conversion.catalog.catalog, blobs)) content.manifest.rank_blobs = blobs;
   } else {
     content.manifest.has_step = source.about.step.has_value();
@@ -149,8 +151,8 @@ CommitContent content_of(const OpenCheckpoint& source, const Conversion& convers
 }
 
 /// Rank 0's files to carry along; indexes of the layout are among them.
-void add_carried(const OpenCheckpoint& source, const std::vector<std::string>& files, const plan::FileLayout& layout,
-                 CommitContent& content) {
+void add_carried(const opening::OpenCheckpoint& source, const std::vector<std::string>& files,
+                 const plan::FileLayout& layout, root::CommitContent& content) {
   content.carried = streams_of(source, files);
   for (const auto& [name, text] : layout.index_files) {
     const auto bytes = base::as_bytes(text);
@@ -177,10 +179,10 @@ void refuse_inside(const fs::path& source, const fs::path& destination) {
 }
 
 /// `rebuilt` is for the manifest.
-CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, base::Json& rebuilt,
+CodedCatalog coded_catalog_of(const codes::View& view, const ConvertOptions& options, base::Json& rebuilt,
                               std::vector<std::string>& notes) {
   const plan::Catalog catalog = catalog_of(view);
-  const Kept kept = elide(catalog, options.write.quantisation);
+  const codes::Kept kept = codes::elide(catalog, options.write.quantisation);
   rebuilt = kept.rebuilt;
   if (!kept.idle.empty()) notes.push_back(kept.idle);
   plan::Catalog left;
@@ -194,7 +196,7 @@ CodedCatalog coded_catalog_of(const View& view, const ConvertOptions& options, b
   return content;
 }
 
-plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& catalog, const std::string& config,
+plan::FileLayout lay_out(const opening::OpenCheckpoint& source, const plan::Catalog& catalog, const std::string& config,
                          const ConvertOptions& options, std::vector<std::string>& notes) {
   note_disputed_metadata(source, notes);
   std::map<std::string, std::string> metadata = source.metadata;
@@ -207,18 +209,18 @@ plan::FileLayout lay_out(const OpenCheckpoint& source, const plan::Catalog& cata
                               layout.world_size(), how);
 }
 
-Conversion plan_for_paddle(const OpenCheckpoint& source, const std::string& config,
+Conversion plan_for_paddle(const opening::OpenCheckpoint& source, const std::string& config,
                            const interop::PaddlePackage& package, const ConvertOptions& options,
                            std::vector<std::string>& notes) {
   Quantisation quantisation = options.write.quantisation;
   quantisation.codecs = {{"optimizer", is_codec(options.quant) ? options.quant : "off"}};
-  check_paddle_quantisation(package, quantisation);
+  planning::check_paddle_quantisation(package, quantisation);
   Conversion conversion;
   PaddleForm form(package, source, config, options.cards, options.quant);
-  conversion.view =
-      form.keeps_codes(notes) ? stored_view(source) : decoded_view(source, {options.paddle_reciprocals, false});
+  conversion.view = form.keeps_codes(notes) ? codes::stored_view(source)
+                                            : codes::decoded_view(source, {options.paddle_reciprocals, false});
   const PaddleTensors tensors = form.tensors_of(catalog_of(conversion.view), notes);
-  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == kRankSection; };
+  const auto is_blob = [](const plan::CatalogTensor& tensor) { return tensor.section == planning::kRankSection; };
   if (std::ranges::all_of(tensors.catalog.tensors, is_blob)) {
     throw Error(ErrorKind::kUsage, fmt::format("'{}' has no tensors, and {} resumes from no such directory: convert it "
                                                "to hf or shards",
@@ -241,15 +243,16 @@ Conversion plan_for_paddle(const OpenCheckpoint& source, const std::string& conf
   }
   conversion.layout = form.lay_out(content, options.write.files);
   std::vector<std::string> no_notes;  // they come with the files themselves
-  PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
+  planning::PaddleFiles files = form.files_beside(content, conversion.layout, files_to_carry(source, no_notes));
   conversion.layout.index_files = std::move(files.texts);
   conversion.metadata[interop::kPaddleValue] = std::move(files.state);
   notes.insert(notes.end(), files.notes.begin(), files.notes.end());
   return conversion;
 }
 
-Conversion plan_conversion(const OpenCheckpoint& source, const std::string& config, const fs::path& destination,
-                           const ConvertOptions& options, std::vector<std::string>& notes) {
+Conversion plan_conversion(const opening::OpenCheckpoint& source, const std::string& config,
+                           const fs::path& destination, const ConvertOptions& options,
+                           std::vector<std::string>& notes) {
   const interop::PaddlePackage* package = interop::paddle_package(options.to);
   if (package != nullptr) return plan_for_paddle(source, config, *package, options, notes);
   Conversion conversion;
@@ -265,18 +268,18 @@ Conversion plan_conversion(const OpenCheckpoint& source, const std::string& conf
 
 }  // namespace
 
-ConvertReport convert(comm::Communicator& communicator, const Parts& where, const fs::path& given,
+ConvertReport convert(comm::Communicator& communicator, const opening::Parts& where, const fs::path& given,
                       const ConvertOptions& options) {
   const fs::path destination = given.has_filename() ? given : given.parent_path();  // "a/b/" is "a/b"
-  const ProgressScope progress(options.write.progress);
+  const checkpoint::ProgressScope progress(options.write.progress);
   os::Access access;
   comm::agree(communicator, "look for the group",
               [&] { access = os::access_of(options.write.files.mode, options.write.files.group); });
   const os::AccessScope access_of_files(access);
-  Call call(communicator);
+  checkpoint::Call call(communicator);
   call.begin("plan");
-  const OpenCheckpoint source = open_checkpoint(communicator, where, options.read.links);
-  if (is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
+  const opening::OpenCheckpoint source = opening::open_checkpoint(communicator, where, options.read.links);
+  if (opening::is_stage_name(destination)) return convert_to_stage(communicator, source, destination, options, call);
   std::string config;
   comm::agree_on_root(communicator, "read config.json", 0, [&] {
     const bool is_wanted =
@@ -286,61 +289,63 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   communicator.share(config, 0);
   ConvertReport result;
   Conversion conversion;
-  MemorySplit budget;
+  checkpoint::MemorySplit budget;
   bool is_transposing = false;
   std::vector<std::uint32_t> groups;
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator, "lay out the files", [&] {
     result.notes = source.warnings;
     for (const std::string& what : source.about.left) result.notes.push_back("not taken over: " + what);
-    check_file_options(options.write.files);
-    if (source.manifest && !is_stage(source)) refuse_inside(source.directory, destination);
+    planning::check_file_options(options.write.files);
+    if (source.manifest && !opening::is_stage(source)) refuse_inside(source.directory, destination);
     conversion = plan_conversion(source, config, destination, options, result.notes);
-    check_block_table(conversion.layout.files, options.write.files.block_bytes);
-    for (const auto& [name, text] : conversion.layout.index_files) check_index(name, text.size());
-    budget = split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
+    planning::check_block_table(conversion.layout.files, options.write.files.block_bytes);
+    for (const auto& [name, text] : conversion.layout.index_files) planning::check_index(name, text.size());
+    budget = checkpoint::split_budget(options.write.limits.memory_budget_bytes, options.write.files.block_bytes);
     // A window of a transposed weight takes all of that to be read: as few of them as there is room for.
     is_transposing = std::ranges::any_of(conversion.catalog.origins, &TensorOrigin::is_transposed);
     if (is_transposing) budget.window_bytes = budget.most_window_bytes;
     budget.window_bytes = window_beside_reading(budget.window_bytes, options);
     groups = plan::section_groups(conversion.layout.stored);
-    ranges = plan::whole_files(file_sizes(conversion.layout.stored));
+    ranges = plan::whole_files(checkpoint::file_sizes(conversion.layout.stored));
   });
   const CodedCatalog& catalog = conversion.catalog;
   const plan::FileLayout& layout = conversion.layout;
-  const EngineRequest request{options.write.engine.name, options.write.engine.aggregators_per_node};
-  const EngineChoice choice = choose_engine(communicator, request, destination);
-  const plan::ExtentMap extents = assign_extents(communicator, std::move(groups), std::move(ranges),
-                                                 options.write.files.block_bytes, choice, Access::kWrite);
+  const checkpoint::EngineRequest request{options.write.engine.name, options.write.engine.aggregators_per_node};
+  const checkpoint::EngineChoice choice = checkpoint::choose_engine(communicator, request, destination);
+  const plan::ExtentMap extents =
+      checkpoint::assign_extents(communicator, std::move(groups), std::move(ranges), options.write.files.block_bytes,
+                                 choice, checkpoint::Access::kWrite);
   if (!is_transposing) budget = budget.fitted_to(extents);
   std::vector<plan::Window> windows;
-  CommitContent content;
+  root::CommitContent content;
   comm::agree(communicator, "lay out the files", [&] {
     windows = plan::cut_windows(extents.of(communicator.rank()), budget.window_bytes, options.write.files.block_bytes);
     content = content_of(source, conversion, options);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
-    check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog, carried);
-    check_manifest(content.manifest, layout.files, carried);
+    planning::check_taken_names(interop::form_called(options.to).is_sharded ? plan::Catalog() : catalog.catalog,
+                                carried);
+    planning::check_manifest(content.manifest, layout.files, carried);
     if (communicator.rank() == 0) add_carried(source, carried, layout, content);
   });
-  const io::WindowPool buffers(communicator, largest_buffer(windows));
+  const io::WindowPool buffers(communicator, checkpoint::largest_buffer(windows));
 
-  ReadOptions read_options;
+  checkpoint::ReadOptions read_options;
   comm::agree(communicator, "plan the reading", [&] { read_options = reading_part(options, budget.window_bytes); });
   const auto reader = make_reader(communicator, source, conversion.view, read_options);
   const Quantisation& quantisation = options.write.quantisation;
-  WindowFiller filler(communicator,
-                      {layout, catalog, *reader, windows, batch_bytes(options.write), measuring_of(quantisation)});
-  CommitTarget target;
+  WindowFiller filler(
+      communicator, {layout, catalog, *reader, windows, batch_bytes(options.write), codes::measuring_of(quantisation)});
+  root::CommitTarget target;
   comm::agree(communicator, "describe the checkpoint", [&] {
-    result.report = report_of(layout.stored, choice);
+    result.report = checkpoint::report_of(layout.stored, choice);
     result.report.directory = destination;
     target = {destination, {options.write.overwrite, options.write.overwrite_foreign}, false, options.write.read_back};
   });
   call.begin("commit");
-  Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
+  root::Commit commit(communicator, std::move(target));  // removes what is unfinished when it goes
   const std::uint64_t rounds = communicator.max(windows.size());
-  FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
+  checkpoint::FileWriter files(communicator, {layout, extents, windows, buffers, rounds});
   try {
     call.begin("open");
     files.open(choice.name, options.write.engine.hints, commit.partial());
@@ -364,17 +369,18 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
     files.sync_and_close();
     call.begin("checksum");
     content.blocks = files.reduce_checksums();
-    std::string warning = read_back_data(communicator, commit.partial(), content.blocks,
-                                         {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
+    std::string warning =
+        checkpoint::read_back_data(communicator, commit.partial(), content.blocks,
+                                   {options.write.read_back, content.manifest.step, buffers.idle_memory()}, call);
     comm::agree(communicator, "report", [&] {
       result.report.engine_hints = files.hints();
       if (!warning.empty()) result.report.warnings.push_back(std::move(warning));
     });
     if (!catalog.pairs.empty()) {
-      add_coding_report(collect_errors(
-                            communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },
-                            filler.errors(), quantisation),
-                        result.report);
+      codes::add_coding_report(codes::collect_errors(
+                                   communicator, [&](std::uint32_t pair) { return catalog.pairs[pair].tensor; },
+                                   filler.errors(), quantisation),
+                               result.report);
     }
     call.begin("commit");
     commit.finish(std::move(content));
@@ -387,10 +393,10 @@ ConvertReport convert(comm::Communicator& communicator, const Parts& where, cons
   return result;
 }
 
-View view_for(const OpenCheckpoint& source, const std::filesystem::path& destination, const ConvertOptions& options,
-              std::vector<std::string>& notes) {
+codes::View view_for(const opening::OpenCheckpoint& source, const std::filesystem::path& destination,
+                     const ConvertOptions& options, std::vector<std::string>& notes) {
   const interop::Form& form = interop::form_called(options.to);
-  const bool holds_values_only = !form.holds_codes || is_stage_name(destination);
+  const bool holds_values_only = !form.holds_codes || opening::is_stage_name(destination);
   const std::string_view what = form.holds_codes ? "staging files" : form.what;
   if (options.quant != "keep" && options.quant != "off") {
     (void)quant::find_codec(options.quant);
@@ -403,26 +409,27 @@ View view_for(const OpenCheckpoint& source, const std::filesystem::path& destina
   const auto has_scales_of_boxes = [](const interop::QuantisedMoments& moments) { return !moments.boxes.empty(); };
   const auto by_box = std::ranges::count_if(source.quantised, has_scales_of_boxes);
   if (options.quant == "keep" && !holds_values_only) {
-    if (by_box == 0) return stored_view(source);
+    if (by_box == 0) return codes::stored_view(source);
     notes.push_back(
         fmt::format("{} have scales of the slices that ranks held, which only PaddlePaddle's unmerged files "
                     "can have: all moments are decoded",
                     base::counted(static_cast<std::uint64_t>(by_box), "pair of moments", "pairs of moments")));
-    return decoded_view(source, {options.paddle_reciprocals, false});
+    return codes::decoded_view(source, {options.paddle_reciprocals, false});
   }
-  View view = decoded_view(source, {options.paddle_reciprocals, false});
+  codes::View view = codes::decoded_view(source, {options.paddle_reciprocals, false});
   if (!view.as_stored && options.quant == "keep") {
-    const auto made = std::count_if(view.tensors.begin(), view.tensors.end(),
-                                    [](const ViewTensor& tensor) { return tensor.origin != Origin::kStored; });
+    const auto made = std::count_if(view.tensors.begin(), view.tensors.end(), [](const codes::ViewTensor& tensor) {
+      return tensor.origin != codes::Origin::kStored;
+    });
     notes.push_back(fmt::format("{} hold no codes and leave no weights out: {} decoded or made from others", what,
                                 base::counted(static_cast<std::uint64_t>(made), "tensor is", "tensors are")));
   }
   return view;
 }
 
-plan::Catalog catalog_of(const View& view) {
+plan::Catalog catalog_of(const codes::View& view) {
   std::vector<plan::CatalogTensor> tensors;
-  for (const ViewTensor& tensor : view.tensors) {
+  for (const codes::ViewTensor& tensor : view.tensors) {
     tensors.push_back({std::string(tensor.section),
                        std::string(tensor.name),
                        tensor.dtype,
@@ -430,36 +437,37 @@ plan::Catalog catalog_of(const View& view) {
                        {}});
   }
   if (view.as_stored) {
-    for (const CodedPair& pair : view.pairs) tensors[pair.stored.at(0)].coding = format::encode_coding(*pair.moments);
+    for (const codes::CodedPair& pair : view.pairs)
+      tensors[pair.stored.at(0)].coding = format::encode_coding(*pair.moments);
   }
   return plan::make_catalog(std::move(tensors));
 }
 
-base::Json unknown_keys(const OpenCheckpoint& source) {
+base::Json unknown_keys(const opening::OpenCheckpoint& source) {
   base::Json keys = source.manifest ? source.manifest->extra : base::Json::object();
-  for (const char* key : {format::kRebuiltKey, kEngineKey, kHintsKey}) keys.take(key);
+  for (const char* key : {format::kRebuiltKey, checkpoint::kEngineKey, checkpoint::kHintsKey}) keys.take(key);
   return keys;
 }
 
-void note_disputed_metadata(const OpenCheckpoint& source, std::vector<std::string>& notes) {
+void note_disputed_metadata(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {
   if (source.disputed_metadata.empty()) return;
   notes.push_back(fmt::format("the source's files disagree about metadata {}; the first file's is kept",
                               interop::list_some(source.disputed_metadata)));
 }
 
-void describe_codes(const OpenCheckpoint& source, const View& view, format::Manifest& manifest) {
+void describe_codes(const opening::OpenCheckpoint& source, const codes::View& view, format::Manifest& manifest) {
   manifest.quantisation = base::Json::object();
   manifest.extra = unknown_keys(source);
   if (!view.as_stored) return;
-  for (const CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
+  for (const codes::CodedPair& pair : view.pairs) manifest.quantisation[pair.moments->section] = pair.moments->codec;
   if (!source.manifest) return;
   const base::Json* rebuilt = source.manifest->extra.find(format::kRebuiltKey);
   if (rebuilt != nullptr) manifest.extra[format::kRebuiltKey] = *rebuilt;
 }
 
-std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vector<std::string>& notes) {
+std::vector<std::string> files_to_carry(const opening::OpenCheckpoint& source, std::vector<std::string>& notes) {
   const auto is_listed = [&](const std::string& name) {
-    if (is_stage(source)) return true;
+    if (opening::is_stage(source)) return true;
     if (!source.manifest) return false;
     return std::ranges::find(source.manifest->carried_files, name, &format::ManifestFile::name) !=
            source.manifest->carried_files.end();
@@ -483,17 +491,18 @@ std::vector<std::string> files_to_carry(const OpenCheckpoint& source, std::vecto
   return taken;
 }
 
-std::map<std::string, base::ByteStream> streams_of(const OpenCheckpoint& source,
+std::map<std::string, base::ByteStream> streams_of(const opening::OpenCheckpoint& source,
                                                    const std::vector<std::string>& files) {
   std::map<std::string, base::ByteStream> streams;
-  for (const std::string& name : files) streams.emplace(name, carried_stream(source, name));
+  for (const std::string& name : files) streams.emplace(name, opening::carried_stream(source, name));
   return streams;
 }
 
-ReadOptions reading_half(const ReadOptions& options) {
-  ReadOptions half = options;
-  half.memory_budget_bytes = std::max(options.memory_budget_bytes / 2, smallest_budget(format::kDefaultBlockBytes));
+checkpoint::ReadOptions reading_half(const checkpoint::ReadOptions& options) {
+  checkpoint::ReadOptions half = options;
+  half.memory_budget_bytes =
+      std::max(options.memory_budget_bytes / 2, checkpoint::smallest_budget(format::kDefaultBlockBytes));
   return half;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

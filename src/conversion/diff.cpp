@@ -21,7 +21,7 @@
 #include "quant/cast.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 template <class T>
@@ -80,10 +80,10 @@ namespace {
 
 /// One of the two checkpoints.
 struct Side {
-  Side(comm::Communicator& communicator, const Parts& where, Links links)
-      : opened(open_checkpoint(communicator, where, links)) {}
-  OpenCheckpoint opened;
-  View view;
+  Side(comm::Communicator& communicator, const opening::Parts& where, opening::Links links)
+      : opened(opening::open_checkpoint(communicator, where, links)) {}
+  opening::OpenCheckpoint opened;
+  codes::View view;
 };
 
 /// A tensor of both, to be compared element by element.
@@ -103,7 +103,7 @@ struct Piece {
   std::uint64_t end = 0;
 };
 
-TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
+TensorDiff compare_heads(const codes::ViewTensor& a, const codes::ViewTensor& b) {
   TensorDiff diff;
   diff.section = a.section;
   diff.name = a.name;
@@ -118,7 +118,7 @@ TensorDiff compare_heads(const ViewTensor& a, const ViewTensor& b) {
   return diff;
 }
 
-TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
+TensorDiff only_in(const codes::ViewTensor& tensor, TensorVerdict verdict) {
   TensorDiff diff;
   diff.section = tensor.section;
   diff.name = tensor.name;
@@ -129,9 +129,9 @@ TensorDiff only_in(const ViewTensor& tensor, TensorVerdict verdict) {
 
 /// Rows in catalog order, and the pairs whose elements can be compared.
 std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& result) {
-  ViewCursor a(side_a.opened, side_a.view);
-  ViewCursor b(side_b.opened, side_b.view);
-  const auto before = [](const ViewTensor& x, const ViewTensor& y) {
+  codes::ViewCursor a(side_a.opened, side_a.view);
+  codes::ViewCursor b(side_b.opened, side_b.view);
+  const auto before = [](const codes::ViewTensor& x, const codes::ViewTensor& y) {
     return plan::in_catalog_order(x.section, x.name, y.section, y.name);
   };
   std::vector<Pair> pairs;
@@ -146,8 +146,8 @@ std::vector<Pair> pair_up(const Side& side_a, const Side& side_b, DiffResult& re
     } else if (only_b) {
       result.tensors.push_back(only_in(b.at(j++), TensorVerdict::kOnlyInB));
     } else {
-      const ViewTensor tensor_a = a.at(i);
-      const ViewTensor tensor_b = b.at(j);
+      const codes::ViewTensor tensor_a = a.at(i);
+      const codes::ViewTensor tensor_b = b.at(j);
       result.tensors.push_back(compare_heads(tensor_a, tensor_b));
       const TensorDiff& row = result.tensors.back();
       const bool values = has_values(tensor_a.dtype) && has_values(tensor_b.dtype);
@@ -240,7 +240,7 @@ class PieceComparer {
   /// A view and its reader.
   struct Input {
     const Side& side;
-    TensorReader& reader;
+    checkpoint::TensorReader& reader;
     std::uint32_t Pair::*number;  ///< in the view
   };
   PieceComparer(comm::Communicator& communicator, Input a, Input b, const Tolerance& tolerance)
@@ -297,10 +297,10 @@ class PieceComparer {
   static std::vector<plan::MemoryBox> boxes_of(std::span<const Piece> pieces, const Input& input,
                                                std::vector<std::vector<std::byte>>* memory) {
     std::vector<plan::MemoryBox> boxes;
-    ViewCursor tensors(input.side.opened, input.side.view);
+    codes::ViewCursor tensors(input.side.opened, input.side.view);
     for (const Piece& piece : pieces) {
       const std::uint32_t number = piece.pair->*input.number;
-      const ViewTensor tensor = tensors.at(number);
+      const codes::ViewTensor tensor = tensors.at(number);
       std::span<std::byte> place;
       if (memory != nullptr) {
         memory->emplace_back((piece.end - piece.begin) * bits_of(tensor.dtype) / 8);
@@ -366,7 +366,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   DiffResult result;
   std::vector<Pair> pairs;
   comm::agree(communicator, "pair up the tensors", [&] {
-    for (Side* side : {&a, &b}) side->view = loading_view(side->opened, {options.paddle_reciprocals, false});
+    for (Side* side : {&a, &b}) side->view = codes::loading_view(side->opened, {options.paddle_reciprocals, false});
     pairs = pair_up(a, b, result);
   });
   const auto load_a = make_reader(communicator, a.opened, a.view, options.read);
@@ -391,8 +391,8 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
   try {
     comparer.plan(pieces, round_elements);
     for (std::uint64_t round = 0; round < comparer.rounds(); ++round) {
-      report_progress("comparing", compared, total);
-      const QuietProgress quiet;
+      checkpoint::report_progress("comparing", compared, total);
+      const checkpoint::QuietProgress quiet;
       compared += comparer.compare(round, tally);
     }
   } catch (const comm::AgreedError&) {  // all ranks are here
@@ -400,7 +400,7 @@ DiffResult compare(comm::Communicator& communicator, Side& a, Side& b, const Dif
     load_b->close_after_error();
     throw;
   }
-  report_progress("comparing", total, total);
+  checkpoint::report_progress("comparing", total, total);
   communicator.all_reduce(tally.differing, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.outside, comm::ReduceOp::kSum);
   communicator.all_reduce(tally.max_difference, comm::ReduceOp::kMax);
@@ -422,7 +422,7 @@ bool DiffResult::close() const {
   });
 }
 
-DiffResult diff(comm::Communicator& communicator, const Parts& where_a, const Parts& where_b,
+DiffResult diff(comm::Communicator& communicator, const opening::Parts& where_a, const opening::Parts& where_b,
                 const DiffOptions& options) {
   comm::agree(communicator, "check the tolerance", [&] { check_tolerance(options.tolerance); });
   for (int attempt = 1;; ++attempt) {
@@ -431,10 +431,12 @@ DiffResult diff(comm::Communicator& communicator, const Parts& where_a, const Pa
     try {
       return compare(communicator, a, b, options);
     } catch (const comm::AgreedError& error) {
-      if (attempt == kLoadAttempts) throw;
-      if (!was_replaced(communicator, a.opened, error) && !was_replaced(communicator, b.opened, error)) throw;
+      if (attempt == opening::kLoadAttempts) throw;
+      if (!opening::was_replaced(communicator, a.opened, error) &&
+          !opening::was_replaced(communicator, b.opened, error))
+        throw;
     }
   }
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -14,7 +14,7 @@
 #include "cairn/dtype.hpp"
 #include "checkpoint/reader.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
 // Elements as numbers, for comparing; nothing is ever computed from them and stored.
 
@@ -55,13 +55,14 @@ struct Tolerance {
 };
 
 struct DiffOptions {
-  ReadOptions read;
+  checkpoint::ReadOptions read;
   Tolerance tolerance;
   bool paddle_reciprocals = false;  ///< as in Quantisation
 };
 
 /// Collective. Same shape but another dtype: values are compared when both decode (BF16 against F32), but another dtype
 /// is never close. Throws Error(kUsage) for a tolerance that is negative, infinite or NaN.
-DiffResult diff(comm::Communicator& communicator, const Parts& a, const Parts& b, const DiffOptions& options);
+DiffResult diff(comm::Communicator& communicator, const opening::Parts& a, const opening::Parts& b,
+                const DiffOptions& options);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

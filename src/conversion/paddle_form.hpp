@@ -16,7 +16,7 @@
 #include "plan/file_layout.hpp"
 #include "planning/paddle_files.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
 /// A tensor to be written, and the one of the source that it is, maybe transposed.
 struct PaddleTensors {
@@ -29,7 +29,7 @@ class PaddleForm {
  public:
   /// Rank-local. `config`: the text of config.json, or empty. `cards`: processes that are to resume, 0 where nobody knows.
   /// Throws Error(kUsage) for a `quant` that Paddle cannot read.
-  PaddleForm(const interop::PaddlePackage& package, const OpenCheckpoint& source, const std::string& config,
+  PaddleForm(const interop::PaddlePackage& package, const opening::OpenCheckpoint& source, const std::string& config,
              std::uint64_t cards, const std::string& quant);
 
   /// Whether codes can stay as they are; adds to `notes` when they must be decoded although they were to be kept.
@@ -43,8 +43,8 @@ class PaddleForm {
   [[nodiscard]] plan::FileLayout lay_out(const CodedCatalog& content, FileOptions files);
 
   /// What stands beside the files of lay_out(), whose indexes are finished. Throws as paddle_files().
-  [[nodiscard]] PaddleFiles files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
-                                         std::vector<std::string> carried) const;
+  [[nodiscard]] planning::PaddleFiles files_beside(const CodedCatalog& content, const plan::FileLayout& layout,
+                                                   std::vector<std::string> carried) const;
 
  private:
   struct Orders {
@@ -58,13 +58,13 @@ class PaddleForm {
   [[nodiscard]] std::optional<std::uint64_t> step() const;
 
   const interop::PaddlePackage& package_;
-  const OpenCheckpoint& source_;
+  const opening::OpenCheckpoint& source_;
   std::uint64_t cards_;
   std::string quant_;
   base::Json config_ = base::Json::object();
   bool has_paddle_state_ = false;
   interop::PaddleState found_;
-  PaddleFacts facts_;
+  planning::PaddleFacts facts_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -32,11 +32,11 @@
 #include "planning/layout_steps.hpp"
 #include "planning/save_limits.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 /// A staging file has no block table and no list of files: the manifest of the source without them, and without codes.
-format::Manifest manifest_of(const OpenCheckpoint& source, const Options& options) {
+format::Manifest manifest_of(const opening::OpenCheckpoint& source, const Options& options) {
   format::Manifest manifest = source.manifest.value_or(format::Manifest{});
   manifest.version = format::kManifestVersion;
   manifest.tool = base::tool_version();
@@ -47,7 +47,7 @@ format::Manifest manifest_of(const OpenCheckpoint& source, const Options& option
   manifest.form.clear();
   manifest.quantisation = base::Json::object();
   manifest.extra = unknown_keys(source);
-  if (!source.metadata.empty()) manifest.extra[kStageMetadataKey] = source.metadata;
+  if (!source.metadata.empty()) manifest.extra[opening::kStageMetadataKey] = source.metadata;
   return manifest;
 }
 
@@ -64,7 +64,7 @@ hdf5::StageContent content_of(const format::Manifest& manifest) {
 /// Throws what a staging file cannot be written for, before anything is.
 void check_destination(const std::filesystem::path& file) {
   hdf5::require();
-  if (is_stage_name(file)) return;
+  if (opening::is_stage_name(file)) return;
   throw Error(ErrorKind::kUsage,
               fmt::format("'{}': the name of a staging file ends in .h5 or .hdf5", base::printable(file.string())),
               {0, file.native()});
@@ -72,15 +72,16 @@ void check_destination(const std::filesystem::path& file) {
 
 }  // namespace
 
-ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheckpoint& source,
-                               const std::filesystem::path& destination, const ConvertOptions& options, Call& call) {
+ConvertReport convert_to_stage(comm::Communicator& communicator, const opening::OpenCheckpoint& source,
+                               const std::filesystem::path& destination, const ConvertOptions& options,
+                               checkpoint::Call& call) {
   ConvertReport result;
-  View view;
+  codes::View view;
   plan::Catalog catalog;
   hdf5::StageContent content;
   comm::agree(communicator, "plan the staging file", [&] {
     check_destination(destination);
-    check_file_options(options.write.files);
+    planning::check_file_options(options.write.files);
     if (interop::form_called(options.to).is_sharded) {
       throw Error(ErrorKind::kUsage, "a staging file holds whole tensors: shards cannot be written to .h5");
     }
@@ -90,7 +91,7 @@ ConvertReport convert_to_stage(comm::Communicator& communicator, const OpenCheck
     content = content_of(manifest_of(source, options.write));
     note_disputed_metadata(source, result.notes);
     const std::vector<std::string> carried = files_to_carry(source, result.notes);
-    check_taken_names(catalog, carried);
+    planning::check_taken_names(catalog, carried);
     if (communicator.rank() == 0) content.carried = streams_of(source, carried);
   });
   const auto reader = make_reader(communicator, source, view, reading_half(options.read));
@@ -117,20 +118,20 @@ struct StagedState {
 };
 
 /// Collective: compare_replicas(). A staging file has no step.
-std::string compare_staged(comm::Communicator& communicator, const StagedState& state, Call& call) {
+std::string compare_staged(comm::Communicator& communicator, const StagedState& state, checkpoint::Call& call) {
   if (state.options.checks.replicas == ReplicaCheck::kOff) return {};
   if (communicator.max(state.replicas.empty() ? 0 : 1) == 0) return {};
   call.begin("replicas");
-  std::vector<HeldReplica> held;
+  std::vector<checkpoint::HeldReplica> held;
   std::unique_ptr<io::DeviceCopies> device;
   comm::agree(communicator, "find the replicas", [&] {
     if (std::ranges::any_of(state.boxes, plan::is_on_device)) {
-      device = std::make_unique<io::DeviceCopies>(device_share(state.options.limits.memory_budget_bytes));
+      device = std::make_unique<io::DeviceCopies>(checkpoint::device_share(state.options.limits.memory_budget_bytes));
     }
-    add_replicas(state.replicas, state.boxes, state.sources, held);
+    checkpoint::add_replicas(state.replicas, state.boxes, state.sources, held);
   });
-  const plan::SampleRule rule = agree_on_sample(communicator, held);
-  std::string warning = compare_replicas(communicator, {held, 0, state.options.checks, rule, device.get()});
+  const plan::SampleRule rule = checkpoint::agree_on_sample(communicator, held);
+  std::string warning = checkpoint::compare_replicas(communicator, {held, 0, state.options.checks, rule, device.get()});
   call.begin("plan");
   return warning;
 }
@@ -139,40 +140,40 @@ std::string compare_staged(comm::Communicator& communicator, const StagedState& 
 
 Report stage_state(comm::Communicator& communicator, const std::filesystem::path& file, std::span<const Source> state,
                    const Options& options, const std::map<std::string, std::string>& metadata) {
-  Call call(communicator);
+  checkpoint::Call call(communicator);
   call.begin("plan");
   std::vector<plan::MemoryBox> boxes;
   hdf5::StageContent content;
   comm::agree(communicator, "describe the state", [&] {
     check_destination(file);
-    check_file_options(options.files);
-    check_shards(state);
-    check_distinct(state);
-    boxes = memory_boxes(state);
+    planning::check_file_options(options.files);
+    planning::check_shards(state);
+    planning::check_distinct(state);
+    boxes = planning::memory_boxes(state);
     format::Manifest manifest = manifest_of({}, options);
     manifest.run_id = options.run_id;
     manifest.ranks = static_cast<std::uint64_t>(communicator.size());
     manifest.user_metadata = metadata;
-    check_manifest(manifest, {}, {}, "the metadata given to stage()");
+    planning::check_manifest(manifest, {}, {}, "the metadata given to stage()");
     content = content_of(manifest);
   });
-  const plan::PackedCatalog packed = exchange_catalog(communicator, {state});
+  const plan::PackedCatalog packed = planning::exchange_catalog(communicator, {state});
   plan::Catalog catalog;
   std::vector<std::uint32_t> tensor_of_shard;
   comm::agree(communicator, "number the tensors", [&] {
     catalog = packed.unpacked();
-    tensor_of_shard = number_tensors(packed, state);
+    tensor_of_shard = planning::number_tensors(packed, state);
   });
-  const SettledClaims settled = exchange_claims(communicator, packed, boxes, tensor_of_shard);
+  const planning::SettledClaims settled = planning::exchange_claims(communicator, packed, boxes, tensor_of_shard);
   std::string warning = compare_staged(communicator, {settled.replicas, boxes, state, options}, call);
   StageWriter writer(communicator, file, catalog, std::move(content), options, call);
   std::vector<plan::Runs> transfers;
-  MemorySplit budget = writer.budget();
+  checkpoint::MemorySplit budget = writer.budget();
   std::unique_ptr<io::DeviceCopies> device;
   comm::agree(communicator, "plan the exchange", [&] {
     transfers = plan::transfers_of_memory(settled.pieces, boxes, writer.layout().stored, writer.extents());
     if (std::none_of(boxes.begin(), boxes.end(), plan::is_on_device)) return;
-    budget = budget.with_device_copies(device_share(options.limits.memory_budget_bytes));
+    budget = budget.with_device_copies(checkpoint::device_share(options.limits.memory_budget_bytes));
     device = std::make_unique<io::DeviceCopies>(budget.device_bytes);
   });
   io::Exchange exchange(communicator, writer.layout().stored.files, writer.extents(), budget.window_bytes,
@@ -185,7 +186,7 @@ Report stage_state(comm::Communicator& communicator, const std::filesystem::path
   return report;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion
 
 namespace cairn {
 
@@ -203,7 +204,7 @@ Report stage(MPI_Comm given, const std::filesystem::path& file, std::span<const 
     comm::agree(*communicator, "look for the group",
                 [&] { access = os::access_of(options.files.mode, options.files.group); });
     const os::AccessScope scope(access);
-    report = checkpoint::stage_state(*communicator, file, state, options, metadata);
+    report = conversion::stage_state(*communicator, file, state, options, metadata);
   });
   return report;
 }
@@ -215,16 +216,15 @@ Report load_from_parts(MPI_Comm given, std::span<const std::filesystem::path> pa
   const checkpoint::PhaseClock whole;
   const auto communicator = checkpoint::watched_communicator(given, options);
   const checkpoint::ProgressScope progress(options.progress);
-  checkpoint::Parts where;
+  opening::Parts where;
   Report report;
   checkpoint::run_call(*communicator, comm::CallName::kLoadFrom, "open", [&] {
     checkpoint::agree_on_options(*communicator, options, parts, sight);
     comm::agree(*communicator, "note the directories", [&] { where = {{parts.begin(), parts.end()}, sight}; });
-    report = checkpoint::with_open(
-        *communicator, where, checkpoint::links_of(options.follow_links),
-        [&](const checkpoint::OpenCheckpoint& opened) {
-          checkpoint::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
-          const auto reader = checkpoint::make_reader(*communicator, opened, view, checkpoint::read_options(options));
+    report = opening::with_open(
+        *communicator, where, opening::links_of(options.follow_links), [&](const opening::OpenCheckpoint& opened) {
+          codes::View view = checkpoint::view_to_load(*communicator, opened, options, load_options);
+          const auto reader = conversion::make_reader(*communicator, opened, view, checkpoint::read_options(options));
           return checkpoint::load_targets(*communicator, opened, {targets, load_options}, view, *reader, whole);
         });
     comm::agree(*communicator, "report", [&] { report.directory = parts.empty() ? "" : parts.front(); });

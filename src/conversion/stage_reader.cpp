@@ -12,7 +12,7 @@
 #include "plan/runs.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 constexpr std::uint64_t kMaxPieceBytes = 1ULL << 30;  // HDF5 1.10 loses what a call has beyond 2 GiB in places
@@ -21,28 +21,29 @@ constexpr std::uint64_t kMaxScatteredBytes = 4 << 20;  // about what a cache has
 
 }  // namespace
 
-StageReader::StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
-                         ReadOptions options)
-    : TensorReader(communicator, checkpoint, view, std::move(options),
-                   {"hdf5", "staging files are read through HDF5", 0}),
+StageReader::StageReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint,
+                         const codes::View* view, checkpoint::ReadOptions options)
+    : checkpoint::TensorReader(communicator, checkpoint, view, std::move(options),
+                               {"hdf5", "staging files are read through HDF5", 0}),
       piece_bytes_(std::clamp(options_.memory_budget_bytes / 2, kMinPieceBytes, kMaxPieceBytes)) {}
 
-void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& call) {
+void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, checkpoint::Call& call) {
   call.begin("read");
   comm::agree(communicator_, "read the staging file", [&] {
     std::uint64_t total = 0;
     for (const plan::MemoryBox& want : wanted) {
       const format::StoredTensor& tensor = checkpoint_.stored.tensors.at(want.tensor);
-      check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
+      codes::check_wanted(want, tensor.name, tensor.dtype, tensor.shape);
       total += want.bytes.size();  // gaps count here as bytes do: for progress alone
     }
     if (total == 0) return;
     if (!file_) {
-      file_ = std::make_unique<hdf5::StageFile>(stage_path(checkpoint_), checkpoint_.stored.files.at(0).size_bytes);
+      file_ = std::make_unique<hdf5::StageFile>(opening::stage_path(checkpoint_),
+                                                checkpoint_.stored.files.at(0).size_bytes);
     }
     std::uint64_t done = 0;
     for (const plan::MemoryBox& want : wanted) {
-      report_progress("reading", done, total);
+      checkpoint::report_progress("reading", done, total);
       if (bits_of(checkpoint_.stored.tensors[want.tensor].dtype) < 8) {
         read_packed(want, call);
       } else {
@@ -51,7 +52,7 @@ void StageReader::load_stored(std::span<const plan::MemoryBox> wanted, Call& cal
       done += want.bytes.size();
     }
     device_.finish();
-    report_progress("reading", total, total);
+    checkpoint::report_progress("reading", total, total);
   });
   call.stop();
 }
@@ -70,11 +71,11 @@ void StageReader::fill(const plan::MemoryBox& want, std::uint64_t offset, std::u
   device_.put({place.data(), bytes});
 }
 
-void StageReader::read(const plan::MemoryBox& want, Call& call) {
+void StageReader::read(const plan::MemoryBox& want, checkpoint::Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const std::uint64_t element_bytes = bits_of(tensor.dtype) / 8;
   std::uint64_t at = 0;
-  for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes(want) / element_bytes, 1), [&](const Box& piece) {
+  codes::for_each_piece(want.box, std::max<std::uint64_t>(piece_bytes(want) / element_bytes, 1), [&](const Box& piece) {
     call.begin("read");  // a sign of life
     const std::uint64_t bytes = shard::elements_of(piece) * element_bytes;
     if (want.strides.empty()) {
@@ -105,7 +106,7 @@ void StageReader::scatter(std::span<const std::byte> read, const Box& piece, con
 }
 
 /// Packed bytes are a row in the file: the runs of the box, which has no strides, are what is read.
-void StageReader::read_packed(const plan::MemoryBox& want, Call& call) {
+void StageReader::read_packed(const plan::MemoryBox& want, checkpoint::Call& call) {
   const format::StoredTensor& tensor = checkpoint_.stored.tensors[want.tensor];
   const plan::Runs runs = plan::runs_of(tensor.dtype, {0, 0, shard::whole(tensor.shape)}, want.box, want.box);
   plan::for_each_run(runs, [&](const plan::Run& run) {
@@ -119,10 +120,12 @@ void StageReader::read_packed(const plan::MemoryBox& want, Call& call) {
   });
 }
 
-std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                                          const View& view, ReadOptions options) {
-  if (is_stage(checkpoint)) return std::make_unique<StageReader>(communicator, checkpoint, &view, std::move(options));
-  return std::make_unique<Loader>(communicator, checkpoint, &view, std::move(options));
+std::unique_ptr<checkpoint::TensorReader> make_reader(comm::Communicator& communicator,
+                                                      const opening::OpenCheckpoint& checkpoint,
+                                                      const codes::View& view, checkpoint::ReadOptions options) {
+  if (opening::is_stage(checkpoint))
+    return std::make_unique<StageReader>(communicator, checkpoint, &view, std::move(options));
+  return std::make_unique<checkpoint::Loader>(communicator, checkpoint, &view, std::move(options));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -11,23 +11,23 @@
 #include "checkpoint/reader.hpp"
 #include "hdf5/stage_file.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
-class StageReader final : public TensorReader {
+class StageReader final : public checkpoint::TensorReader {
  public:
   /// As Loader. Reads in pieces of at most half the memory budget, and 1 GiB; phase "read".
-  StageReader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint, const View* view,
-              ReadOptions options);
+  StageReader(comm::Communicator& communicator, const opening::OpenCheckpoint& checkpoint, const codes::View* view,
+              checkpoint::ReadOptions options);
 
  private:
-  void begin_stored(Wanted) override {}
-  void load_stored(std::span<const plan::MemoryBox> wanted, Call& call) override;
+  void begin_stored(checkpoint::Wanted) override {}
+  void load_stored(std::span<const plan::MemoryBox> wanted, checkpoint::Call& call) override;
   [[nodiscard]] std::uint64_t piece_bytes(const plan::MemoryBox& want) const;
   template <class Read>
   void fill(const plan::MemoryBox& want, std::uint64_t offset, std::uint64_t bytes, const Read& read);
-  void read(const plan::MemoryBox& want, Call& call);
+  void read(const plan::MemoryBox& want, checkpoint::Call& call);
   void scatter(std::span<const std::byte> read, const Box& piece, const plan::MemoryBox& want);
-  void read_packed(const plan::MemoryBox& want, Call& call);
+  void read_packed(const plan::MemoryBox& want, checkpoint::Call& call);
 
   std::uint64_t piece_bytes_;
   base::Bytes with_gaps_;                  ///< a piece of a box with strides, before it is where it belongs
@@ -35,7 +35,8 @@ class StageReader final : public TensorReader {
 };
 
 /// Collective. A reader of any kind of checkpoint. `communicator`, `checkpoint` and `view` must outlive it.
-std::unique_ptr<TensorReader> make_reader(comm::Communicator& communicator, const OpenCheckpoint& checkpoint,
-                                          const View& view, ReadOptions options);
+std::unique_ptr<checkpoint::TensorReader> make_reader(comm::Communicator& communicator,
+                                                      const opening::OpenCheckpoint& checkpoint,
+                                                      const codes::View& view, checkpoint::ReadOptions options);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -20,7 +20,7 @@
 #include "os/interrupt.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,23 +38,25 @@ std::vector<format::StoredTensor> tensors_of(const plan::Catalog& catalog) {
 /// Rank-local: throws for a file of that name that must stay.
 void check_name(const fs::path& file, const Options& options) {
   if (os::is_name_taken(file))
-    check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign}, open_stage);
+    root::check_replaceable_stage(file, {options.overwrite, options.overwrite_foreign}, opening::open_stage);
 }
 
 }  // namespace
 
 StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file, const plan::Catalog& catalog,
-                         hdf5::StageContent content, const Options& options, Call& call)
+                         hdf5::StageContent content, const Options& options, checkpoint::Call& call)
     : communicator_(communicator),
       file_(file),
       options_(options),
       call_(call),
-      engine_(choose_engine(communicator, {options.engine.name, options.engine.aggregators_per_node}, file)) {
-  comm::agree(communicator_, "plan the staging file",
-              [&] { budget_ = split_budget(options_.limits.memory_budget_bytes, options_.files.block_bytes); });
+      engine_(
+          checkpoint::choose_engine(communicator, {options.engine.name, options.engine.aggregators_per_node}, file)) {
+  comm::agree(communicator_, "plan the staging file", [&] {
+    budget_ = checkpoint::split_budget(options_.limits.memory_budget_bytes, options_.files.block_bytes);
+  });
   call_.begin("commit");
   comm::agree_on_root(communicator_, "look for the file", 0, [&] { check_name(file, options_); });
-  CommitTarget target{file};
+  root::CommitTarget target{file};
   target.may_replace.overwrite_foreign = true;  // it was looked at
   commit_.emplace(communicator_, std::move(target));
   make_skeleton(catalog, std::move(content));
@@ -63,10 +65,10 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
   std::vector<plan::FileRange> ranges;
   comm::agree(communicator_, "plan the staging file", [&] {
     groups = plan::section_groups(layout_.stored);
-    ranges = plan::whole_files(file_sizes(layout_.stored));
+    ranges = plan::whole_files(checkpoint::file_sizes(layout_.stored));
   });
-  plan::ExtentMap extents = assign_extents(communicator_, std::move(groups), std::move(ranges),
-                                           options_.files.block_bytes, engine_, Access::kWrite);
+  plan::ExtentMap extents = checkpoint::assign_extents(communicator_, std::move(groups), std::move(ranges),
+                                                       options_.files.block_bytes, engine_, checkpoint::Access::kWrite);
   budget_ = budget_.fitted_to(extents);
   comm::agree(communicator_, "plan the staging file", [&] {
     extents_ = std::make_unique<plan::ExtentMap>(std::move(extents));
@@ -74,7 +76,7 @@ StageWriter::StageWriter(comm::Communicator& communicator, const fs::path& file,
     find_gaps();
     read_head();
   });
-  pool_ = std::make_unique<io::WindowPool>(communicator_, largest_buffer(windows_));
+  pool_ = std::make_unique<io::WindowPool>(communicator_, checkpoint::largest_buffer(windows_));
 }
 
 StageWriter::~StageWriter() = default;
@@ -83,17 +85,17 @@ StageWriter::~StageWriter() = default;
 void StageWriter::make_skeleton(const plan::Catalog& catalog, hdf5::StageContent content) {
   const fs::path partial = commit_->partial();
   base::Bytes bytes;
-  commit_step(communicator_, "stage.skeleton", partial, [&] {
+  root::commit_step(communicator_, "stage.skeleton", partial, [&] {
     content.tensors = tensors_of(catalog);
     content.align_bytes = options_.files.align_bytes;
-    OpenCheckpoint placed;
+    opening::OpenCheckpoint placed;
     placed.stored = plan::packed(hdf5::write_skeleton(skeleton_path(), content));
     placed.stored.files.at(0).name = file_.filename().string();
-    bytes = encode_open(placed);
+    bytes = opening::encode_open(placed);
   });
   communicator_.share(bytes, 0);
   comm::agree(communicator_, "plan the staging file", [&] {
-    layout_.stored = decode_open(bytes).stored.unpacked();
+    layout_.stored = opening::decode_open(bytes).stored.unpacked();
     layout_.files = {{layout_.stored.files.at(0).name, "", "", layout_.stored.files.at(0).size_bytes}};
   });
 }
@@ -132,7 +134,7 @@ std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
   os::File skeleton;
   std::uint64_t copied = 0;
   std::vector<io::ReadOp> parts;
-  put_read_ops(window, parts);
+  checkpoint::put_read_ops(window, parts);
   for (const io::ReadOp& part : parts) {
     const std::uint64_t part_begin = std::max(part.offset, kHeadBytes);
     const std::uint64_t part_end = part.offset + part.data.size();
@@ -153,7 +155,7 @@ std::uint64_t StageWriter::fill_gaps(const io::WindowBuffer& window) const {
 void StageWriter::write_data(const FillWindow& fill) {
   const std::uint64_t rounds = communicator_.max(windows_.size());
   const bool reads_back = options_.read_back != ReadBack::kOff;  // a staging file has no checksums of its own
-  FileWriter files(communicator_, {layout_, *extents_, windows_, *pool_, rounds, reads_back});
+  checkpoint::FileWriter files(communicator_, {layout_, *extents_, windows_, *pool_, rounds, reads_back});
   try {
     call_.begin("open");
     files.open(engine_.name, options_.engine.hints, commit_->partial());
@@ -176,8 +178,8 @@ void StageWriter::write_data(const FillWindow& fill) {
     files.sync_and_close();
     comm::agree(communicator_, "note hints", [&] { engine_.hints = files.hints(); });
     if (!reads_back) return;
-    warning_ = read_back_data(communicator_, commit_->partial(), files.reduce_checksums(),
-                              {options_.read_back, 0, pool_->idle_memory()}, call_);
+    warning_ = checkpoint::read_back_data(communicator_, commit_->partial(), files.reduce_checksums(),
+                                          {options_.read_back, 0, pool_->idle_memory()}, call_);
   } catch (const comm::AgreedError&) {  // all ranks are here, as in a save
     files.close_after_error();
     throw;
@@ -187,7 +189,7 @@ void StageWriter::write_data(const FillWindow& fill) {
 void StageWriter::publish() {
   call_.begin("commit");
   const fs::path parent = file_.has_parent_path() ? file_.parent_path() : fs::path(".");
-  commit_step(communicator_, "stage.rename", file_, [&] {
+  root::commit_step(communicator_, "stage.rename", file_, [&] {
     const auto no_end = os::hold_end();
     const fs::path written = commit_->partial() / file_.filename();
     if (os::rename_to_new(written, file_)) return;
@@ -201,7 +203,7 @@ void StageWriter::publish() {
         {0, file_.native()});
   });
   try {
-    commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });
+    root::commit_step(communicator_, "stage.publish", file_, [&] { os::sync_directory(parent); });
   } catch (const Error& error) {
     throw error.with_message(fmt::format("'{}' is complete, but it may not survive a power failure: {}",
                                          base::printable(file_.string()), error.what()));
@@ -215,7 +217,7 @@ void StageWriter::write(const FillWindow& fill) {
 }
 
 Report StageWriter::report() const {
-  Report report = report_of(layout_.stored, engine_);
+  Report report = checkpoint::report_of(layout_.stored, engine_);
   report.directory = file_;
   report.files = 1;
   if (!warning_.empty()) report.warnings.push_back(warning_);
@@ -223,4 +225,4 @@ Report StageWriter::report() const {
   return report;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

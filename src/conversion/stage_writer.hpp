@@ -30,7 +30,7 @@
 #include "plan/runs.hpp"
 #include "root/commit.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
 /// Collective: fills this rank's window (or takes part without one) with tensor bytes, and returns how many it put
 /// there.
@@ -41,7 +41,7 @@ class StageWriter {
   /// Collective, steps 1 and 2. `content` on rank 0: tensors are taken from `catalog`. `call` must outlive it. Throws
   /// kUsage when the file exists and options.overwrite is off, and for a directory of that name.
   StageWriter(comm::Communicator& communicator, const std::filesystem::path& file, const plan::Catalog& catalog,
-              hdf5::StageContent content, const Options& options, Call& call);
+              hdf5::StageContent content, const Options& options, checkpoint::Call& call);
   ~StageWriter();
   StageWriter(const StageWriter&) = delete;
   StageWriter& operator=(const StageWriter&) = delete;
@@ -50,7 +50,7 @@ class StageWriter {
   [[nodiscard]] const plan::FileLayout& layout() const { return layout_; }
   [[nodiscard]] const plan::ExtentMap& extents() const { return *extents_; }
   [[nodiscard]] std::span<const plan::Window> windows() const { return windows_; }
-  [[nodiscard]] const MemorySplit& budget() const { return budget_; }
+  [[nodiscard]] const checkpoint::MemorySplit& budget() const { return budget_; }
   [[nodiscard]] io::WindowPool& pool() { return *pool_; }
 
   /// Collective, steps 3 to 5, once. `fill` puts the tensors' bytes into each window, and nothing else.
@@ -71,16 +71,16 @@ class StageWriter {
   comm::Communicator& communicator_;
   std::filesystem::path file_;
   Options options_;
-  Call& call_;
-  EngineChoice engine_;
-  std::optional<Commit> commit_;  ///< for its partial directory, which goes with it
+  checkpoint::Call& call_;
+  checkpoint::EngineChoice engine_;
+  std::optional<root::Commit> commit_;  ///< for its partial directory, which goes with it
   plan::FileLayout layout_;
   std::unique_ptr<plan::ExtentMap> extents_;
-  MemorySplit budget_;
+  checkpoint::MemorySplit budget_;
   std::vector<plan::Window> windows_;
   std::unique_ptr<io::WindowPool> pool_;
   std::string warning_;                ///< of reading back
   std::vector<plan::FileRange> gaps_;  ///< of the file: what no tensor covers, ascending
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

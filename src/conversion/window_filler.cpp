@@ -13,11 +13,11 @@
 #include "quant/codec.hpp"
 #include "shard/box_math.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 namespace {
 
-bool has_whole_scales(const CodedTensor& tensor) {
-  return has_scales(*tensor.codec) && tensor.codec->traits().group_rows == 0;
+bool has_whole_scales(const codes::CodedTensor& tensor) {
+  return codes::has_scales(*tensor.codec) && tensor.codec->traits().group_rows == 0;
 }
 
 std::uint64_t moment_bytes(const Box& box) { return kPairBytes * shard::elements_of(box); }
@@ -32,7 +32,7 @@ std::vector<std::uint32_t> numbers_in(const plan::Catalog& catalog, const format
 
 /// The bytes of all parts of a box.
 struct PartMemory {
-  PartMemory(const CodedTensor& tensor, const Box& box, bool scales_only) {
+  PartMemory(const codes::CodedTensor& tensor, const Box& box, bool scales_only) {
     for (std::size_t p = 0; p < tensor.parts.size(); ++p) {
       const bool is_elided = scales_only && tensor.parts[p].role == quant::Role::kCodes;
       const Box part = tensor.codec->part_box(tensor.source.shape, p, box);
@@ -137,7 +137,7 @@ WindowFiller::WindowFiller(comm::Communicator& communicator, const Work& work)
   comm::agree(communicator_, "find the tensors to write", [&] {
     numbers_ = numbers_in(work_.content.catalog, work_.layout.stored);
     for (std::uint32_t p = 0; p < work_.content.pairs.size(); ++p) {
-      const CodedTensor& tensor = work_.content.pairs[p].tensor;
+      const codes::CodedTensor& tensor = work_.content.pairs[p].tensor;
       if (!has_whole_scales(tensor)) continue;
       scales_.emplace(p, tensor.codec->no_statistics(tensor.source.shape, shard::whole(tensor.source.shape)));
     }
@@ -162,7 +162,7 @@ std::vector<CodingItem> WindowFiller::scale_items() const {
   for (const auto& scale : scales_) {
     const std::uint32_t pair = scale.first;
     const Box whole = shard::whole(work_.content.pairs[pair].tensor.source.shape);
-    for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
+    codes::for_each_piece(whole, work_.batch_bytes / kPairBytes, [&](const Box& box) {
       if (piece++ % ranks == static_cast<std::uint64_t>(communicator_.rank())) mine.push_back({{pair, 0}, box});
     });
   }
@@ -184,7 +184,7 @@ WindowFiller::Content WindowFiller::content_of(std::uint64_t step) const {
     for (const TensorRange& range : content.ranges) {
       const TensorOrigin& origin = origin_of(range);
       if (!origin.pair || is_whole_scale(origin)) continue;
-      const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+      const codes::CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
       add_items(tensor, {*origin.pair, origin.part}, range, limit, content.items);
     }
   }
@@ -234,7 +234,7 @@ std::vector<plan::MemoryBox> WindowFiller::boxes_of(const Content& content, std:
   }
   for (const CodingItem& item : items_of(content.items, content.ends, batch)) {
     const PairToCode& pair = work_.content.pairs[item.part.pair];
-    const std::vector<Box> parts = boxes_in_tensor(pair.tensor, item.box);
+    const std::vector<Box> parts = codes::boxes_in_tensor(pair.tensor, item.box);
     for (const std::uint32_t moment : {pair.first, pair.second}) {
       std::span<std::byte> place;
       if (memory != nullptr) {
@@ -269,7 +269,7 @@ void WindowFiller::find_scales() {
 }
 
 std::uint64_t WindowFiller::fill(const io::WindowBuffer& window) {
-  const QuietProgress quiet;
+  const checkpoint::QuietProgress quiet;
   Content content;
   std::uint64_t bytes = 0;
   comm::agree(communicator_, "find what a window holds", [&] {
@@ -318,13 +318,13 @@ void WindowFiller::run_step(const Content& content, std::span<std::byte> window)
 }
 
 bool WindowFiller::is_whole_scale(const TensorOrigin& origin) const {
-  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  const codes::CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   return has_whole_scales(tensor) && tensor.parts[origin.part].role == quant::Role::kScales;
 }
 
 void WindowFiller::copy_scales(const TensorRange& range, const TensorOrigin& origin,
                                std::span<std::byte> window) const {
-  const CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
+  const codes::CodedTensor& tensor = work_.content.pairs[*origin.pair].tensor;
   const Box whole = shard::whole(tensor.source.shape);
   const PartMemory memory(tensor, whole, true);
   tensor.codec->store_scales(tensor.source, whole, scales_.at(*origin.pair), memory.spans);
@@ -335,12 +335,12 @@ void WindowFiller::copy_scales(const TensorRange& range, const TensorOrigin& ori
 }
 
 void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& moments, std::span<std::byte> window) {
-  const CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
+  const codes::CodedTensor& tensor = work_.content.pairs[item.part.pair].tensor;
   const quant::Codec& codec = *tensor.codec;
-  if (has_scales(codec)) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
+  if (codes::has_scales(codec)) quant::refuse_unusual_moments(codec, tensor.source, item.box, moments);
   if (item.bytes == 0) return codec.measure(tensor.source, item.box, moments, scales_.at(item.part.pair));
   quant::Statistics own;
-  if (has_scales(codec) && !has_whole_scales(tensor)) {
+  if (codes::has_scales(codec) && !has_whole_scales(tensor)) {
     own = codec.no_statistics(tensor.source.shape, item.box);
     codec.measure(tensor.source, item.box, moments, own);
   }
@@ -359,8 +359,8 @@ void WindowFiller::code(const CodingItem& item, const quant::ConstMoments& momen
   const std::uint64_t block_bytes = memory.bytes[0].size() / base::ceil_div(moments.m.size(), block);
   const quant::ElementRange written = {base::ceil_div(item.from, block_bytes) * block,
                                        base::ceil_div(item.from + item.bytes, block_bytes) * block};
-  measure_errors(work_.measuring, {codec, tensor.source, item.box, moments, memory.spans}, errors_[item.part.pair],
-                 written);
+  codes::measure_errors(work_.measuring, {codec, tensor.source, item.box, moments, memory.spans},
+                        errors_[item.part.pair], written);
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

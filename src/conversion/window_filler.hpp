@@ -21,7 +21,7 @@
 #include "plan/extents.hpp"
 #include "plan/file_layout.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::conversion {
 
 /// Of moments in memory at a time: an eighth of the budget.
 std::uint64_t batch_bytes(const Options& options);
@@ -31,10 +31,10 @@ class WindowFiller {
   struct Work {
     const plan::FileLayout& layout;  ///< of the tensors of content.catalog
     const CodedCatalog& content;
-    TensorReader& reader;                      ///< of the source, whose numbers `content` has
-    std::span<const plan::Window> windows;     ///< of this rank, in the order in which they are filled
-    std::uint64_t batch_bytes;                 ///< of moments in memory at a time
-    Measuring measuring = Measuring::kSample;  ///< of what is coded
+    checkpoint::TensorReader& reader;                        ///< of the source, whose numbers `content` has
+    std::span<const plan::Window> windows;                   ///< of this rank, in the order in which they are filled
+    std::uint64_t batch_bytes;                               ///< of moments in memory at a time
+    codes::Measuring measuring = codes::Measuring::kSample;  ///< of what is coded
   };
   /// Collective: reads the moments whose scales span whole tensors. What `work` refers to must outlive the object, and
   /// so must this object the reader's loads.
@@ -47,7 +47,7 @@ class WindowFiller {
   std::uint64_t fill(const io::WindowBuffer& window);
 
   /// Of this rank's windows so far, by the number of the pair; filled when asked for.
-  [[nodiscard]] const ErrorsByTensor& errors() const { return errors_; }
+  [[nodiscard]] const codes::ErrorsByTensor& errors() const { return errors_; }
 
  private:
   /// What a window holds, and the batches in which it is loaded: tensors as they are all in the first.
@@ -76,7 +76,7 @@ class WindowFiller {
   LayoutIndex index_;
   std::vector<std::uint32_t> numbers_;                 ///< in the catalog, of each tensor of the layout
   std::map<std::uint32_t, quant::Statistics> scales_;  ///< by pair, of whole tensors
-  ErrorsByTensor errors_;
+  codes::ErrorsByTensor errors_;
 
   // Step 0 finds scales, step r + 1 fills the windows of round r. Steps have batches of the reader's.
   std::vector<std::uint64_t> first_batches_;  ///< of each step, and their number
@@ -84,4 +84,4 @@ class WindowFiller {
   std::optional<std::pair<std::uint64_t, Content>> planned_;  ///< a step that the reader has asked for, and will again
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::conversion

@@ -16,6 +16,8 @@
 
 namespace cairn::format {
 
+inline constexpr const char* kBlocksFile = "cairn.blocks";
+
 inline constexpr std::uint64_t kDefaultBlockBytes = 4ULL << 20;
 struct FileBlocks {
   std::string name;

@@ -13,6 +13,8 @@
 
 namespace cairn::format {
 
+inline constexpr const char* kManifestFile = "cairn.json";
+
 inline constexpr int kManifestVersion = 2;
 
 struct ManifestFile {

@@ -19,7 +19,7 @@
 #include "plan/extents.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 namespace fs = std::filesystem;
 
@@ -38,7 +38,7 @@ std::map<std::string, std::string> take_metadata(format::Manifest& manifest, con
 /// Names of carried files become names in a directory one day.
 void check_carried_name(const std::string& name, const std::string& where) {
   format::check_relative_path(name, where);
-  if (name.find('/') != std::string::npos || name == kManifestFile || name == kBlocksFile ||
+  if (name.find('/') != std::string::npos || name == format::kManifestFile || name == format::kBlocksFile ||
       name.ends_with(".safetensors")) {
     throw Error(ErrorKind::kFormat,
                 fmt::format("{}: '{}' cannot be a file that was carried along", where, base::printable(name)));
@@ -209,4 +209,4 @@ base::ByteStream file_stream(const fs::path& path) {
   return {file.size_bytes(), [path](const base::PutBytes& put) { give_pieces(PiecewiseFile(path), put); }};
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

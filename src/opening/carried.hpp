@@ -12,7 +12,7 @@
 #include "opening/open.hpp"
 #include "os/file.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 // A staging file opened as a checkpoint: what it says of itself, and the small files in it. StageReader reads its
 // tensors.
@@ -82,4 +82,4 @@ class PiecewiseFile {
 /// as PiecewiseFile::check_size().
 base::ByteStream file_stream(const std::filesystem::path& path);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

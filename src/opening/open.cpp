@@ -29,7 +29,7 @@
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 namespace limits = format::limits;
 
@@ -147,7 +147,7 @@ void check_carried(const OpenCheckpoint& checkpoint, Links links) {
     const fs::path path = checkpoint.path_of(file.name);
     const std::string shown = base::printable(path.string());
     if (!os::exists(path)) {
-      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, kManifestFile),
+      throw Error(ErrorKind::kIntegrity, fmt::format("'{}' is missing; {} names it", shown, format::kManifestFile),
                   {0, path.native()});
     }
     // Those of the directory itself are checked; a manifest may name a file in a folder that is a link.
@@ -173,24 +173,24 @@ void check_against_manifest(const OpenCheckpoint& checkpoint, std::span<const st
   for (const auto& file : listed) {
     known.insert(file.name);
     const auto at = stored.find(file.name);
-    if (at == stored.end()) throw fail(fmt::format("{} is missing, {} names it", file.name, kManifestFile));
+    if (at == stored.end()) throw fail(fmt::format("{} is missing, {} names it", file.name, format::kManifestFile));
     if (at->second->size_bytes != file.size_bytes) {
-      throw fail(fmt::format("{} has {} bytes, {} names {}", file.name, at->second->size_bytes, kManifestFile,
+      throw fail(fmt::format("{} has {} bytes, {} names {}", file.name, at->second->size_bytes, format::kManifestFile,
                              file.size_bytes));
     }
     const auto row = rows.find(file.name);
     if (row == rows.end() || row->second->size_bytes() != file.size_bytes) {
-      throw fail(fmt::format("{} has no checksums of its size in {}", file.name, kBlocksFile));
+      throw fail(fmt::format("{} has no checksums of its size in {}", file.name, format::kBlocksFile));
     }
     const std::uint32_t digest = digests[static_cast<std::size_t>(at->second - checkpoint.stored.files.data())];
     if (digest != file.crc32c) {
-      throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name, kManifestFile,
-                             file.crc32c, kBlocksFile, digest));
+      throw fail(fmt::format("{}: {} names checksum {:08x}, the blocks in {} have {:08x}", file.name,
+                             format::kManifestFile, file.crc32c, format::kBlocksFile, digest));
     }
   }
   for (const auto& file : checkpoint.stored.files) {
     if (known.contains(file.name)) continue;
-    throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, kManifestFile));
+    throw fail(fmt::format("{} is not of this checkpoint: {} does not name it", file.name, format::kManifestFile));
   }
 }
 
@@ -263,7 +263,8 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
     } catch (const Error&) {
       if (path != name) {
         path = name;  // the old one is gone: the new one has the name
-      } else if (const auto replaced = may_be_whole(look_at(name)) ? std::nullopt : replaced_checkpoint(name)) {
+      } else if (const auto replaced =
+                     root::may_be_whole(root::look_at(name)) ? std::nullopt : root::replaced_checkpoint(name)) {
         path = *replaced;
       } else if (manifest_text(path) == before) {
         throw;
@@ -281,7 +282,7 @@ OpenCheckpoint open_one(const fs::path& given, Links links) {
 
 void refuse_single_file(const fs::path& file) {
   const fs::path directory = file.has_parent_path() ? file.parent_path() : fs::path(".");
-  if (!os::exists(directory / kManifestFile) && !os::exists(directory / kBlocksFile)) return;
+  if (!os::exists(directory / format::kManifestFile) && !os::exists(directory / format::kBlocksFile)) return;
   throw Error(ErrorKind::kUsage,
               fmt::format("'{}' is one file of the checkpoint '{}', which has the checksums: give the directory",
                           os::shown(file), os::shown(directory)),
@@ -290,12 +291,12 @@ void refuse_single_file(const fs::path& file) {
 
 OpenedTexts read_texts(const fs::path& path) {
   OpenedTexts texts;
-  if (!os::exists(path / kManifestFile)) {
-    refuse_lost_manifest(path);
+  if (!os::exists(path / format::kManifestFile)) {
+    root::refuse_lost_manifest(path);
     return texts;
   }
-  texts.manifest = os::read_text(path / kManifestFile, limits::kManifestBytes);
-  const os::File blocks(path / kBlocksFile, os::OpenMode::kRead);
+  texts.manifest = os::read_text(path / format::kManifestFile, limits::kManifestBytes);
+  const os::File blocks(path / format::kBlocksFile, os::OpenMode::kRead);
   if (blocks.size_bytes() > limits::kBlockTableBytes) {
     throw Error(ErrorKind::kFormat,
                 fmt::format("'{}' has {} bytes; at most {} are read", base::printable(blocks.path().string()),
@@ -308,8 +309,8 @@ OpenedTexts read_texts(const fs::path& path) {
 
 std::string manifest_text(const fs::path& path) {
   try {
-    return fs::is_directory(path) && os::exists(path / kManifestFile)
-               ? os::read_text(path / kManifestFile, limits::kManifestBytes)
+    return fs::is_directory(path) && os::exists(path / format::kManifestFile)
+               ? os::read_text(path / format::kManifestFile, limits::kManifestBytes)
                : "";
   } catch (const std::bad_alloc&) {
     throw;  // says nothing of the manifest
@@ -398,4 +399,4 @@ OpenCheckpoint open_checkpoint(comm::Communicator& communicator, const Parts& wh
   return checkpoint;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -21,7 +21,7 @@
 #include "os/file.hpp"
 #include "plan/stored_tensors.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 // Which symbolic links of a checkpoint directory are read through.
 //
@@ -147,4 +147,4 @@ void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts);
 base::Bytes encode_open(const OpenCheckpoint& checkpoint);
 OpenCheckpoint decode_open(std::span<const std::byte> bytes);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

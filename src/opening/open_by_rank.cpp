@@ -22,7 +22,7 @@
 #include "pickle/pickle.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 namespace {
 
 namespace fs = std::filesystem;
@@ -54,7 +54,7 @@ base::Bytes outline_of(const fs::path& path) {
                                   out.blob(to);
                                 }};
   try {
-    (void)format::read_pickle(source, path.string());
+    (void)pickle::read_pickle(source, path.string());
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kFormat) throw;  // else rank 0 finds the same
   }
@@ -241,10 +241,10 @@ OpenCheckpoint recognise_all(const Readers& readers, const comm::Messages& texts
   }
   std::erase_if(outlines, [&](const auto& outline) { return directory.others.contains(outline.first); });
   list_pickles(directory, readers, std::move(outlines));
-  if (directory.json.contains(kManifestFile)) {
+  if (directory.json.contains(format::kManifestFile)) {
     throw Error(ErrorKind::kUsage,
                 fmt::format("{} has a {}: all ranks must see all of a checkpoint of Cairn",
-                            base::printable(directory.part_of.at(kManifestFile), 1000), kManifestFile));
+                            base::printable(directory.part_of.at(format::kManifestFile), 1000), format::kManifestFile));
   }
   OpenCheckpoint opened;
   opened.directory = here.directory.empty() ? readers.first_path : here.directory;
@@ -309,4 +309,4 @@ OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links
   return opened;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

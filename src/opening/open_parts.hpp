@@ -11,7 +11,7 @@
 
 #include "opening/open.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 // What the messages of opening have in common.
 
@@ -91,4 +91,4 @@ OpenCheckpoint open_by_rank(comm::Communicator& communicator, Parts where, Links
 /// read by one rank. Throws nothing that open_here() is to word.
 std::optional<OpenCheckpoint> open_together(comm::Communicator& communicator, const Parts& where, Links links);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -13,7 +13,7 @@
 #include "plan/extents.hpp"
 #include "plan/stored_tensors.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 namespace {
 
 /// Samples of all ranks together, about: stretches are then 1/1024 of the catalog on average, and sorting the samples on
@@ -217,4 +217,4 @@ comm::Messages spread(HeaderShare& share, const comm::Messages& samples) {
   return runs;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -21,7 +21,7 @@
 #include "interop/reading.hpp"
 #include "opening/open.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 /// What a rank knows of the directory, tensors apart.
 struct Listing {
@@ -74,4 +74,4 @@ base::Bytes place(const Listing& listing, HeaderShare& share);
 /// rank. Each rank joins what it gets to its stretch by plan::merge_runs, and all stretches are the catalog.
 comm::Messages spread(HeaderShare& share, const comm::Messages& samples);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -15,7 +15,7 @@
 #include "plan/stored_tensors.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 namespace {
 
 namespace fs = std::filesystem;
@@ -156,4 +156,4 @@ std::optional<OpenCheckpoint> open_together(comm::Communicator& communicator, co
   return Opening(communicator, links).open(where);
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

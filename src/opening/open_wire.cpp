@@ -6,7 +6,7 @@
 #include "os/file.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 void put_strings(base::ByteWriter& out, const std::vector<std::string>& values) {
   out.u64(values.size());
@@ -86,7 +86,7 @@ void get_manifest(base::ByteReader& in, OpenCheckpoint& checkpoint) {
   if (in.u64() == 0) return;
   checkpoint.manifest_crc32c = static_cast<std::uint32_t>(in.u64());
   const auto version = static_cast<int>(in.u64());
-  checkpoint.manifest = format::parse_manifest(in.text_view(), (checkpoint.directory / kManifestFile).string());
+  checkpoint.manifest = format::parse_manifest(in.text_view(), (checkpoint.directory / format::kManifestFile).string());
   checkpoint.manifest->version = version;
 }
 
@@ -186,25 +186,25 @@ OpenCheckpoint decode_open(std::span<const std::byte> bytes) {
 
 void attach_blocks(OpenCheckpoint& checkpoint, base::Bytes blocks) {
   if (blocks.empty()) return;
-  checkpoint.blocks.emplace(std::move(blocks), (checkpoint.directory / kBlocksFile).string(),
+  checkpoint.blocks.emplace(std::move(blocks), (checkpoint.directory / format::kBlocksFile).string(),
                             format::BlockChecks::kCounts);
 }
 
 void attach_texts(OpenCheckpoint& checkpoint, OpenedTexts texts) {
   if (!texts.manifest) return;
-  const std::string blocks_path = (checkpoint.directory / kBlocksFile).string();
+  const std::string blocks_path = (checkpoint.directory / format::kBlocksFile).string();
   checkpoint.manifest_crc32c = format::crc32c(base::as_bytes(*texts.manifest));
-  const std::filesystem::path manifest_path = checkpoint.directory / kManifestFile;
+  const std::filesystem::path manifest_path = checkpoint.directory / format::kManifestFile;
   checkpoint.manifest =
       os::about(manifest_path, [&] { return format::parse_manifest(*texts.manifest, manifest_path.string()); });
   const std::uint32_t found = format::crc32c(texts.blocks);
   if (found != checkpoint.manifest->blocks_crc32c) {
     throw Error(ErrorKind::kIntegrity,
                 fmt::format("'{}' has checksum {:08x}, but {} names {:08x}: one of the two is damaged", blocks_path,
-                            found, kManifestFile, checkpoint.manifest->blocks_crc32c),
+                            found, format::kManifestFile, checkpoint.manifest->blocks_crc32c),
                 {0, blocks_path});
   }
   os::about(blocks_path, [&] { checkpoint.blocks.emplace(std::move(texts.blocks), blocks_path); });
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -16,7 +16,7 @@
 #include "os/file.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 namespace {
 
 namespace fs = std::filesystem;
@@ -51,7 +51,8 @@ std::vector<fs::path> in_order(const Parts& where) {
                   fmt::format("{} and {} are one directory; give each part once", shown(paths[j]), shown(paths[i])));
     }
   }
-  const auto own = std::ranges::find_if(paths, [](const fs::path& path) { return os::exists(path / kManifestFile); });
+  const auto own =
+      std::ranges::find_if(paths, [](const fs::path& path) { return os::exists(path / format::kManifestFile); });
   if (own != paths.end()) std::rotate(paths.begin(), own, std::next(own));
   return paths;
 }
@@ -62,7 +63,7 @@ class Lister {
 
   void add(const fs::path& path) {
     const std::string name = path.string();
-    if ((path.has_filename() ? path : path.parent_path()).string().ends_with(kPartialSuffix)) {
+    if ((path.has_filename() ? path : path.parent_path()).string().ends_with(root::kPartialSuffix)) {
       throw Error(ErrorKind::kNotFound,
                   fmt::format("'{}' was never committed (a save is running, or was cut off); it is not a checkpoint",
                               base::printable(name)));
@@ -110,7 +111,7 @@ class Lister {
       } else {
         out_.found.json[entry.name] = os::read_text(path / entry.name, most);
       }
-    } else if (entry.name != kManifestFile && entry.name != kBlocksFile) {
+    } else if (entry.name != format::kManifestFile && entry.name != format::kBlocksFile) {
       out_.found.others[entry.name] = entry.size_bytes;
     }
   }
@@ -236,4 +237,4 @@ void place_files(OpenCheckpoint& checkpoint, const Listed& listed, const Parts& 
   }
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -10,7 +10,7 @@
 #include "cairn/error.hpp"
 #include "format/crc32c.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 WrittenBlocks::WrittenBlocks(const OpenCheckpoint& checkpoint)
     : checkpoint_(checkpoint), rows_(checkpoint.stored.files.size(), nullptr) {
@@ -100,4 +100,4 @@ std::string message_of(const BlockFault& fault) {
   return fmt::format("'{}': {}: the file was damaged since", base::printable(fault.path.string()), words_of(fault));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

@@ -13,7 +13,7 @@
 #include "plan/extents.hpp"
 #include "plan/runs.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::opening {
 
 /// The block table of an open checkpoint, which must outlive it.
 class WrittenBlocks {
@@ -54,4 +54,4 @@ std::string words_of(const BlockFault& fault);
 /// ...".
 std::string message_of(const BlockFault& fault);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::opening

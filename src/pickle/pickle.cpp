@@ -11,7 +11,7 @@
 #include "cairn/error.hpp"
 #include "pickle/pickle_store.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 namespace {
 
 constexpr std::size_t kWarnings = 10;
@@ -429,4 +429,4 @@ PickleValue PickleValue::child(std::size_t i) const {
   return {store_, store_->child_of(store_->nodes[index_], i)};
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

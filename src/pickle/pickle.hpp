@@ -23,7 +23,7 @@
 
 #include "base/bytes.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 /// Of bytes that the caller keeps.
 base::ByteSource source_of(std::span<const std::byte> bytes);
@@ -152,4 +152,4 @@ class Pickle {
 /// Reads one pickle of protocol 0 to 5. `path` is for messages. Throws Error(kFormat), and what `source` throws.
 Pickle read_pickle(const base::ByteSource& source, std::string_view path, const PickleOptions& options = {});
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

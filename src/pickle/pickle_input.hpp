@@ -12,7 +12,7 @@
 #include "base/text.hpp"
 #include "pickle/pickle.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 /// Windows begin small and double: behind the bytes of a tensor, which are skipped, a pickle has some hundred bytes of
 /// its own before the next ones.
@@ -114,4 +114,4 @@ class PickleInput {
   std::uint64_t next_bytes_ = kFirstWindow;
 };
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -12,7 +12,7 @@
 #include "cairn/error.hpp"
 #include "pickle/python_objects.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 namespace {
 
 using base::Json;
@@ -240,4 +240,4 @@ class Writer {
 
 std::optional<Json> json_of(PickleValue value, std::size_t most_bytes) { return Writer(most_bytes).write(value); }
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -7,7 +7,7 @@
 #include "base/json.hpp"
 #include "pickle/pickle.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 /// Known calls as what they stand for (python_objects.hpp).
 ///
@@ -27,4 +27,4 @@ namespace cairn::format {
 /// time: a pickle may have one in many places. Throws Error(kFormat) as array_of() does.
 std::optional<base::Json> json_of(PickleValue value, std::size_t most_bytes = 256 << 10);
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

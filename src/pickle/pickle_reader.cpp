@@ -15,7 +15,7 @@
 #include "pickle/pickle_store.hpp"
 #include "pickle/pickle_text.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 namespace {
 
 class Machine {
@@ -581,4 +581,4 @@ Pickle read_pickle(const base::ByteSource& source, std::string_view path, const 
   return Machine(source, path, options).run();
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -12,7 +12,7 @@
 
 #include "pickle/pickle.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 using PickleIndex = std::uint32_t;
 inline constexpr PickleIndex kNoPickleValue = UINT32_MAX;
@@ -66,4 +66,4 @@ struct PickleStore {
 /// deeper in each other than `depth`.
 void finish_pickle(PickleStore& store, std::uint32_t depth);
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -5,7 +5,7 @@
 
 #include "base/digits.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 namespace {
 
 constexpr std::size_t kMostDigits = 1200;
@@ -173,4 +173,4 @@ bool unescape_unicode(std::string_view line, std::string& out) {
   return true;
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

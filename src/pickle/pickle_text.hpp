@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 class PickleInteger {
  public:
@@ -29,4 +29,4 @@ bool unescape_quoted(std::string_view line, std::string& out);
 /// The line of an opcode UNICODE, Latin-1 with \uXXXX and \UXXXXXXXX, as UTF-8. False when it is none.
 bool unescape_unicode(std::string_view line, std::string& out);
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -13,7 +13,7 @@
 #include "cairn/error.hpp"
 #include "format/safetensors.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 namespace {
 
 // Calls in calls in calls that all stand for something else are made by hand, or are a circle.
@@ -194,7 +194,7 @@ std::vector<std::uint64_t> shape_of(PickleValue value) {
     return out;
   }
   if (!sizes.is(PickleKind::kTuple)) value.fail("the shape of an array is not a tuple");
-  if (sizes.size() > kMaxRank) value.fail("an array of " + base::counted(sizes.size(), "dimension"));
+  if (sizes.size() > format::kMaxRank) value.fail("an array of " + base::counted(sizes.size(), "dimension"));
   for (std::size_t i = 0; i < sizes.size(); ++i) out.push_back(sizes.at(i).unsigned_integer());
   return out;
 }
@@ -364,7 +364,7 @@ std::optional<PickledArray> array_of(PickleValue value) {
   out.is_fortran_order = parts->is_fortran_order && out.shape.size() > 1;
   const auto elements = base::try_product(out.shape);
   const auto bytes = elements ? base::try_mul(*elements, out.item_bytes) : std::nullopt;
-  if (!bytes) from.fail("an array of shape " + shape_text(out.shape) + " has more than 2^64 bytes");
+  if (!bytes) from.fail("an array of shape " + format::shape_text(out.shape) + " has more than 2^64 bytes");
   out.data_bytes = *bytes;
   const auto data = bytes_of(parts->data);
   if (!data) parts->data.fail("the data of an array is " + std::string(name_of(parts->data.kind())) + ", not bytes");
@@ -372,7 +372,7 @@ std::optional<PickledArray> array_of(PickleValue value) {
   const bool is_counted = out.data.form != PickledBytes::Form::kLatin1 || out.data.memory;
   const std::uint64_t found = out.data.memory ? out.data.memory->size() : out.data.size_bytes;
   if (is_counted && found != out.data_bytes) {
-    from.fail("an array " + out.type + shape_text(out.shape) + " has " + base::counted(out.data_bytes, "byte") +
+    from.fail("an array " + out.type + format::shape_text(out.shape) + " has " + base::counted(out.data_bytes, "byte") +
               ", found " + std::to_string(found));
   }
   return out;
@@ -459,4 +459,4 @@ std::vector<std::string> opaque_names(const Pickle& pickle) {
   return {names.begin(), names.end()};
 }
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

@@ -19,7 +19,7 @@
 #include "cairn/dtype.hpp"
 #include "pickle/pickle.hpp"
 
-namespace cairn::format {
+namespace cairn::pickle {
 
 /// The value that an object stands for where it is another value of the pickle: tuple((a, b)) is (a, b). Else itself.
 PickleValue plain(PickleValue value);
@@ -65,4 +65,4 @@ void give_bytes(const PickledBytes& bytes, const base::ByteSource& source, std::
 /// Qualified names of the objects and globals in a pickle that are not on the list above, sorted, each once.
 std::vector<std::string> opaque_names(const Pickle& pickle);
 
-}  // namespace cairn::format
+}  // namespace cairn::pickle

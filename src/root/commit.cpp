@@ -22,7 +22,7 @@
 #include "root/root.hpp"
 #include "root/views.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,12 +249,12 @@ void Commit::finish(CommitContent content) {
     const base::Bytes encoded = format::encode_blocks(content.blocks);
     content.manifest.blocks_crc32c = format::crc32c(encoded);
     content.manifest.block_bytes = content.blocks.block_bytes;
-    write_file(kBlocksFile, encoded);
+    write_file(format::kBlocksFile, encoded);
   });
   step("commit.manifest", partial_, [&] {
     add_data_files(content);
     const std::string text = format::encode_manifest(content.manifest);
-    write_file(kManifestFile, base::as_bytes(text));
+    write_file(format::kManifestFile, base::as_bytes(text));
   });
   step("commit.sync", partial_, [&] {
     os::sync_directory(partial_);
@@ -431,4 +431,4 @@ void Commit::name_new_holder(const Error& error) const {
   });
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

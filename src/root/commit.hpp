@@ -48,7 +48,7 @@
 #include "root/run_name.hpp"
 #include "root/standing.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 // What the one saver of a root does with what others left there.
 
@@ -144,4 +144,4 @@ class Commit {
   bool is_done_ = false;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

@@ -20,7 +20,7 @@
 #include "os/interrupt.hpp"
 #include "root/lease_folder.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 namespace fs = std::filesystem;
@@ -441,4 +441,4 @@ const fs::path& Lease::root() const { return impl_->root(); }
 bool Lease::is_root_cleared() const { return impl_->is_cleared; }
 void Lease::set_root_cleared() { impl_->is_cleared = true; }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

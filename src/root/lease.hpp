@@ -19,7 +19,7 @@
 #include "os/clock.hpp"
 #include "root/lease_folder.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 class Lease {
  public:
@@ -72,4 +72,4 @@ class Lease {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

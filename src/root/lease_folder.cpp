@@ -24,7 +24,7 @@
 #include "os/clock.hpp"
 #include "os/file.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 constexpr std::string_view kFirstLine = "cairn lease 1\n";
@@ -381,4 +381,4 @@ void LeaseFolder::clear_old(std::uint64_t own) const noexcept {
   }
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

@@ -11,7 +11,7 @@
 
 #include "os/process.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 // What the lease of a root says, and when another saver may take it: values and decisions, without files or clocks.
 //
@@ -180,4 +180,4 @@ class LeaseFolder {
   std::string nonce_;
 };
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

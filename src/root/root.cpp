@@ -22,7 +22,7 @@
 #include "os/file.hpp"
 #include "root/lease_folder.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 constexpr const char* kLatestWritten = "latest_written";
@@ -311,7 +311,7 @@ std::string words_of_other_step(const std::filesystem::path& directory, const fo
   const auto step = step_of(directory.filename().string());
   if (!step || !manifest.has_step || manifest.step == *step) return {};
   return fmt::format("'{}' is step {} by its {}, and was copied or renamed since; it counts as what it is called",
-                     os::shown(directory), manifest.step, kManifestFile);
+                     os::shown(directory), manifest.step, format::kManifestFile);
 }
 
 std::string words_of_beginning(const std::filesystem::path& root, const std::vector<RootEntry>& entries,
@@ -448,4 +448,4 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, cons
               {0, (root / kLatestFile).native()});
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

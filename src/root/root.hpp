@@ -10,7 +10,7 @@
 
 #include "root/standing.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 // `.cairn/state.json` of a root: what changes after checkpoints were committed, and so is in no manifest.
 //
@@ -122,4 +122,4 @@ std::optional<std::uint64_t> newest_step(const std::filesystem::path& root);
 /// The same of a listing that is at hand, list_root(root), which tells by itself which steps have lost files: nothing then.
 std::optional<std::uint64_t> newest_step(const std::filesystem::path& root, const std::vector<RootEntry>& entries);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

@@ -12,7 +12,7 @@
 #include "os/process.hpp"
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,4 +55,4 @@ std::string name_of_run(const fs::path& root, std::vector<RootEntry> entries, co
                                     shown(known), shown(request.name)));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

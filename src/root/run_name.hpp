@@ -7,7 +7,7 @@
 
 #include "root/root.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 struct RunRequest {
   std::string name;          ///< Options::run_id; empty: the root's
@@ -22,4 +22,4 @@ std::string name_of_run(const std::filesystem::path& root, const RunRequest& req
 /// The same of a listing that is at hand: list_root(root).
 std::string name_of_run(const std::filesystem::path& root, std::vector<RootEntry> entries, const RunRequest& request);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

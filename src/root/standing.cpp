@@ -8,11 +8,12 @@
 #include <utility>
 
 #include "base/text.hpp"
+#include "format/blocks.hpp"
 #include "format/limits.hpp"
 #include "os/errno_class.hpp"
 #include "os/file.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 namespace fs = std::filesystem;
@@ -44,12 +45,12 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
       const std::uint64_t size = os::file_size(path);
       if (size == file.size_bytes) continue;
       return incomplete(path, fmt::format("{} has {} bytes, {} names {}", base::printable(file.name), size,
-                                          kManifestFile, file.size_bytes));
+                                          format::kManifestFile, file.size_bytes));
     }
   }
-  refuse_link_to_nowhere(directory / kBlocksFile);
-  if (!os::exists(directory / kBlocksFile)) {  // which the manifest names by its checksum alone
-    return incomplete(directory / kBlocksFile, fmt::format("{} is missing", kBlocksFile));
+  refuse_link_to_nowhere(directory / format::kBlocksFile);
+  if (!os::exists(directory / format::kBlocksFile)) {  // which the manifest names by its checksum alone
+    return incomplete(directory / format::kBlocksFile, fmt::format("{} is missing", format::kBlocksFile));
   }
   standing.condition = Condition::kWhole;
   for (const auto& file : manifest.data_files) standing.bytes += file.size_bytes;
@@ -58,18 +59,18 @@ void look_at_files(const fs::path& directory, const format::Manifest& manifest, 
 
 Error lost_manifest(const fs::path& directory) {
   return {ErrorKind::kIntegrity,
-          fmt::format("{} is missing, and {} is there", kManifestFile, kBlocksFile),
-          {0, (directory / kManifestFile).native()}};
+          fmt::format("{} is missing, and {} is there", format::kManifestFile, format::kBlocksFile),
+          {0, (directory / format::kManifestFile).native()}};
 }
 
 Standing look(const fs::path& directory) {
-  const auto path = directory / kManifestFile;
+  const auto path = directory / format::kManifestFile;
   refuse_link_to_nowhere(directory);
   refuse_link_to_nowhere(path);
   if (!os::exists(path)) {
-    if (os::exists(directory / kBlocksFile)) return of(Condition::kDamaged, lost_manifest(directory));
+    if (os::exists(directory / format::kBlocksFile)) return of(Condition::kDamaged, lost_manifest(directory));
     return of(Condition::kForeign,
-              Error(ErrorKind::kNotFound, fmt::format("no {}", kManifestFile), {0, path.native()}));
+              Error(ErrorKind::kNotFound, fmt::format("no {}", format::kManifestFile), {0, path.native()}));
   }
   Standing standing{Condition::kUnreadable};
   try {
@@ -123,12 +124,12 @@ bool may_be_whole(const Standing& standing) {
 }
 
 void refuse_lost_manifest(const fs::path& directory) {
-  if (os::exists(directory / kManifestFile) || !os::exists(directory / kBlocksFile)) return;
+  if (os::exists(directory / format::kManifestFile) || !os::exists(directory / format::kBlocksFile)) return;
   const Error error = lost_manifest(directory);
   throw error.with_message(
       fmt::format("'{}': {}: nothing tells whether the bytes are those that were saved; to read "
                   "them all the same, move {} away",
-                  shown(directory), error.what(), kBlocksFile));
+                  shown(directory), error.what(), format::kBlocksFile));
 }
 
 std::optional<Generation> generation_of(const fs::path& directory) {
@@ -219,4 +220,4 @@ void check_replaceable_stage(const fs::path& file, const Replacing& may,
       fate_of(file, without_errors(file, [&](const fs::path& path) { return look_at_stage(path, open); }), may));
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

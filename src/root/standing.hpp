@@ -12,10 +12,7 @@
 #include "cairn/error.hpp"
 #include "format/manifest.hpp"
 
-namespace cairn::checkpoint {
-
-inline constexpr const char* kManifestFile = "cairn.json";
-inline constexpr const char* kBlocksFile = "cairn.blocks";
+namespace cairn::root {
 
 /// Only the first two are proven to be Cairn's.
 enum class Condition {
@@ -99,4 +96,4 @@ Fate check_replaceable(const std::filesystem::path& directory, const Replacing& 
 void check_replaceable_stage(const std::filesystem::path& file, const Replacing& may,
                              const std::function<void(const std::filesystem::path&)>& open);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

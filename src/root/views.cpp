@@ -18,7 +18,7 @@
 #include "os/process.hpp"
 #include "root/lease_folder.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 namespace {
 
 namespace fs = std::filesystem;
@@ -112,4 +112,4 @@ bool check_all_nodes_see(comm::Communicator& communicator, const fs::path& direc
   return true;
 }
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

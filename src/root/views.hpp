@@ -7,7 +7,7 @@
 
 #include "comm/communicator.hpp"
 
-namespace cairn::checkpoint {
+namespace cairn::root {
 
 /// Collective. True on one rank of each node, and of each container of it that has mounts of its own (a mount namespace);
 /// on rank 0 always.
@@ -23,4 +23,4 @@ inline constexpr std::chrono::seconds kLongestCached{65};
 bool check_all_nodes_see(comm::Communicator& communicator, const std::filesystem::path& directory,
                          std::chrono::milliseconds patience = kLongestCached);
 
-}  // namespace cairn::checkpoint
+}  // namespace cairn::root

@@ -40,7 +40,7 @@ void* operator new(std::size_t bytes) {
 void operator delete(void* memory) noexcept { forget(memory); }
 void operator delete(void* memory, std::size_t) noexcept { forget(memory); }
 
-namespace cairn::cli {
+namespace cairn::simulate {
 
 HeapMeter::HeapMeter() : base_(count.live) { begin_peak(); }
 
@@ -54,4 +54,4 @@ std::uint64_t HeapMeter::peak_bytes() const {
 
 void HeapMeter::begin_peak() { count.peak = count.live; }
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace cairn::cli {
+namespace cairn::simulate {
 
 /// Counts from its construction on. One at a time per thread; what was allocated before must not be freed meanwhile.
 class HeapMeter {
@@ -23,4 +23,4 @@ class HeapMeter {
   std::int64_t base_;
 };
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

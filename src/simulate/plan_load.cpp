@@ -29,7 +29,7 @@
 #include "planning/layout_steps.hpp"
 #include "root/root.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 namespace {
 
 /// Of a checkpoint that lies nowhere, for messages.
@@ -38,7 +38,7 @@ constexpr const char* kDirectory = "checkpoint";
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
 /// Manifest and block table of files without content.
-checkpoint::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t block_bytes) {
+opening::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t block_bytes) {
   format::BlockTable table{block_bytes, {}};
   format::Manifest manifest;
   manifest.tool = "cairn plan";
@@ -49,7 +49,7 @@ checkpoint::OpenedTexts texts_of(const plan::FileLayout& layout, std::uint64_t b
     manifest.data_files.push_back(
         {file.name, file.section, file.size_bytes, format::file_digest(table.files.back(), block_bytes)});
   }
-  checkpoint::OpenedTexts texts;
+  opening::OpenedTexts texts;
   texts.blocks = format::encode_blocks(table);
   manifest.blocks_crc32c = format::crc32c(texts.blocks);
   texts.manifest = format::encode_manifest(manifest);
@@ -82,64 +82,64 @@ void LoadWorld::lay_out() {
   files_ = std::make_unique<plan::HfLayout>(
       plan::PackedCatalog(plan::make_catalog(std::move(tensors))),
       plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-  const comm::Messages sizes = {checkpoint::header_sizes_of_share(*files_, 0, 1)};
-  layout_ = files_->without_content(checkpoint::join_header_sizes(*files_, sizes));
+  const comm::Messages sizes = {planning::header_sizes_of_share(*files_, 0, 1)};
+  layout_ = files_->without_content(planning::join_header_sizes(*files_, sizes));
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     stored_.headers[layout_.files[file].name] = files_->header_of(file).bytes.substr(format::kPrefixBytes);
   }
-  stored_.indexes = checkpoint::join_indexes({checkpoint::indexes_of_share(*files_, 0, 1)});
+  stored_.indexes = planning::join_indexes({planning::indexes_of_share(*files_, 0, 1)});
   stored_.texts = texts_of(layout_, options.files.block_bytes);
   stored_.directory.path = kDirectory;
 }
 
-base::Bytes LoadWorld::announce(checkpoint::OpenCheckpoint& on_root) const {
+base::Bytes LoadWorld::announce(opening::OpenCheckpoint& on_root) const {
   on_root.directory = kDirectory;
-  checkpoint::attach_texts(on_root, stored_.texts);
+  opening::attach_texts(on_root, stored_.texts);
   std::vector<std::string> files;
   for (const auto& [name, header] : stored_.headers) files.push_back(name);
   std::vector<std::string> indexes;
   for (const auto& [name, text] : stored_.indexes) indexes.push_back(name);
-  return checkpoint::announce(on_root, files, indexes);
+  return opening::announce(on_root, files, indexes);
 }
 
-base::Bytes LoadWorld::judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
+base::Bytes LoadWorld::judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
                              const comm::Messages& summaries) const {
   interop::Directory directory = stored_.directory;
   interop::take_manifest(directory, on_root.manifest.value());
-  const auto outline = checkpoint::judge(listing, directory, summaries);
+  const auto outline = opening::judge(listing, directory, summaries);
   if (!outline) throw Error(ErrorKind::kInternal, "a planned checkpoint is not what a save writes");
   on_root.stored.files = listing.opened.stored.files;
-  checkpoint::check_files(on_root, listing.digests, checkpoint::Links::kInside);
-  return checkpoint::encode_judged(listing, *outline);
+  opening::check_files(on_root, listing.digests, opening::Links::kInside);
+  return opening::encode_judged(listing, *outline);
 }
 
-checkpoint::ReadFiles LoadWorld::files_to_read() const {
-  return {[this](const checkpoint::OpenCheckpoint& opened, const std::string& file) {
+opening::ReadFiles LoadWorld::files_to_read() const {
+  return {[this](const opening::OpenCheckpoint& opened, const std::string& file) {
             const auto& rows = opened.blocks.value().files();  // read_header_of looks the file up there, too
             const auto row = std::ranges::find(rows, file, &format::BlockRow::name);
             return format::parse_header(stored_.headers.at(file), row->size_bytes(), file);
           },
-          [this](const checkpoint::OpenCheckpoint&, const std::string& index) { return stored_.indexes.at(index); }};
+          [this](const opening::OpenCheckpoint&, const std::string& index) { return stored_.indexes.at(index); }};
 }
 
-checkpoint::OpenCheckpoint LoadWorld::open() {
-  checkpoint::OpenCheckpoint on_root;
+opening::OpenCheckpoint LoadWorld::open() {
+  opening::OpenCheckpoint on_root;
   messages_.announced = announce(on_root);
   messages_.blocks = on_root.blocks.value().bytes();
-  checkpoint::Listing listing = checkpoint::take_announced(messages_.announced, messages_.blocks);
-  std::vector<checkpoint::HeaderShare> shares;
+  opening::Listing listing = opening::take_announced(messages_.announced, messages_.blocks);
+  std::vector<opening::HeaderShare> shares;
   for (int rank = 0; rank < ranks_; ++rank) {
     shares.push_back({rank, ranks_, {}, {}});
-    messages_.summaries.push_back(checkpoint::read_share(listing, files_to_read(), shares.back()));
+    messages_.summaries.push_back(opening::read_share(listing, files_to_read(), shares.back()));
   }
   messages_.judged = judge(on_root, listing, messages_.summaries);
-  checkpoint::take_judged(messages_.judged, listing);
-  for (checkpoint::HeaderShare& share : shares) messages_.samples.push_back(checkpoint::place(listing, share));
-  for (checkpoint::HeaderShare& share : shares) {
-    messages_.spread.post(share.rank, checkpoint::spread(share, messages_.samples));
+  opening::take_judged(messages_.judged, listing);
+  for (opening::HeaderShare& share : shares) messages_.samples.push_back(opening::place(listing, share));
+  for (opening::HeaderShare& share : shares) {
+    messages_.spread.post(share.rank, opening::spread(share, messages_.samples));
   }
   for (int rank = 0; rank < ranks_; ++rank) messages_.stretches.push_back(merge(messages_.spread.deliver(rank)));
-  checkpoint::OpenCheckpoint opened = std::move(listing.opened);
+  opening::OpenCheckpoint opened = std::move(listing.opened);
   opened.stored.tensors = plan::StoredTensors(plan::PackedCatalog(messages_.stretches));
   checkpoint_ = opened.stored.unpacked();
   const plan::NumbersByName numbers = plan::numbers_by_name(checkpoint_.tensors);
@@ -149,7 +149,7 @@ checkpoint::OpenCheckpoint LoadWorld::open() {
   return opened;
 }
 
-void LoadWorld::want(const checkpoint::OpenCheckpoint& opened) {
+void LoadWorld::want(const opening::OpenCheckpoint& opened) {
   const std::uint64_t block_bytes = input_.options.files.block_bytes;
   checkpoint::WantedBlocks of_ranks(opened, block_bytes, index(ranks_));  // a rank in the place of a batch
   grid_ = std::make_unique<plan::BlockGrid>(checkpoint::file_sizes(checkpoint_), block_bytes);
@@ -179,7 +179,7 @@ std::vector<plan::MemoryBox> LoadWorld::boxes_of(int rank) const {
   const std::vector<Target> targets = shards_of<Target>(input_, held);
   std::vector<plan::MemoryBox> boxes;
   for (std::size_t i = 0; i < held.size(); ++i) {
-    checkpoint::add_boxes(targets[i], number_of_tensor_[held[i].tensor], boxes);
+    planning::add_boxes(targets[i], number_of_tensor_[held[i].tensor], boxes);
   }
   return boxes;
 }
@@ -291,9 +291,9 @@ class LoadReplay final : public Replay {
     if (is_root) measure("listing", [&] { message = world_.announce(on_root_); });
     message = messages.announced;
     base::Bytes blocks = messages.blocks;
-    measure("listing", [&] { listing_ = checkpoint::take_announced(message, std::move(blocks)); });
-    checkpoint::HeaderShare share{rank(), world_.ranks(), {}, {}};
-    measure("headers", [&] { message = checkpoint::read_share(listing_, world_.files_to_read(), share); });
+    measure("listing", [&] { listing_ = opening::take_announced(message, std::move(blocks)); });
+    opening::HeaderShare share{rank(), world_.ranks(), {}, {}};
+    measure("headers", [&] { message = opening::read_share(listing_, world_.files_to_read(), share); });
     if (is_root) {
       step_messages_ = messages.summaries;
       measure("headers", [&] {
@@ -303,11 +303,11 @@ class LoadReplay final : public Replay {
     }
     message = messages.judged;
     measure("headers", [&] {
-      checkpoint::take_judged(message, listing_);
-      message = checkpoint::place(listing_, share);
+      opening::take_judged(message, listing_);
+      message = opening::place(listing_, share);
     });
     step_messages_ = messages.samples;
-    measure("catalog", [&] { step_messages_ = checkpoint::spread(share, step_messages_); });
+    measure("catalog", [&] { step_messages_ = opening::spread(share, step_messages_); });
     step_messages_ = messages.spread.deliver(rank());
     measure("catalog", [&] { message = merge(step_messages_); });
     step_messages_ = messages.stretches;
@@ -321,7 +321,7 @@ class LoadReplay final : public Replay {
 
   void find_tensors() {
     measure("tensors", [&] {
-      view_ = checkpoint::loading_view(checkpoint_, checkpoint::view_options(world_.input().options));
+      view_ = codes::loading_view(checkpoint_, codes::view_options(world_.input().options));
       wanted_.boxes = [boxes = std::move(checkpoint::find_targets(checkpoint_, view_, targets_).boxes)](std::uint64_t) {
         return boxes;
       };
@@ -369,10 +369,10 @@ class LoadReplay final : public Replay {
   const LoadWorld& world_;
   std::vector<shard::HeldTensor> held_;
   std::vector<Target> targets_;
-  checkpoint::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
-  checkpoint::Listing listing_;
-  checkpoint::OpenCheckpoint checkpoint_;
-  checkpoint::View view_;
+  opening::OpenCheckpoint on_root_;  ///< on rank 0, with the whole manifest
+  opening::Listing listing_;
+  opening::OpenCheckpoint checkpoint_;
+  codes::View view_;
   checkpoint::Wanted wanted_;  ///< one batch
   std::optional<plan::BlockGrid> grid_;
   std::optional<checkpoint::WantedBlocks> blocks_;
@@ -384,4 +384,4 @@ class LoadReplay final : public Replay {
 
 RankCost LoadWorld::replay(int rank) const { return LoadReplay(*this, rank).run(); }
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

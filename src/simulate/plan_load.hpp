@@ -21,7 +21,7 @@
 #include "plan/runs.hpp"
 #include "simulate/plan_world.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 
 class LoadWorld final : public PlanWorld {
  public:
@@ -38,7 +38,7 @@ class LoadWorld final : public PlanWorld {
     std::map<std::string, std::string> headers;  ///< JSON of each data file
     std::map<std::string, std::string> indexes;  ///< their texts
     interop::Directory directory;                ///< all else
-    checkpoint::OpenedTexts texts;
+    opening::OpenedTexts texts;
   };
   [[nodiscard]] const Stored& stored() const { return stored_; }
 
@@ -54,10 +54,10 @@ class LoadWorld final : public PlanWorld {
   };
   [[nodiscard]] const Messages& messages() const { return messages_; }
   /// Step 1, and the first half of step 4, as rank 0 takes them.
-  [[nodiscard]] base::Bytes announce(checkpoint::OpenCheckpoint& on_root) const;
-  [[nodiscard]] base::Bytes judge(checkpoint::OpenCheckpoint& on_root, checkpoint::Listing& listing,
+  [[nodiscard]] base::Bytes announce(opening::OpenCheckpoint& on_root) const;
+  [[nodiscard]] base::Bytes judge(opening::OpenCheckpoint& on_root, opening::Listing& listing,
                                   const comm::Messages& summaries) const;
-  [[nodiscard]] checkpoint::ReadFiles files_to_read() const;
+  [[nodiscard]] opening::ReadFiles files_to_read() const;
   /// Ranges of blocks that ranks want, summed over them, for checkpoint::RangesOfRanks.
   [[nodiscard]] const std::vector<std::uint64_t>& range_counts() const { return range_counts_; }
   /// The blocks that some rank wants: what a reduction over ranks gives where these are many.
@@ -67,8 +67,8 @@ class LoadWorld final : public PlanWorld {
 
  private:
   void lay_out();
-  checkpoint::OpenCheckpoint open();
-  void want(const checkpoint::OpenCheckpoint& opened);
+  opening::OpenCheckpoint open();
+  void want(const opening::OpenCheckpoint& opened);
   [[nodiscard]] std::vector<plan::MemoryBox> boxes_of(int rank) const;
   [[nodiscard]] std::vector<plan::Runs> transfers_of(int rank) const override;
   void check_sums() const;
@@ -83,4 +83,4 @@ class LoadWorld final : public PlanWorld {
   comm::Messages packed_ranges_;
 };
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

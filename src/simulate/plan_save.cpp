@@ -19,7 +19,7 @@
 #include "planning/describe.hpp"
 #include "planning/layout_steps.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 namespace {
 
 std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
@@ -43,7 +43,7 @@ SaveWorld::SaveWorld(const PlanInput& input) : PlanWorld(input), messages_(ranks
 SaveWorld::Described SaveWorld::describe(int rank) const {
   const std::vector<shard::HeldTensor> held = input_.map.held_by(rank);
   Described described{shards_of<Source>(input_, held), {}, {}};
-  described.boxes = checkpoint::memory_boxes(std::span<const Source>(described.sources));
+  described.boxes = planning::memory_boxes(std::span<const Source>(described.sources));
   if (number_of_tensor_.empty()) return described;  // there is no catalog yet
   for (const shard::HeldTensor& tensor : held) described.tensor_of_shard.push_back(number_of_tensor_[tensor.tensor]);
   return described;
@@ -52,21 +52,21 @@ SaveWorld::Described SaveWorld::describe(int rank) const {
 void SaveWorld::exchange_catalog() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
-    checkpoint::check_shards(std::span<const Source>(described.sources));
+    planning::check_shards(std::span<const Source>(described.sources));
     for (const plan::MemoryBox& box : described.boxes) traffic_[index(rank)].memory_bytes += box.bytes.size();
-    messages_.descriptions.post(rank, checkpoint::describe_to_homes({described.sources}, rank, ranks_));
+    messages_.descriptions.post(rank, planning::describe_to_homes({described.sources}, rank, ranks_));
   }
   std::vector<std::vector<plan::CatalogTensor>> homed;
   for (int rank = 0; rank < ranks_; ++rank) {
-    homed.push_back(checkpoint::merge_described(messages_.descriptions.deliver(rank)));
-    messages_.samples.push_back(checkpoint::sample_names(homed.back(), rank, ranks_));
+    homed.push_back(planning::merge_described(messages_.descriptions.deliver(rank)));
+    messages_.samples.push_back(planning::sample_names(homed.back(), rank, ranks_));
   }
   for (int rank = 0; rank < ranks_; ++rank) {
     if (homed[index(rank)].empty()) continue;
-    messages_.spread.post(rank, checkpoint::spread_in_order(homed[index(rank)], messages_.samples));
+    messages_.spread.post(rank, planning::spread_in_order(homed[index(rank)], messages_.samples));
   }
   for (int rank = 0; rank < ranks_; ++rank) {
-    messages_.stretches.push_back(checkpoint::pack_stretch(messages_.spread.deliver(rank)));
+    messages_.stretches.push_back(planning::pack_stretch(messages_.spread.deliver(rank)));
   }
 }
 
@@ -76,8 +76,8 @@ void SaveWorld::lay_out() {
       plan::PackedCatalog(messages_.stretches),
       plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
   for (int rank = 0; rank < ranks_; ++rank) {
-    messages_.header_shares.push_back(checkpoint::header_sizes_of_share(*files_, rank, ranks_));
-    messages_.index_shares.push_back(checkpoint::indexes_of_share(*files_, rank, ranks_));
+    messages_.header_shares.push_back(planning::header_sizes_of_share(*files_, rank, ranks_));
+    messages_.index_shares.push_back(planning::indexes_of_share(*files_, rank, ranks_));
   }
   for (std::size_t i = 0; i < input_.state.tensors.size(); ++i) {
     const auto number = files_->catalog().find(input_.state.sections[i], input_.state.tensors[i].name);
@@ -88,7 +88,7 @@ void SaveWorld::lay_out() {
     }
     number_of_tensor_.push_back(*number);
   }
-  layout_ = files_->without_content(checkpoint::join_header_sizes(*files_, messages_.header_shares));
+  layout_ = files_->without_content(planning::join_header_sizes(*files_, messages_.header_shares));
   layout_.stored.tensors.resize(files_->catalog().size());
   for (std::uint32_t file = 0; file < files_->files(); ++file) {
     files_->add_file(layout_, file, files_->header_of(file));
@@ -99,17 +99,17 @@ void SaveWorld::lay_out() {
 void SaveWorld::exchange_claims() {
   for (int rank = 0; rank < ranks_; ++rank) {
     const Described described = describe(rank);
-    messages_.claims.post(rank, checkpoint::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
+    messages_.claims.post(rank, planning::claim_boxes(described.boxes, described.tensor_of_shard, rank, ranks_));
   }
   const int homes = static_cast<int>(std::min<std::uint64_t>(index(ranks_), files_->catalog().size()));
   for (int home = 0; home < homes; ++home) {
-    messages_.provisions.post(home, checkpoint::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
+    messages_.provisions.post(home, planning::settle_claims(files_->catalog(), messages_.claims.deliver(home), home));
   }
 }
 
 std::vector<plan::Runs> SaveWorld::transfers_of(int rank) const {
   const Described described = describe(rank);
-  const auto pieces = checkpoint::collect_pieces(messages_.provisions.deliver(rank), rank);
+  const auto pieces = planning::collect_pieces(messages_.provisions.deliver(rank), rank);
   return plan::transfers_of_memory(pieces, described.boxes, layout_.stored, *extents_);
 }
 
@@ -202,9 +202,9 @@ class SaveReplay final : public Replay {
       sources_ = shards_of<Source>(world_.input(), held_);
     });
     measure("describe", [&] {
-      checkpoint::check_shards(std::span<const Source>(sources_));
-      boxes_ = checkpoint::memory_boxes(std::span<const Source>(sources_));
-      step_messages_ = checkpoint::describe_to_homes({sources_}, rank(), world_.ranks());
+      planning::check_shards(std::span<const Source>(sources_));
+      boxes_ = planning::memory_boxes(std::span<const Source>(sources_));
+      step_messages_ = planning::describe_to_homes({sources_}, rank(), world_.ranks());
     });
   }
 
@@ -212,13 +212,13 @@ class SaveReplay final : public Replay {
     std::vector<plan::CatalogTensor> homed;
     step_messages_ = messages_.descriptions.deliver(rank());
     measure("catalog", [&] {
-      homed = checkpoint::merge_described(step_messages_);
-      mine_ = checkpoint::sample_names(homed, rank(), world_.ranks());
+      homed = planning::merge_described(step_messages_);
+      mine_ = planning::sample_names(homed, rank(), world_.ranks());
     });
     step_messages_ = messages_.samples;
-    measure("catalog", [&] { step_messages_ = checkpoint::spread_in_order(homed, step_messages_); });
+    measure("catalog", [&] { step_messages_ = planning::spread_in_order(homed, step_messages_); });
     step_messages_ = messages_.spread.deliver(rank());
-    measure("catalog", [&] { mine_ = checkpoint::pack_stretch(step_messages_); });
+    measure("catalog", [&] { mine_ = planning::pack_stretch(step_messages_); });
     step_messages_ = messages_.stretches;
     measure("catalog", [&] {
       catalog_ = plan::PackedCatalog(step_messages_);
@@ -229,21 +229,21 @@ class SaveReplay final : public Replay {
   void assign_to_ranks() {
     const Options& options = world_.input().options;
     measure("files", [&] {
-      tensor_of_shard_ = checkpoint::number_tensors(catalog_, sources_);
+      tensor_of_shard_ = planning::number_tensors(catalog_, sources_);
       files_.emplace(std::move(catalog_),
                      plan::LayoutOptions{options.files.max_bytes, options.files.align_bytes, options.files.metadata});
-      mine_ = checkpoint::header_sizes_of_share(*files_, rank(), world_.ranks());
+      mine_ = planning::header_sizes_of_share(*files_, rank(), world_.ranks());
     });
     step_messages_ = messages_.header_shares;
     std::vector<std::uint64_t> header_bytes;
-    measure("files", [&] { header_bytes = checkpoint::join_header_sizes(*files_, step_messages_); });
+    measure("files", [&] { header_bytes = planning::join_header_sizes(*files_, step_messages_); });
     step_messages_ = {};
-    measure("indexes", [&] { mine_ = checkpoint::indexes_of_share(*files_, rank(), world_.ranks()); });
+    measure("indexes", [&] { mine_ = planning::indexes_of_share(*files_, rank(), world_.ranks()); });
     mine_ = {};
     std::map<std::string, std::string> indexes;
     if (rank() == 0) {
       step_messages_ = messages_.index_shares;
-      measure("indexes", [&] { indexes = checkpoint::join_indexes(std::move(step_messages_)); });
+      measure("indexes", [&] { indexes = planning::join_indexes(std::move(step_messages_)); });
     }
     measure("files", [&] {
       layout_ = files_->without_content(header_bytes);
@@ -255,20 +255,20 @@ class SaveReplay final : public Replay {
 
   void settle_claims() {
     measure("claims",
-            [&] { step_messages_ = checkpoint::claim_boxes(boxes_, tensor_of_shard_, rank(), world_.ranks()); });
+            [&] { step_messages_ = planning::claim_boxes(boxes_, tensor_of_shard_, rank(), world_.ranks()); });
     step_messages_ = messages_.claims.deliver(rank());
-    measure("claims", [&] { step_messages_ = checkpoint::settle_claims(files_->catalog(), step_messages_, rank()); });
+    measure("claims", [&] { step_messages_ = planning::settle_claims(files_->catalog(), step_messages_, rank()); });
     step_messages_ = messages_.provisions.deliver(rank());
     measure("claims", [&] {
-      pieces_ = checkpoint::collect_pieces(step_messages_, rank());
+      pieces_ = planning::collect_pieces(step_messages_, rank());
       step_messages_ = {};
     });
   }
 
   void place() {
     measure("places", [&] {
-      places_ = checkpoint::place_pieces(layout_, *files_, pieces_);
-      checkpoint::add_headers(layout_, *files_, extents_->of(rank()));
+      places_ = planning::place_pieces(layout_, *files_, pieces_);
+      planning::add_headers(layout_, *files_, extents_->of(rank()));
       files_.reset();
     });
   }
@@ -301,4 +301,4 @@ class SaveReplay final : public Replay {
 
 RankCost SaveWorld::replay(int rank) const { return SaveReplay(*this, rank).run(); }
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

@@ -16,7 +16,7 @@
 #include "plan/runs.hpp"
 #include "simulate/plan_world.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 
 class SaveWorld final : public PlanWorld {
  public:
@@ -59,4 +59,4 @@ class SaveWorld final : public PlanWorld {
   std::vector<std::uint32_t> number_of_tensor_;  ///< catalog number by tensor of the state
 };
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

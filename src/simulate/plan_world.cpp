@@ -11,7 +11,7 @@
 #include "checkpoint/engine_choice.hpp"
 #include "plan/transfers.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 20;
@@ -257,4 +257,4 @@ void Replay::check() const {
                           expected.away_bytes + expected.local_bytes, expected.served_bytes + expected.local_bytes));
 }
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

@@ -28,7 +28,7 @@
 #include "shard/shard_map.hpp"
 #include "simulate/heap_meter.hpp"
 
-namespace cairn::cli {
+namespace cairn::simulate {
 
 // Messages between the ranks of a world that one process plays: kept once however often they are sent, and counted.
 
@@ -231,4 +231,4 @@ class Replay {
   comm::Messages step_messages_;  ///< to or from this rank
 };
 
-}  // namespace cairn::cli
+}  // namespace cairn::simulate

@@ -99,12 +99,12 @@ Extras extras_of(Ties ties) {
 
 void convert(const fs::path& from, const fs::path& to, const std::string& form, const std::string& quant) {
   const auto communicator = comm::duplicate_mpi(MPI_COMM_WORLD, {});
-  checkpoint::ConvertOptions options;
+  conversion::ConvertOptions options;
   options.write = options_for("");
   options.read.memory_budget_bytes = 64 << 10;
   options.to = form;
   options.quant = quant;
-  (void)checkpoint::convert(*communicator, from, to, options);
+  (void)conversion::convert(*communicator, from, to, options);
 }
 
 std::set<std::string> files_of(const fs::path& directory) {

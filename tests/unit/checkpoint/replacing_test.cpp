@@ -45,7 +45,7 @@ void set_key(const fs::path& manifest, const std::string& old, const std::string
   write_file(manifest, content.replace(at, old.size(), text));
 }
 
-fs::path a_data_file(const fs::path& at) { return at / checkpoint::open_here(at).stored.files.at(0).name; }
+fs::path a_data_file(const fs::path& at) { return at / opening::open_here(at).stored.files.at(0).name; }
 
 /// A way for something to stand under the name, and who may replace it.
 struct Case {
