@@ -82,10 +82,9 @@ struct Extras {
 struct StepInfo {
   std::uint64_t step = 0;
   std::filesystem::path directory;
-  bool complete = false;  ///< its manifest is readable, and every file that it names exists and has its size
-  bool is_void =
-      false;            ///< a run resumed from an earlier step and left this one behind: the last choice to resume from
-  std::string problem;  ///< why it is incomplete or void
+  bool complete = false;    ///< its manifest is readable, and every file that it names exists and has its size
+  bool is_void = false;     ///< left behind by a run that resumed from an earlier step: the last choice to resume from
+  std::string problem;      ///< why it is incomplete or void
   std::uint64_t bytes = 0;  ///< of the data files of a complete one
   std::uint64_t files = 0;  ///< data files of a complete one
 };
@@ -112,9 +111,9 @@ using CarriedSink = std::function<void(std::span<const std::byte> piece)>;
 /// Options, root and step must be the same on all ranks: otherwise kUsage naming the one that differs.
 class Checkpointer {
  public:
-  /// Collective. Creates the root when it is missing; a relative path is made absolute here. Without a limit in
-  /// `options.waiting`, a rank that does not make this call is waited for for ever; with a limit the error cannot name
-  /// it. Throws kUsage for options with which no save can work, whatever the state.
+  /// Collective. Creates the root when it is missing; a relative path is made absolute here. When a rank does not make
+  /// this call, the others wait for ever without a limit in `options.waiting`; with a limit the error cannot name the
+  /// rank. Throws kUsage for options with which no save can work, whatever the state.
   Checkpointer(MPI_Comm communicator, std::filesystem::path root, Options options = {});
   ~Checkpointer();
   /// A moved-from object can only be assigned to or destroyed.

@@ -44,9 +44,9 @@ struct LeaseOptions {
 /// checkpoint stays the newest.
 ///
 /// Reads go past the page cache, as in `cairn verify` (a warning in the report says where that is impossible), through
-/// a new descriptor. All ranks share the data files evenly: each block is read on another node than that of the rank
-/// that would write it when bytes are assigned evenly (with ranks placed node by node; on one node by another rank
-/// where there is one). Rank 0 reads carried files, indexes, cairn.blocks and cairn.json. The cache of a storage server
+/// a new descriptor. All ranks share the data files evenly: a block is read on another node than the one that
+/// would write it if bytes were assigned evenly and ranks placed node by node; on a single node by another rank, if
+/// there is one. Rank 0 reads carried files, indexes, cairn.blocks and cairn.json. The cache of a storage server
 /// is out of reach. The latest file is not read.
 ///
 /// kAll costs about the time of a verify. kSample reads small files whole, and of every data file the first block, the

@@ -64,11 +64,10 @@ struct SkippedStep {
 
 /// What an asynchronous save cost the program: how long save_async() blocked it. Seconds are of the slowest rank.
 struct Stall {
-  double seconds = 0;       ///< the whole call, without the wait for the previous save
-  double wait_seconds = 0;  ///< for the previous save
-  double plan_seconds = 0;  ///< part of `seconds`; near zero when the plan is used again
-  double prepare_seconds =
-      0;  ///< part of `seconds`: allocating memory that later snapshots use again; 0 after the first save
+  double seconds = 0;                ///< the whole call, without the wait for the previous save
+  double wait_seconds = 0;           ///< for the previous save
+  double plan_seconds = 0;           ///< part of `seconds`; near zero when the plan is used again
+  double prepare_seconds = 0;        ///< part of `seconds`: allocating memory, which later snapshots use again
   double copy_seconds = 0;           ///< part of `seconds`
   std::uint64_t snapshot_bytes = 0;  ///< copied, sum of all ranks; other bytes were gathered while the program waited
   std::uint64_t pool_bytes = 0;      ///< kept for snapshots, on the rank that keeps most

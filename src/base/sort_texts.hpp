@@ -14,8 +14,8 @@ namespace cairn::base {
 /// Indices of the texts in byte order; equal texts keep the order in which they are given.
 std::vector<std::uint32_t> order_of_texts(std::span<const std::string_view> texts);
 
-/// The first text that equals an earlier one, and the first text that it equals; nothing when all differ. Uses sorting
-/// because names come from elsewhere: they could be chosen to make a hash table slow.
+/// `second` is the first text that equals an earlier one, `first` the earliest text that it equals. Found by sorting,
+/// since names come from elsewhere: they could be chosen to make a hash table slow. Nothing when all texts differ.
 struct EqualTexts {
   std::uint32_t first = 0;
   std::uint32_t second = 0;

@@ -72,7 +72,7 @@ class Liveness {
   /// Names the current step of agree().
   virtual void step(std::string_view name) = 0;
 
-  /// This rank fails where the others cannot know it: they throw the returned text instead of waiting.
+  /// Marks this rank as failed where the others cannot know it: they throw the returned text instead of waiting.
   /// Dead from then on.
   virtual std::string fail(const std::string& why) = 0;
   /// Dies for the same reason as `other`, if that is dead: a communicator of the same ranks, which learn of it there.

@@ -16,7 +16,7 @@ constexpr std::size_t kHostBytes = 64;
 /// Holds each name once, and 4 bytes per rank: at 16,384 ranks on 256 hosts some 70 KB.
 class Hosts {
  public:
-  /// `names`: one after another, each ended by NUL; `begin_of_rank`: where the name of each rank begins.
+  /// `names`: one after another, each ended by NUL; `begin_of_rank`: offset of each rank's name in `names`.
   Hosts(std::string names, std::vector<std::uint32_t> begin_of_rank);
 
   [[nodiscard]] std::string_view of(int rank) const {

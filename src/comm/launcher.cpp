@@ -134,7 +134,7 @@ class Process {
  public:
   explicit Process(std::uint64_t number)
       : folder_(fmt::format("/proc/{}/", number)), environment_('\0' + content_of(folder_ + "environ")) {}
-  /// Its place at its start, compared with the rank that this process believes to be.
+  /// Whether it was started for the rank of this process, for another rank, or outside the job.
   [[nodiscard]] Place place() const {
     const auto is_alike = [&](const char* variable) { return own(variable).empty() || was_given(own(variable)); };
     const auto has_some = [&](const char* variable) {

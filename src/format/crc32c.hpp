@@ -28,7 +28,7 @@ std::uint32_t finish_crc32c(std::uint32_t raw, std::uint64_t length_bytes);
 /// Standard CRC of A || B from the standard CRCs of A and B.
 std::uint32_t combine_crc32c(std::uint32_t a, std::uint32_t b, std::uint64_t b_bytes);
 
-/// "has checksum 0000002a, e3069283 was written", for messages. `written` may be out of range.
+/// "has checksum 0000002a, e3069283 was written", for messages. `written` may be any number.
 std::string mismatch_words(std::uint32_t found, std::uint64_t written);
 
 /// Standard CRC-32C of bytes that arrive piece by piece.

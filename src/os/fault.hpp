@@ -69,7 +69,7 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
 /// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule applies.
 void fault_memory(std::string_view place);
 
-/// For phases of a call, whose begin cannot fail: step "call.phase" with the name as path. Only kill, stop and
+/// For phases of a call, whose beginning cannot fail: step "call.phase" with the name as path. Only kill, stop and
 /// pause have an effect.
 void fault_phase(std::string_view name);
 

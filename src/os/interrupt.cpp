@@ -67,7 +67,7 @@ std::string try_to_remove(const std::filesystem::path& path) {
 
 std::string quoted(const std::filesystem::path& path) { return "'" + shown(path) + "'"; }
 
-/// Returns a line that names what was removed.
+/// Removes the registered paths, and returns one line with the result.
 std::string remove_all(int signal) {
   std::string removed;
   std::string left;
