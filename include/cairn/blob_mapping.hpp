@@ -8,9 +8,8 @@
 
 namespace cairn {
 
-/// Extras::rank_blob belongs to the rank that gave it: when as many ranks load as saved, each gets its own
-/// back. Another number of ranks must pass a mapping to Checkpointer::load_extras; only the program knows
-/// what its blobs mean.
+/// Extras::rank_blob belongs to the rank that gave it: as many ranks as saved get their own back. Another number of
+/// ranks must pass a mapping to Checkpointer::load_extras; only the program knows what its blobs mean.
 class BlobMapping {
  public:
   enum class Kind {

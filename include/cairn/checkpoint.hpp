@@ -120,8 +120,7 @@ class Checkpointer {
   Checkpointer(Checkpointer&&) noexcept;
   Checkpointer& operator=(Checkpointer&&) noexcept;
 
-  /// Rank-local. Absolute, as in errors: an Error of kind kNotFound with this path() means that there is
-  /// nothing to resume.
+  /// Rank-local. Absolute, as in errors: an Error(kNotFound) with this path() means that there is nothing to resume.
   [[nodiscard]] const std::filesystem::path& root() const;
 
   /// Collective. Commits <root>/checkpoint-<step>, durable on return. Replicas (equal boxes on several ranks) are
@@ -194,9 +193,9 @@ class Checkpointer {
   ///
   /// A checkpoint is damaged when one of its files is missing, cut off, or belongs to another checkpoint, breaks
   /// its format, cannot be read, or differs from its checksums: kIntegrity, kFormat, and kIo and kNotFound about
-  /// its own files. Only what is read is checked: sizes of files, manifest, block table, headers, and the blocks of
-  /// the targets; `cairn verify --all` reads everything. Incomplete checkpoints newer than latest() are passed over
-  /// as damaged, too; when a person named a damaged step in the latest file, loading begins there. Void steps are
+  /// its own files. Checked is only what is read: file sizes, manifest, block table, headers, and the blocks of the
+  /// targets; `cairn verify --all` reads everything. Incomplete checkpoints newer than latest() are passed over as
+  /// damaged, too; when a person named a damaged step in the latest file, loading begins there. Void steps are
   /// tried when no other is left.
   ///
   /// All other errors are thrown at once, as by load(): wrong arguments, a tensor that is missing or has another dtype
@@ -227,8 +226,7 @@ class Checkpointer {
     std::uint64_t ranks = 0;                       ///< number of ranks that saved it; 0: unknown
     std::uint64_t rank_blobs = 0;                  ///< number of saving ranks, if any of them had a blob
     std::vector<std::byte> rank_blob;  ///< of the saving rank with this rank's number, if it is assigned one
-    std::map<std::uint64_t, std::vector<std::byte>>
-        blobs;  ///< by saving rank: all blobs that kRank0 and kChosen assign to this rank
+    std::map<std::uint64_t, std::vector<std::byte>> blobs;  ///< by saving rank: all that kRank0 and kChosen assign here
   };
   /// Collective. Throws as load(). Costs opening the checkpoint, looking up every carried file, and reading each rank's
   /// blobs. When there are blobs, and another number of ranks saved than is loading, `mapping` must assign them:

@@ -62,8 +62,8 @@ struct Checks {
 };
 
 /// The part of a section's files that is unchanged since the previous step (Report::unchanged): blocks of
-/// FileOptions::block_bytes, headers included, with the same checksum at the same place of a file of the
-/// same name and size.
+/// FileOptions::block_bytes, headers included, with the same checksum at the same place of an equally
+/// named and sized file.
 struct SectionChange {
   std::string section;
   std::uint64_t bytes = 0;  ///< of all its data files

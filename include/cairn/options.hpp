@@ -20,8 +20,7 @@ namespace cairn {
 struct Quantisation {
   std::map<std::string, std::string> codecs;  ///< section -> "q8", "q4", "paddle-o1", "paddle-o2" or "off"
   bool disable_ckpt_quant = false;            ///< save as if `codecs` were empty
-  /// Above 0: refuse a save that makes a tensor's updates wrong by more (RMS of the error of m/(sqrt(v) + 1e-8)
-  /// over the RMS of the update).
+  /// Above 0: refuse a save with a larger error of a tensor's updates (CodingError::update_rms).
   double max_update_error = 0;
   bool report = false;                ///< fill Report::coding_errors
   bool remove_master_weight = false;  ///< omit master weights whose model weights are saved; loads make them from those
@@ -38,10 +37,9 @@ struct LeaseOptions {
   std::optional<double> wait_seconds;
 };
 
-/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the
-/// checksums of the bytes in memory. This finds storage that reports bytes as written and does not keep them.
-/// When any byte differs the save is refused (kIntegrity, naming file, block and tensors), and the previous
-/// checkpoint stays the newest.
+/// Whether a save reads back what it wrote, after the fsync and before the commit, and compares it with the checksums
+/// of the bytes in memory. This finds storage that does not keep what it reports as written. A save in which any byte
+/// differs is refused (kIntegrity, naming file, block and tensors), and the previous checkpoint stays the newest.
 ///
 /// Reads go past the page cache, as in `cairn verify` (a warning in the report says where that is impossible), through
 /// a new descriptor. All ranks share the data files evenly: a block is read on another node than the one that
@@ -114,8 +112,8 @@ struct AsyncOptions {
   std::string cores;
 };
 
-/// Set members by name (`Options options; options.files.block_bytes = ...`): groups and members are added,
-/// and their order may change.
+/// Set members by name (`Options options; options.files.block_bytes = ...`): members are added, and their
+/// order may change.
 struct Options {
   EngineOptions engine;
   FileOptions files;
@@ -129,17 +127,16 @@ struct Options {
   /// others. {{{"model"}, {}}} is a whole section, {{{}, {"vision.*"}}} a part of every section.
   std::vector<Selection> frozen;
   Waiting waiting;  ///< how long calls wait for ranks that make no progress, and what happens then
-  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name that the
-  /// root has; a new root gets a random one (16 hexadecimal digits). A first save into a root that has another name
-  /// throws kState naming both.
+  /// Name of the run: UTF-8, at most 1,024 bytes, recorded in the root and in every manifest. Empty: the name
+  /// that the root has; a new root gets a random one (16 hexadecimal digits). A first save into a root of
+  /// another name throws kState.
   std::string run_id;
   bool allow_other_run = false;  ///< save into another run's root, which then gets the name `run_id`
   /// Replace a checkpoint of the same step, whole or damaged. Without it a save replaces only void steps (that this
   /// saver went back from) and checkpoints that lack a file. Even with it, directories that are not Cairn's or are a
   /// newer Cairn's stay (kUsage), and so do those that cannot be read at the moment (kIo).
   bool overwrite = false;
-  /// As `overwrite`, and also replace directories that are not Cairn's, or a newer Cairn's: all their
-  /// content is deleted.
+  /// As `overwrite`, and also replace directories that are not Cairn's, or a newer Cairn's: all content goes.
   bool overwrite_foreign = false;
   ReadBack read_back = ReadBack::kOff;
   /// Load through symbolic links that lead out of a checkpoint's directory; otherwise they are refused. Links from a

@@ -98,8 +98,8 @@ struct Report {
   std::vector<SectionChange> unchanged;
   std::optional<NonFiniteValues> non_finite;  ///< save with Checks::non_finite
   std::vector<TensorName> missing;            ///< load: optional targets of this rank that the checkpoint does not have
-  /// For load_latest(): the damaged checkpoints that it skipped, newest first, the same on all ranks. Each is also
-  /// one of `warnings`.
+  /// For load_latest(): the damaged checkpoints that it skipped, newest first, the same on all ranks. Also
+  /// in `warnings`.
   std::vector<SkippedStep> skipped;
   /// Load with LoadOptions::list_not_loaded: selected tensors of the checkpoint for which no rank had a target, by
   /// section and name; on rank 0. Moments are listed, their codes and scales are not.

@@ -1,8 +1,8 @@
 // A state in one HDF5 file: written by all ranks, read by any number of them in any layout, and by h5dump and h5py.
 //
 // For staging, and as a witness: HDF5 itself reads the file back, through none of the code that loads a checkpoint. A
-// staging file has no block checksums and no steps; use checkpoint.hpp for data that must last. src/hdf5/STAGING.md
-// describes the file.
+// staging file has no block checksums and no steps; use checkpoint.hpp for data that must last. Format:
+// src/hdf5/STAGING.md.
 #pragma once
 
 #include <mpi.h>
@@ -34,9 +34,8 @@ Report load_from(MPI_Comm communicator, const std::filesystem::path& path, std::
 /// file that two directories have must agree in size and header; otherwise kFormat names the two.
 ///
 /// With kAllRanks every rank gives the same list (else kUsage); a list of one path is load_from() of that path. With
-/// kEachRank the lists may differ, and directories of one name may have different content. A rank that lacks a
-/// directory of its list sees no files there. Rank 0 must see the files that are not safetensors, and a checkpoint
-/// that Cairn wrote is kUsage.
+/// kEachRank the lists may differ, and directories of one name may differ. A rank sees no files in a directory that it
+/// lacks. Rank 0 must see the files that are not safetensors, and a checkpoint that Cairn wrote is kUsage.
 Report load_from(MPI_Comm communicator, const std::vector<std::filesystem::path>& parts,
                  std::span<const Target> targets, const Options& options = {}, const LoadOptions& load_options = {},
                  Sight sight = Sight::kAllRanks);

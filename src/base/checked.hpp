@@ -25,8 +25,8 @@ constexpr std::optional<std::uint64_t> try_mul(std::uint64_t a, std::uint64_t b)
   return out;
 }
 
-/// Product of a shape, left to right; nothing on overflow. [2^63, 4, 0] overflows and [0, 2^63, 4] is 0, as in the
-/// safetensors reference.
+/// Product of a shape, left to right; nothing on overflow. [2^63, 4, 0] overflows and [0, 2^63, 4] is 0,
+/// as in safetensors.
 constexpr std::optional<std::uint64_t> try_product(std::span<const std::uint64_t> shape) {
   std::uint64_t n = 1;
   for (const std::uint64_t d : shape) {

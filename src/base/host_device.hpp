@@ -1,6 +1,5 @@
 // CAIRN_HOST_DEVICE marks a function that nvcc compiles for the processor and the GPU, CAIRN_DEVICE one that it
-// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL stands before a loop over
-// registers of the GPU.
+// compiles for the GPU only; other compilers see plain functions. CAIRN_UNROLL unrolls a loop over GPU registers.
 //
 // This way a formula is written once. Device code is compiled without fused multiply-adds and with correctly rounded
 // division and square roots (src/quant/CMakeLists.txt), so that its results equal the processor's bit for bit.

@@ -23,8 +23,8 @@ inline constexpr int kMaxJsonDepth = 127;
 /// Limits for a document from elsewhere.
 struct JsonLimits {
   std::uint64_t memory_bytes = 1ULL << 30;  ///< of all stored values, about; a byte of text can become forty
-  /// Members to store when the document is an object; empty: all. Others take no memory, and repeated keys among
-  /// them are not detected.
+  /// Members to store when the document is an object; empty: all. Others take no memory; repeated ones are
+  /// not detected.
   std::span<const std::string_view> members = {};
 };
 

@@ -12,8 +12,7 @@ namespace {
 
 constexpr std::size_t kKeyBytes = 8;
 
-/// Eight bytes of a text as a number that compares as they do, and how many bytes are left (kKeyBytes + 1:
-/// more follow).
+/// Eight bytes of a text as a number that compares as they do, and the number of bytes left (kKeyBytes + 1: more).
 struct Item {
   std::uint64_t key = 0;
   std::uint32_t left = 0;

@@ -11,9 +11,9 @@ namespace cairn::base {
 
 // Sizes.
 
-/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and any
-/// letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for anything else, for a negative value
-/// and for one above 2^63.
+/// Bytes of "4096", "5GB" (decimal: KB MB GB TB), "4MiB" (binary: KiB MiB GiB TiB); fractions ("1.5GB"), spaces and
+/// any letter case are allowed; a bare K, M, G or T is binary. Throws Error(kUsage) for other texts, negative values
+/// and values above 2^63.
 std::uint64_t parse_size(std::string_view text);
 
 /// "1.90 GiB", "512 B": three significant places, binary units.
@@ -74,8 +74,8 @@ std::string joined(const Range& range, std::string_view separator = ", ") {
 
 // Beginnings of error messages: a path or a place in a file, on one line.
 
-/// As printable(), but keeps quotes and backslashes, so that a place that is already part of a message
-/// ("x.json: tensor 'a'") keeps its form.
+/// As printable(), but keeps quotes and backslashes, for places that are already part of a message
+/// ("x.json: tensor 'a'").
 std::string one_line(std::string_view text, std::size_t limit = 1000);
 
 /// Equivalent JSON, with \uNNNN for characters that a terminal would obey or not show.

@@ -39,14 +39,12 @@ enum class CallName : std::uint32_t {
 void agree_on_call(Communicator& communicator, CallName name);
 
 /// Collective: the object on this communicator ends; afterwards no other rank waits for this one. Waits at most ten
-/// seconds for the others; when some do not come, or are in another call, the communicator is dead. It can then only be
-/// destroyed. Throws nothing.
+/// seconds for the others; when some do not come, or are in another call, the communicator is dead. Throws nothing.
 void end_calls(Communicator& communicator) noexcept;
 
 namespace internal {
 
-/// The names of all ranks in two numbers, reduced by minimum: the first name with its lowest rank, and the last name
-/// with its lowest rank.
+/// The names of all ranks, reduced by minimum to two numbers: the first and the last name, each with its lowest rank.
 using CallNumbers = std::array<std::uint64_t, 2>;
 CallNumbers numbers_of(CallName name, int rank);
 

@@ -72,8 +72,8 @@ class Liveness {
   /// Names the current step of agree().
   virtual void step(std::string_view name) = 0;
 
-  /// Marks this rank as failed where the others cannot know it: they throw the returned text instead of waiting.
-  /// Dead from then on.
+  /// Marks this rank as failed where the others cannot know it: they throw the returned text instead of
+  /// waiting. Dead from now on.
   virtual std::string fail(const std::string& why) = 0;
   /// Dies for the same reason as `other`, if that is dead: a communicator of the same ranks, which learn of it there.
   virtual void follow(const Liveness& other) = 0;
@@ -94,8 +94,7 @@ constexpr int kMaxTag = 32765;
 constexpr std::uint64_t kMaxMessageBytes = 1ULL << 30;
 
 /// A pending point-to-point message. Destroying an incomplete one is a bug (logs an error, then aborts), since MPI
-/// would go on using the buffer. On a dead communicator it may be destroyed, but the buffer must stay. The
-/// communicator must outlive it.
+/// would go on using the buffer. On a dead communicator only the buffer must stay. The communicator must outlive it.
 class Request {
  public:
   virtual ~Request() = default;
@@ -146,8 +145,7 @@ class Communicator {
 
   /// Watches the waits of this communicator; null when it is not watched (simulated ranks notice by themselves).
   [[nodiscard]] virtual std::shared_ptr<Liveness> liveness() { return nullptr; }
-  /// The ranks gave each other up, here or on a communicator from which this one was derived: calls throw
-  /// Error(kState).
+  /// The ranks gave each other up, here or on a communicator that this one derives from: calls throw Error(kState).
   [[nodiscard]] bool is_dead() {
     const auto here = liveness();
     return here && here->is_dead();

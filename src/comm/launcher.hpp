@@ -22,8 +22,8 @@ struct LauncherMismatch {
   bool is_first = true;  ///< this process is the launcher's number 0, which reports it
 };
 
-/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing when the world has more than one rank or no launcher
-/// claims several.
+/// Rank-local; `world_size` is the size of MPI_COMM_WORLD. Nothing for a world of several ranks, or when no
+/// launcher claims several.
 std::optional<LauncherMismatch> launcher_mismatch(int world_size);
 
 /// One line: the finding and what to do.
@@ -37,8 +37,7 @@ void refuse_lonely_process();
 ///   - a process above this one, in the environment of the same rank, has an MPI library loaded;
 ///   - none has (a script, a trainer that needs no MPI), and no other rank of this node runs this program within 5 s;
 ///     a warning says so.
-/// With one rank per node, or when their number is unknown and no other rank is left, this cannot be decided; SlowStart
-/// helps then.
+/// Undecidable with one rank per node, or when their number is unknown and no other rank is left: then SlowStart helps.
 bool is_child_of_rank();
 
 /// Before MPI_Init, and before there are threads: removes the launcher's variables from the environment, so that this

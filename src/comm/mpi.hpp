@@ -14,9 +14,9 @@ namespace cairn::comm {
 /// still up. Its calls wait for other ranks for ever.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent);
 
-/// As above; `waiting`, whose limit CAIRN_WATCHDOG_S may replace, limits the waits of this call and of calls on the
-/// communicator. Throws Error(kState) when some ranks do not come here, and Error(kUsage) on all ranks for a limit that
-/// is not a number of seconds.
+/// As above; `waiting`, whose limit CAIRN_WATCHDOG_S may replace, limits the waits of this call and of calls
+/// on the communicator. Throws Error(kState) when some ranks do not come here, and Error(kUsage) on all ranks
+/// for an invalid limit.
 std::unique_ptr<Communicator> duplicate_mpi(MPI_Comm parent, Waiting waiting);
 
 /// The MPI handle behind a communicator made by duplicate_mpi (or derived from one); MPI_COMM_NULL for simulated ones.

@@ -141,7 +141,7 @@ struct Told {
   }
 };
 
-/// Collective over `created`: makes the object around it on all ranks or on none. Uses bare MPI calls to agree, since
+/// Collective over `created`: makes the object around it on all ranks or on none. Agrees by bare MPI calls, since
 /// no object exists yet.
 std::unique_ptr<MpiCommunicator> own(MPI_Comm created, Liveness* watch, const char* step,
                                      const std::function<std::unique_ptr<MpiCommunicator>(MPI_Comm)>& make) {
@@ -239,8 +239,8 @@ std::unique_ptr<Request> MpiCommunicator::receive(std::span<std::byte> data, int
   return request;
 }
 
-/// Call before a call that blocks in MPI: on return all ranks are on their way into it. Throws when some gave up before
-/// this rank came.
+/// Call before a call that blocks in MPI: on return all ranks are on their way into it. Throws when some
+/// gave up before.
 void MpiCommunicator::meet() {
   barrier();
   liveness_->hear();
@@ -291,8 +291,7 @@ std::unique_ptr<Communicator> MpiCommunicator::subgroup(int first, int last, int
              [&](MPI_Comm comm) { return std::make_unique<MpiCommunicator>(comm, liveness_, false); });
 }
 
-/// The first call blocks in MPI, after meet(). Later ones, also in the background of a program, wait like
-/// all other calls.
+/// The first call blocks in MPI, after meet(). Later ones, also in background threads, wait like all calls.
 std::unique_ptr<Communicator> MpiCommunicator::node() {
   if (node_ == MPI_COMM_NULL) {
     meet();

@@ -24,8 +24,8 @@ class MpiLiveness final : public Liveness {
   MpiLiveness(MPI_Comm comm, const Waiting& waiting);
   ~MpiLiveness() override;
 
-  /// Collective: receives all beats in flight. False when the others did not come, or are in another call, or the
-  /// communicator is dead: then MPI may still use it, and nothing of it may be freed. Works once; later calls
+  /// Collective: receives all beats in flight. False when the others did not come, or are in another call,
+  /// or the communicator is dead: then MPI may still use it, and nothing of it may be freed. Later calls
   /// return the same value.
   bool close() noexcept;
 
@@ -63,8 +63,7 @@ class MpiLiveness final : public Liveness {
 
  private:
   using Clock = std::chrono::steady_clock;
-  /// Receiver and message of a beat: the table of all ranks, then, from a rank that gave up, its number (plus
-  /// one) and its reason.
+  /// Receiver and message of a beat: the table, then, from a rank that gave up, its number (plus one) and reason.
   struct Neighbour {
     int rank = 0;
     std::vector<std::byte> message;

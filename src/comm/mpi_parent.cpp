@@ -53,8 +53,7 @@ bool is_given_up(MPI_Comm parent) {
   return is_set != 0;
 }
 
-/// Checks arguments for which MPI would end the job. All ranks that have such a communicator fail alike: none waits for
-/// the others.
+/// Checks arguments for which MPI would end the job. All ranks of such a communicator fail alike, without waiting.
 void check_parent(MPI_Comm parent) {
   if (!mpi_is_up()) {
     throw Error(ErrorKind::kUsage, "MPI is not running: call MPI_Init before, and not after MPI_Finalize");
@@ -103,8 +102,8 @@ void finish_on_parent(MPI_Comm parent, MPI_Request& request, const Waiting& wait
 
 }  // namespace
 
-/// A rank that comes after the others gave up completes the reduction with them, but not the duplication,
-/// whose wait must end, too.
+/// A rank that comes after the others gave up completes the reduction, but not the duplication, whose wait
+/// must end, too.
 MPI_Comm duplicate_parent(MPI_Comm parent, const Waiting& waiting) {
   check_parent(parent);
   const ErrorsReturn errors_return(parent);

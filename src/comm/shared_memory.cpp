@@ -122,8 +122,8 @@ class SharedMemory::Segment {
     if (errno == 0) errno = os::internal::call_again(set_size);
     if (errno != 0) fail("creation", room_);
     data_ = map(file_.get(), room_);
-    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse pages at once;
-    // see make().
+    // Where the settings allow it (transparent_hugepage/shmem_enabled), for kernels that cannot collapse
+    // pages; see make().
     ::madvise(data_, room_, MADV_HUGEPAGE);
     try {
       make(made_bytes);
@@ -144,8 +144,8 @@ class SharedMemory::Segment {
   void make(std::uint64_t bytes) {
     const std::uint64_t end = std::min(pages(std::min(bytes, bytes_)), room_ - kPageBytes);
     if (end <= made_) return;
-    // Huge pages: fewer page faults, and fewer pages for O_DIRECT to pin. A unit that two windows share is made
-    // with the first of them.
+    // Huge pages: fewer page faults, and fewer pages for O_DIRECT to pin. A unit shared by two windows is
+    // made with the first.
     const std::uint64_t units_begin = base::round_up(made_, os::kHugePageBytes);
     const std::uint64_t units_end = std::min(base::round_up(end, os::kHugePageBytes), room_);
     if (units_begin < units_end) {

@@ -1,10 +1,10 @@
 // Memory shared by the ranks of a node: each contributes a part, all address all parts.
 //
-// Between processes: an anonymous memory file per rank (memfd), which the others open through /proc. No name is left
-// behind when a process dies, and limits of /dev/shm do not apply. Between simulated ranks, which are threads: plain
-// memory. Where sharing is refused (ranks in containers of their own, /proc hidden) every rank of that node has only
-// its own part, and `problem()` says why: callers then send messages. Fault hook: step "windows.share" refuses
-// sharing between processes.
+// Between processes: an anonymous memory file per rank (memfd), which the others open through /proc. No name is
+// left behind when a process dies, and limits of /dev/shm do not apply. Between simulated ranks, which are
+// threads: plain memory. Where sharing is refused (ranks in containers of their own, /proc hidden) every rank of
+// that node has only its own part, and `problem()` says why: callers then send messages. Fault hook between
+// processes: step "windows.share".
 #pragma once
 
 #include <cstddef>
@@ -47,9 +47,9 @@ class SharedMemory {
   /// uses them. Throws Error(kIo) when no memory is left; without make(), a signal would end the process at first use.
   void make(std::uint64_t bytes);
 
-  /// Collective over the reachable ranks. Processes sleep in it: ranks may outnumber cores, and cores have I/O to serve
-  /// meanwhile. They wake up to progress messages that ranks of other nodes may wait for; like every wait it ends when
-  /// no rank makes progress.
+  /// Collective over the reachable ranks. Processes sleep in it: ranks may outnumber cores, and cores have I/O to
+  /// serve meanwhile. They wake up to progress messages that ranks of other nodes may wait for; they give up when no
+  /// rank makes progress.
   void barrier();
 
   /// Why the other ranks of the node are not reachable; empty when they are, and on a node of one rank.

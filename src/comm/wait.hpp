@@ -8,11 +8,11 @@
 //   1. returns at once, for operations that take microseconds;
 //   2. then yields the core, for as long as a round of a save may take;
 //   3. then sleeps 1 ms at a time.
-// Sleeping from the start made a save and a load in memory 8 % slower each: each rank is late by its sleep, and all
-// wait for the latest.
+// Sleeping from the start made a save and a load in memory 8 % slower each: each rank is late by its sleep,
+// all wait for the last.
 //
-// A thread in the background of a program (PatientWaits) sleeps from the start: polling, even with yields, would take
-// its core from the program.
+// A thread in the background of a program (PatientWaits) sleeps from the start: polling, even with yields, would
+// take the program's core.
 #pragma once
 
 #include <chrono>
@@ -41,8 +41,7 @@ class Wait {
 
   /// After an unsuccessful test. Throws what Liveness::poll throws.
   void pause();
-  /// As pause(), for a caller that can be woken: does not sleep, and returns the longest time to sleep in
-  /// seconds, 0 at first.
+  /// As pause(), for a caller that can be woken: only returns the longest time to sleep, in seconds, 0 at first.
   [[nodiscard]] double look_again();
   /// Something moved, but the wait goes on: starts over.
   void moved();

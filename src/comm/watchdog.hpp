@@ -1,12 +1,10 @@
-// Measures how long nothing has moved: a stopped rank, a dead storage target or a lost node raise no error
-// by themselves.
+// Measures how long nothing has moved: a stopped rank, dead storage or a lost node raise no error by themselves.
 //
 // One object per communicator, with a thread that makes no MPI calls. Silence counts during a call or a wait.
 //   - A rank that waits for others checks silent_s() itself, because it can leave its wait (Liveness).
 //   - A rank that is stuck elsewhere, in storage or in MPI-IO, cannot. For it the thread logs a line per limit, with
 //     phase, file and rank, and calls the callback or ends the job, as `waiting` asks.
-// Time in which this whole process was stopped (a suspended job) does not count. With a limit of 0 seconds
-// no thread is started.
+// Time in which this process was stopped (a suspended job) does not count. A limit of 0 s starts no thread.
 #pragma once
 
 #include <atomic>
@@ -57,8 +55,8 @@ class Watchdog {
   /// "in phase 'write', step 'write data files', file 'x'".
   [[nodiscard]] std::string where();
 
-  /// CAIRN_WATCHDOG_S, or `otherwise` when it is unset; at most os::kLongestWaitS. Throws Error(kUsage) when it is not
-  /// a number of seconds.
+  /// CAIRN_WATCHDOG_S, or `otherwise` when it is unset; at most os::kLongestWaitS. Throws Error(kUsage)
+  /// for other texts.
   static double seconds_from_environment(double otherwise);
 
  private:

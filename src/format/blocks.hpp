@@ -1,7 +1,6 @@
 // `cairn.blocks`: the checksums of every block of every data file, in binary, protected by its own checksum.
 //
-// FORMAT.md describes its bytes. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file,
-// header included.
+// Bytes: FORMAT.md. A block is [i * block_bytes, min((i+1) * block_bytes, size)) of a file, header included.
 #pragma once
 
 #include <bit>
@@ -89,9 +88,8 @@ class BlockRows {
   std::vector<BlockRow> files_;  ///< views of the bytes
 };
 
-/// Collects raw block CRCs from pieces of files in any order. Rank-local: the XOR of the `raw` words of all
-/// ranks (one flat array in file order, comm's all_reduce) gives the result, whichever rank added a piece.
-/// Pieces must not overlap.
+/// Collects raw block CRCs from pieces of files in any order. Rank-local: the XOR of the `raw` words of all ranks (one
+/// flat array in file order, comm's all_reduce) is the result. Pieces must not overlap.
 class BlockAccumulator {
  public:
   BlockAccumulator(std::span<const std::uint64_t> file_sizes, std::uint64_t block_bytes);

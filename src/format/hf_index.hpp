@@ -66,9 +66,8 @@ struct SplitItem {
   std::int64_t storage = -1;  ///< tensors with equal storage >= 0 share memory: counted once, kept in one file
 };
 
-/// Groups of item indices, one per file, in file order. Items are taken in order: an item above `max_bytes`
-/// gets its own file at once, while the open file stays open; an item that does not fit closes the open
-/// file. No items, no files.
+/// Groups of item indices, one per file, in file order. In order: an item above `max_bytes` gets its own file at once,
+/// while the open file stays open; an item that does not fit closes the open file. No items, no files.
 std::vector<std::vector<std::size_t>> split_hf(std::span<const SplitItem> items, std::uint64_t max_bytes);
 
 /// "model.safetensors" for one file, else "model-00001-of-00002.safetensors" (five digits, or more when needed).

@@ -130,8 +130,7 @@ void check_own_checksum(std::string_view text, std::uint32_t expected, std::stri
                                                  mismatch_words(found, expected)));
 }
 
-/// A newer version may have any other shape, but its checksum is at the same place: so damage is not taken
-/// for a newer version.
+/// A newer version may have any shape, but has its checksum in the same place: damage is not taken for a newer version.
 [[noreturn]] void fail_newer(const JsonReader& manifest, std::string_view text, std::string_view path,
                              const std::string& what) {
   try {

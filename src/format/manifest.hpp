@@ -66,8 +66,7 @@ class NewerManifest : public Error {
 };
 
 /// Throws Error(kFormat) naming `path` and the key: not JSON, a missing or mistyped key, an unsafe file name;
-/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) when the text does not
-/// match its own checksum.
+/// NewerManifest for a newer version or kind than this build reads; Error(kIntegrity) for a wrong checksum.
 Manifest parse_manifest(std::string_view json, std::string_view path);
 
 // The manifest's key "rebuilt": sections with omitted tensors that another section has in another dtype.
@@ -87,8 +86,8 @@ struct Rebuilt {
   friend bool operator==(const Rebuilt&, const Rebuilt&) = default;
 };
 
-/// Reads "rebuilt" from a manifest's unknown keys; empty when it is not there. Throws Error(kFormat) naming `path` for
-/// anything but these rules.
+/// Reads "rebuilt" from a manifest's unknown keys; empty when it is not there. Throws Error(kFormat) naming
+/// `path` for other rules.
 std::vector<Rebuilt> parse_rebuilt(const base::Json& extra, std::string_view path);
 
 }  // namespace cairn::format

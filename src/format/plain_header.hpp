@@ -1,4 +1,4 @@
-// The content of a header's text before it is checked, and the fast parser of headers as programs write them. Only for
+// The content of a header's text before it is checked, and the fast parser of headers as programs write them. For
 // safetensors_parse.cpp.
 #pragma once
 

@@ -1,5 +1,4 @@
-// safetensors headers: parsed with the reference's checks in the reference's order, encoded with its order
-// and escaping.
+// safetensors headers: checked in the reference's order, encoded with its order and escaping.
 //
 // FORMAT.md has the rules and limits. No work or memory is proportional to a size that a file claims before that size
 // is checked against the file.
@@ -22,8 +21,7 @@
 
 namespace cairn::format {
 
-// Errors of a safetensors file: the error kinds of the reference implementation, and three of our own for
-// faults that it accepts.
+// Errors of a safetensors file: the error kinds of the reference implementation, and three for faults that it accepts.
 
 enum class SafetensorsErrorKind {
   kHeaderTooSmall,
@@ -67,8 +65,7 @@ struct TensorEntry {
   std::uint64_t end = 0;
 };
 
-/// All names of a header in one text, and all sizes of its shapes in one list, since headers have 100,000
-/// tensors and more.
+/// All names of a header in one text, and all sizes of its shapes in one list, for headers with 100,000 tensors.
 struct HeaderStore {
   std::string names;
   std::vector<std::uint64_t> sizes;
@@ -82,9 +79,8 @@ struct SafetensorsHeader {
   std::shared_ptr<const HeaderStore> store;  ///< shared by copies of the header
 };
 
-/// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against
-/// kMaxHeaderBytes and the file's size. `path` is for messages. `prefix` may hold up to 64 bytes, to recognise
-/// other formats (a git-lfs pointer).
+/// Length of the JSON header from the first 8 bytes (fewer are kHeaderTooSmall), checked against kMaxHeaderBytes and
+/// the file's size. `path` is for messages. Up to 64 bytes of `prefix` help to recognise other formats.
 std::uint64_t header_length(std::span<const std::byte> prefix, std::uint64_t file_bytes, std::string_view path);
 
 /// Parses and validates a header. `json`: exactly the header_length bytes after the prefix; not referenced afterwards.

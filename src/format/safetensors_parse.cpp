@@ -20,9 +20,8 @@ namespace cairn::format {
 
 // Turns the header's JSON, a stream of events, into tensors and metadata. Only the parser uses this.
 //
-// A state machine with one state per place in the grammar: it builds no tree, uses memory for the result
-// only, and counts nesting, so that a header of brackets cannot exhaust the stack. Callbacks return true or
-// throw SafetensorsError.
+// A state machine with one state per place in the grammar: it builds no tree, uses memory for the result only, and
+// counts nesting, so that a header of brackets cannot exhaust the stack. Callbacks return true or throw.
 
 class HeaderEvents {
  public:

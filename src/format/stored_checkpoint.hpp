@@ -42,8 +42,7 @@ struct StoredTensor {
   std::vector<StoredBox> boxes;      ///< disjoint; together they cover the tensor
 };
 
-/// A tensor as views, for loops over all tensors of a checkpoint, of which there may be 100,000 and more. The views
-/// belong to another object.
+/// A tensor as views of another object, for loops over the 100,000 tensors and more of a checkpoint.
 struct PlacedTensor {
   std::string_view section;
   std::string_view name;
@@ -83,8 +82,7 @@ struct Coding {
 /// The value of the entry as compact JSON with sorted keys.
 std::string encode_coding(const Coding& coding);
 
-/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, or a field that is missing,
-/// mistyped or unknown.
+/// Throws Error(kFormat) naming `context` (the file and the key): not JSON, or a missing, mistyped or unknown field.
 Coding parse_coding(std::string_view text, std::string_view context);
 
 }  // namespace cairn::format

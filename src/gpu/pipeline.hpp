@@ -1,5 +1,4 @@
-// Transfers pieces between a device and the host: while one piece is computed and copied, the caller works
-// on the previous one.
+// Transfers pieces between a device and the host: the caller works on one piece while the next is computed and copied.
 //
 // Each slot of the pipeline has a stream, pinned host memory and scratch memory on the device. The kernel and the copy
 // of a piece run one after the other on its slot's stream; the streams run concurrently. A slot is used again when the
@@ -21,12 +20,10 @@ struct PipelineOptions {
   bool has_scratch = true;                   ///< false: only copies, no kernels; takes no device memory
 };
 
-/// Belongs to the device that is current at construction; use it with that device current. Rank-local; one
-/// thread at a time.
+/// Belongs to the device that is current at construction, and must be current in later calls. One thread at a time.
 class Pipeline {
  public:
-  /// Throws Error(kUsage) when there is no device or the budget is below 4 KiB a slot, Error(kIo) when
-  /// memory is refused.
+  /// Throws Error(kUsage) without a device or for a budget below 4 KiB a slot, Error(kIo) when memory is refused.
   explicit Pipeline(const PipelineOptions& options);
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -71,8 +68,7 @@ class Pipeline {
   std::vector<Slot> slots_;
 };
 
-/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still
-/// be writing the memory.
+/// Copies device memory to the host piece by piece: consume(offset, bytes) in order. No stream may still be writing it.
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from,
                   const std::function<void(std::uint64_t offset, std::span<const std::byte>)>& consume);
 void copy_to_host(Pipeline& pipeline, ConstDeviceSpan from, std::span<std::byte> to);

@@ -2,8 +2,8 @@
 //
 // One interface, two implementations: runtime_cuda.cpp calls CUDA, runtime_absent.cpp belongs to a build without it.
 // (The tests have a third, which keeps "device" memory in host memory.) The rest of this layer builds on it. CUDA is
-// linked statically and opens the driver at the first call: a program starts and runs without driver or GPU, and
-// availability() reports it.
+// linked statically and opens the driver at the first call: a program also runs without driver or GPU, which
+// availability() reports.
 //
 // Calls throw cairn::Error(kIo) with CUDA's text when the device refuses, Error(kUsage) when there is no CUDA. They act
 // on the calling thread's current device. Thread-safe, as CUDA's are.

@@ -91,8 +91,7 @@ class Event {
   EventHandle* handle_;
 };
 
-/// Belongs to the device that is current at construction. The destructor does not wait: synchronise()
-/// before freeing buffers.
+/// Belongs to the device that is current at construction. The destructor does not wait: call synchronise() first.
 class Stream {
  public:
   Stream() : handle_(runtime::create_stream()) {}
@@ -112,12 +111,12 @@ class Stream {
   void wait(const Event& event) const { runtime::wait(handle_, event.handle()); }
 
   /// Asynchronous. The host memory should be pinned (else the call may wait), and must live until synchronise().
-  /// Requires equal sizes.
+  /// Sizes must be equal.
   void copy(std::span<std::byte> to, ConstDeviceSpan from) const;
   void copy(DeviceSpan to, std::span<const std::byte> from) const;
   void copy(DeviceSpan to, ConstDeviceSpan from) const;
-  /// Asynchronous copy of rows, between host and device or within either. Strides must be at least a row when there are
-  /// several rows.
+  /// Asynchronous copy of rows, between host and device or within either. Strides of several rows must be
+  /// at least a row.
   void copy_rows(const RowCopy& rows) const;
   /// Sets every byte to `value`.
   void fill(DeviceSpan to, unsigned char value) const;

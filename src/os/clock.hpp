@@ -10,8 +10,8 @@
 
 namespace cairn::os {
 
-/// 32 years: longer waits are cut to this. Clocks count nanoseconds in 64 bits, up to 292 years, and waits are added to
-/// their values.
+/// 32 years: longer waits are cut to this. Clocks count 292 years of nanoseconds in 64 bits, and waits are
+/// added to their values.
 inline constexpr double kLongestWaitS = 1e9;
 
 class Clock {

@@ -1,5 +1,4 @@
-// Fault hooks make the n-th operation of a kind fail, on a chosen rank. Tests use them for everything that
-// can go wrong.
+// Fault hooks make the n-th operation of a kind fail, on a chosen rank. For tests.
 //
 // Environment CAIRN_FAULT: rules separated by ';', each `op[:key=value]...`. An op is
 //   - a file operation: open write read stat fsync close rename exchange mkdir unlink truncate flock link chown chmod
@@ -69,8 +68,8 @@ std::optional<Fault> check_fault(std::string_view operation, const std::filesyst
 /// For allocations at named places ("memory.collective" ...): throws std::bad_alloc when a rule applies.
 void fault_memory(std::string_view place);
 
-/// For phases of a call, whose beginning cannot fail: step "call.phase" with the name as path. Only kill, stop and
-/// pause have an effect.
+/// For phases of a call, whose beginning cannot fail: step "call.phase" with the name as path. Only kill,
+/// stop and pause work.
 void fault_phase(std::string_view name);
 
 /// For named steps: throws Error(kIo) when a rule applies.

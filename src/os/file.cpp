@@ -39,8 +39,7 @@ using internal::throw_system_error;
 constexpr std::uint64_t kTransferBytes = 0x7ffff000;
 
 int flags_of(OpenMode mode) {
-  // Write-only for writers: with O_RDWR, NFS clients may read and write back whole pages, and so undo a
-  // neighbour's bytes.
+  // Write-only for writers: with O_RDWR, NFS clients may write back whole pages, and so undo a neighbour's bytes.
   switch (mode) {
     case OpenMode::kRead: return O_RDONLY;
     case OpenMode::kWrite: return O_WRONLY;
@@ -216,8 +215,7 @@ FileLock File::lock(const std::function<bool()>& go_on) {
     if (error == 0) break;
     if (error == EWOULDBLOCK && go_on()) continue;
     if (!is_open()) throw_system_error("lock of", path_, error);
-    // For any errno: file systems return many (524 of DVS, EIO and EREMOTE of lock servers), and no data
-    // depends on a lock.
+    // For any errno: there are many (524 of DVS, EIO and EREMOTE of lock servers), and no data depends on a lock.
     if (error != EWOULDBLOCK) base::log_debug(fmt::format("no lock of '{}': {}", shown(path_), error_text(error)));
     return {};
   }

@@ -122,13 +122,12 @@ void make_new_directory(const std::filesystem::path& path);
 
 /// A file replaces a file; a directory replaces an empty directory only.
 void rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// As rename(), but a race with another rename is returned as a result, not thrown. A non-empty directory at the
-/// target is kTargetExists.
+/// As rename(), but a race with another rename is returned as a result, not thrown. A non-empty target
+/// directory is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Renames a file to a name that must be free; false when the name is taken, even if only since a moment ago.
-/// Never replaces a file. Where the file system has neither such a rename nor hard links, the name is an
-/// empty file for a moment.
+/// Renames a file to a name that must be free; false when it is taken, even since a moment ago. Never replaces a file.
+/// Where the file system has neither such a rename nor hard links, the name is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names atomically. False where the file system cannot.
 bool exchange(const std::filesystem::path& a, const std::filesystem::path& b);

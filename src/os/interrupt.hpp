@@ -39,12 +39,11 @@ class AtEnd {
   const std::function<void()> action_;
 };
 
-/// The program does not end while this is held: for a rename of a registered path with its keep_at_end. The holder must
+/// The program does not end while this is held: for a rename of a registered path with its keep_at_end. Do
 /// not throw in between.
 [[nodiscard]] std::unique_lock<std::recursive_mutex> hold_end();
 
-/// Returns unless an ending has begun; then never returns. Call it before reporting an error that the
-/// ending may have caused.
+/// Never returns once an ending has begun. Call it before reporting an error that the ending may have caused.
 void wait_when_ending();
 
 }  // namespace cairn::os

@@ -17,8 +17,7 @@ namespace cairn::os {
 class IoQueue {
  public:
   /// At most `depth` requests are with the kernel at a time; more wait here. Throws Error(kIo) with the reason where
-  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: step
-  /// "os.io_uring".
+  /// io_uring is refused (kernels before 5.6, containers, sysctl kernel.io_uring_disabled). Fault hook: "os.io_uring".
   explicit IoQueue(unsigned depth);
   ~IoQueue();
   IoQueue(const IoQueue&) = delete;
@@ -28,8 +27,8 @@ class IoQueue {
   /// `plain`. Both may be the same file, without O_DIRECT: then a thread of the kernel copies. The files and the data
   /// must live until the group is finished.
   ///
-  /// Some file systems accept O_DIRECT at open and refuse it at the first transfer: that request and all later ones go
-  /// through `plain`.
+  /// Some file systems accept O_DIRECT at open and refuse it at the first transfer: it and all later ones
+  /// go through `plain`.
   struct Target {
     File* direct = nullptr;
     File* plain = nullptr;
@@ -39,8 +38,8 @@ class IoQueue {
   /// Rank-local. Never block, and never throw for I/O errors, which finish() reports.
   void write(const Target& target, std::span<const std::byte> data, std::uint64_t offset, std::uint64_t group);
   void read(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group);
-  /// As read(), for the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads whole units
-  /// of its alignment only.
+  /// As read(), for the last bytes of a file: it may end after the first `needed_bytes`. O_DIRECT reads
+  /// only whole units.
   void read_to_end(const Target& target, std::span<std::byte> data, std::uint64_t offset, std::uint64_t group,
                    std::uint64_t needed_bytes);
 

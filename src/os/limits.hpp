@@ -14,10 +14,9 @@ struct OpenFileLimit {
   std::uint64_t hard = 0;
 };
 
-/// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one,
-/// or to 65,536 if that is enough, and makes a file that grows too large an error instead of a signal. Not for
-/// use in a library: programs that use select(2) need small descriptors, and signals belong to the program.
-/// Returns the previous limits.
+/// For our own programs, before other threads are started. Raises the soft limit of open files to the hard one, or to
+/// 65,536 if that is enough, and makes a file that grows too large an error instead of a signal. Not in a library:
+/// select(2) needs small descriptors, and signals belong to the program. Returns the previous limits.
 OpenFileLimit meet_limits();
 
 /// How many more files this process may open under its soft limit (ulimit -n).

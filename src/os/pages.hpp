@@ -21,8 +21,7 @@ std::uint64_t drop_cached(const File& file, std::uint64_t offset, std::uint64_t 
 /// Asks the kernel to read these bytes into the page cache; does not wait, and guarantees nothing.
 void read_ahead(const File& file, std::uint64_t offset, std::uint64_t bytes);
 
-// Huge pages: the kernel's settings, which are read and never changed, and memory files that get huge
-// pages whatever is set.
+// Huge pages: the kernel's settings, which are read and never changed, and memory files that get them regardless.
 //
 // O_DIRECT hands a disk a list of pieces of memory. A huge page is one piece where small pages may be 512, and a disk
 // accepts only so many pieces a request.

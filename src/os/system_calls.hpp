@@ -24,8 +24,7 @@ struct Operation {
   std::string name;
   std::filesystem::path path;  ///< the target, for a rename or an exchange
   int rank = 0;                ///< as in fault rules
-  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are the time of
-  /// its completion.
+  /// CLOCK_MONOTONIC, which all processes of a machine share. For a write by io_uring both are its completion.
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = 0;
 };

@@ -73,7 +73,7 @@ std::vector<TensorFacts> facts_of(const Model& model, const std::vector<std::str
 // Without fsdp, tensor-parallel cuts are even (Megatron) or, with `uneven`, whole units divided as evenly as
 // possible. With fsdp they are by torch.chunk, as DTensor's Shard, and fsdp then cuts dimension 0 of the
 // tensor-parallel shard (FSDP2). zero=1 and 2 cut the optimizer and master_weights sections as DeepSpeed's flat
-// groups, zero=3 all sections as its slots.
+// groups, zero=3 all as its slots.
 
 namespace {
 
@@ -176,8 +176,7 @@ void ShortBinder::add_flat(const TensorToBind& tensor, bool is_expert, TensorRul
   rule.buffer = fmt::format("{}|{}|{}", tensor.section, tensor.facts.role, is_expert ? "experts" : "dense");
 }
 
-// FSDP2's rule where the family has none; with tp, pp or ep a cut over all ranks, so that no tensor is
-// whole everywhere.
+// FSDP2's rule where the family has none; with tp, pp or ep a cut over all ranks, not whole tensors.
 TensorRule ShortBinder::bind_unknown(const TensorToBind& tensor) {
   TensorRule rule;
   if (!tensor.facts.follows_parameter) return rule;

@@ -39,15 +39,14 @@ struct ChunkSpec {
   std::vector<std::uint64_t> boundaries;
   std::vector<std::vector<Range>> rows;
 
-  // Row maps. With parts alone each part is cut separately, and a position holds its piece of part 0, then
-  // of part 1 ...
+  // Row maps. With parts alone each part is cut separately; a position holds its piece of part 0, of part 1 ...
   std::vector<std::uint64_t> parts;  ///< sizes of the consecutive parts of the dimension (of one period, with `period`)
   std::uint64_t equal_parts = 1;     ///< as `parts`, for that many parts of equal size
   std::uint64_t interleave = 0;      ///< each part is that many groups: whole groups are cut, held group by group
   std::uint64_t period = 0;  ///< the dimension repeats with this period: whole periods are cut, held part by part
 
-  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut; it has one
-  // element here per `block`.
+  // Scales of a block-quantised weight: the weight's dimension of `scaled` elements is cut; one element
+  // here per `block`.
   std::uint64_t block = 0;
   std::uint64_t scaled = 0;
 };

@@ -1,5 +1,5 @@
-// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut the result
-// over data-parallel ranks.
+// Flat buffers: DeepSpeed ZeRO, FSDP1 and Megatron's distributed optimizer lay parameters end to end and cut them over
+// data-parallel ranks.
 //
 // All four have one structure: a buffer of elements in which each tensor has a start, tiled by buckets. Every bucket is
 // cut into equal parts, and a rank's local buffer is its parts of the buckets, end to end. Only starts and buckets

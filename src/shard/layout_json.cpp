@@ -1,5 +1,4 @@
-// The JSON form of a layout: mesh, stages, experts and rules. README.md in this folder describes it; a test
-// parses its examples.
+// The JSON form of a layout: mesh, stages, experts and rules. A test parses the examples of README.md in this folder.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -36,9 +36,8 @@ struct Model {
   std::shared_ptr<const RuleTable> rules;  ///< for rule_of; has more names than `tensors` (GPT-2's prefix)
 };
 
-/// From any config.json of the families (GPT-2's n_embd names included). Throws Error(kFormat) naming a
-/// missing or wrong key; an unknown model_type or quantisation method gives family "unknown". `layers`
-/// overrides the number of layers.
+/// From any config.json of the families (GPT-2's n_embd names included). Throws Error(kFormat) naming a missing or
+/// wrong key; an unknown model_type or quantisation method gives family "unknown". `layers` overrides their number.
 Model model_from_config(std::string_view config_json, std::optional<std::uint64_t> layers = std::nullopt);
 
 /// A model by name: "llama-3.1-8b", "smollm2-135m", "deepseek-v3" ... Throws Error(kUsage) listing the names.
@@ -54,14 +53,12 @@ std::optional<ShardRule> rule_of(const Model& model, std::string_view tensor_nam
 /// Optimizer tensors are named "<parameter>/<role>"; gives "<parameter>". Other names come back unchanged.
 std::string_view base_name(std::string_view name);
 
-/// The parameter of the model to which `name` belongs: the name itself, "<parameter>/<role>", or a dotted name
-/// around it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>".
-/// Empty when there is none.
+/// The parameter of the model to which `name` belongs: the name itself, "<parameter>/<role>", or a dotted name around
+/// it such as "optim.state.<parameter>.exp_avg", "adam_m.<parameter>" or DeepSpeed's "lm.<parameter>". Empty: none.
 std::string_view parameter_of(const Model& model, std::string_view name);
 
-/// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer":
-/// F32 "<name>/moment1_0" and "<name>/moment2_0" (PaddlePaddle's names). Scales of block-quantised weights have
-/// no copies or moments.
+/// A training state: section "model" unchanged; "master_weights": F32 copies under the same names; "optimizer": F32
+/// "<name>/moment1_0" and "<name>/moment2_0" (PaddlePaddle's names). Scales of block-quantised weights have neither.
 struct SectionTensors {
   std::string section;
   std::vector<Tensor> tensors;

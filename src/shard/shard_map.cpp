@@ -23,9 +23,8 @@ namespace cairn::shard {
 
 // A layout bound to tensors, in a form for quick queries of a rank's boxes.
 //
-// Tensors of equal shape and cuts share a class, whose boxes are computed once per call; so do tensors on the
-// same ranks. A call then costs about one small copy per held tensor. Immutable after construction, so that
-// threads may share it.
+// Tensors of equal shape and cuts share a class, whose boxes are computed once per call; so do tensors on the same
+// ranks. A call then costs about one small copy per held tensor. Immutable: threads may share it.
 
 class BoundMap {
  public:

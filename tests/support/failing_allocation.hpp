@@ -7,8 +7,7 @@
 
 namespace cairn::test {
 
-/// Counts the allocations of this thread from its construction, and fails number `n` (from 1; 0: none) once with
-/// std::bad_alloc.
+/// Counts the allocations of this thread while it lives, and fails number `n` (from 1; 0: none) with std::bad_alloc.
 class FailingAllocation {
  public:
   explicit FailingAllocation(std::uint64_t n);

@@ -20,7 +20,7 @@ class ManualClock final : public os::Clock {
 
   void jump(std::chrono::nanoseconds time) { now_ns_ += time.count(); }
 
-  /// Moves the clock, and returns when the one thread that waits by it, or is about to, has reacted to the new time.
+  /// Moves the clock, and returns when the one thread that waits by it, or is about to, has reacted.
   /// Throws when there is none.
   void pass(std::chrono::nanoseconds time) {
     see_it_wait();

@@ -6,8 +6,7 @@
 
 namespace cairn::test {
 
-/// One line for each test that this process skipped; call after RUN_ALL_TESTS. `where` (" on rank 3")
-/// follows the names.
+/// One line for each skipped test of this process; call after RUN_ALL_TESTS. `where` (" on rank 3") follows names.
 std::vector<std::string> skipped_tests(const std::string& where = "");
 
 /// Whether at least one test was run. When a filter or a mistake leaves none, prints so; the program must then fail.

@@ -1,9 +1,9 @@
 // Common parts of the families: building a Model tensor by tensor together with the rules, and the blocks of a decoder
 // layer that several families share.
 //
-// Facts about names, shapes and tensor parallelism: Hugging Face transformers (modeling_*.py) and Megatron-core's
-// column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel: dimension 1, its bias
-// replicated. replicated.
+// Facts about names, shapes and tensor parallelism: Hugging Face transformers (modeling_*.py) and
+// Megatron-core's column- and row-parallel layers. Column-parallel: dimension 0 of [out, in]; row-parallel:
+// dimension 1, its bias replicated.
 #pragma once
 
 #include <cstdint>

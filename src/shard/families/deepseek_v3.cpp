@@ -4,7 +4,7 @@
 // Tensor parallelism as in Megatron-core's Transformer Engine spec: the down projections q_a and kv_a are
 // replicated, q_b and kv_b are cut by heads, o on dimension 1. The prediction layers are on the last pipeline stage.
 // In FP8 files every linear layer except embeddings, heads, router and eh_proj has a weight_scale_inv;
-// e_score_correction_bias is F32 in all files.
+// e_score_correction_bias is always F32.
 #include <algorithm>
 
 #include "shard/families/builder.hpp"
