@@ -1,4 +1,4 @@
-// The table of heartbeats: what a rank knows of every rank, how tables are merged, and how missing ranks are reported.
+// The table of heartbeats: a rank's knowledge of all ranks, merging of tables, and the report of missing ranks.
 // Sees no MPI. communicator.hpp describes the protocol.
 //
 // A place is a phase and a step. Beats carry a hash of it. A rank can name the place, because all ranks go the same
@@ -34,7 +34,7 @@ class Heartbeats {
   void enter_phase(std::string_view phase);
   void enter_step(std::string_view step);
   void move() { moved_ = true; }
-  /// A collective of all ranks is complete.
+  /// Call when a collective of all ranks is complete.
   void meet(Clock::time_point now);
   void beat(Clock::time_point now);
 

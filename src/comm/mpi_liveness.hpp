@@ -38,7 +38,7 @@ class MpiLiveness final : public Liveness {
   void know_hosts(std::shared_ptr<const Hosts> hosts) { hosts_ = std::move(hosts); }
   [[nodiscard]] const std::shared_ptr<const Hosts>& hosts() const { return hosts_; }
 
-  /// A collective of all ranks is complete on this one.
+  /// Call when a collective of all ranks is complete on this one.
   void meet() { heartbeats_.meet(Clock::now()); }
 
   /// Throws when another rank gave up before this one came.

@@ -126,7 +126,7 @@ void rename(const std::filesystem::path& from, const std::filesystem::path& to);
 /// directory is kTargetExists.
 enum class Renamed { kDone, kSourceMissing, kTargetExists };
 Renamed try_rename(const std::filesystem::path& from, const std::filesystem::path& to);
-/// Renames a file to a name that must be free; false when it is taken, even since a moment ago. Never replaces a file.
+/// Renames a file to a free name; false when the name is taken, also by a concurrent process. Never replaces a file.
 /// Where the file system has neither such a rename nor hard links, the name is an empty file for a moment.
 bool rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 /// Swaps two existing names atomically. False where the file system cannot.

@@ -85,7 +85,7 @@ namespace cairn::os::internal {
 /// strerror, from any thread.
 std::string error_text(int error);
 
-/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT when `missing` says so, else kIo.
+/// Throws Error "<action> '<path>' failed: <strerror>"; kNotFound for ENOENT with kIsNotFound, else kIo.
 enum class Missing { kIsIo, kIsNotFound };
 [[noreturn]] void throw_system_error(std::string_view action, const std::filesystem::path& path, int error,
                                      Missing missing = Missing::kIsIo);

@@ -21,7 +21,7 @@ struct Parameter {
 
 using Parameters = std::map<std::string_view, Parameter>;
 
-// Specs from the list's section "model", else from the model.
+// Specs are those of the list's section "model", else those of the model.
 Parameters parameters_of(const Model& model, const std::vector<std::string>& sections,
                          const std::vector<Tensor>& tensors) {
   Parameters out;

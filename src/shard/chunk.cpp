@@ -251,8 +251,8 @@ std::vector<Range> compose(const std::vector<Range>& outer, const std::vector<Ra
 
 namespace {
 
-// Whether b continues a along one dimension, memory included: those before it have one element, those
-// after it are equal.
+// Whether b continues a along one dimension, memory included: dimensions before it have one element,
+// dimensions after it are equal.
 bool continues(const Box& a, const Box& b) {
   for (std::size_t d = 0; d < a.shape.size(); ++d) {
     if (a.offset[d] == b.offset[d] && a.shape[d] == 1 && b.shape[d] == 1) continue;
