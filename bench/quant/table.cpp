@@ -39,7 +39,7 @@ void print_header(const std::string& first, const std::vector<State>& states) {
 
 void print_rms(const std::vector<Coding>& codings, const std::vector<State>& states, unsigned bits) {
   fmt::print("\n{} bits: update / sqrt(v), RMS, %\n\n", bits);
-  print_header("| coding | bytes a value |", states);
+  print_header("| codec | bytes a value |", states);
   for (const Coding& coding : codings) {
     if (coding.bits != bits) continue;
     std::string cells;
@@ -51,8 +51,7 @@ void print_rms(const std::vector<Coding>& codings, const std::vector<State>& sta
       if (errors.coded < 1) cells += fmt::format(" ({:.0f} % coded)", 100 * errors.coded);
       cells += " |";
     }
-    fmt::print("| {}{}{} | {:.4f} |{}\n", coding.is_codec ? "**" : "", coding.name, coding.is_codec ? "**" : "", bytes,
-               cells);
+    fmt::print("| {} | {:.4f} |{}\n", coding.name, bytes, cells);
   }
 }
 
@@ -61,7 +60,6 @@ template <class CellOf>
 void print_codecs(const std::vector<Coding>& codings, const std::vector<State>& states, CellOf cell_of) {
   print_header("| codec | bits |", states);
   for (const Coding& coding : codings) {
-    if (!coding.is_codec) continue;
     std::string cells;
     for (const State& state : states) {
       const auto [update, root] = cell_of(coding, state);
@@ -175,8 +173,7 @@ int run(const std::vector<std::string_view>& arguments) {
     print_times(hard[3]);
     return 0;
   }
-  std::vector<Coding> codings = codecs();
-  for (Coding& coding : tried()) codings.push_back(std::move(coding));
+  const std::vector<Coding> codings = codecs();
   print_rms(codings, usual, 8);
   print_rms(codings, usual, 4);
   print_worst(codings, usual);
