@@ -34,7 +34,8 @@ struct Job {
       tensors.push_back({state.sections[i], state.tensors[i].name, state.tensors[i].dtype, state.tensors[i].shape});
     }
     const plan::Catalog catalog = plan::make_catalog(std::move(tensors));
-    for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {  // as one of 1,024 ranks has
+    // Stretches like those of 1,024 ranks for DeepSeek-V3.
+    for (std::size_t first = 0; first < catalog.tensors.size(); first += 225) {
       plan::CatalogPacker packer;
       const std::size_t last = std::min(first + 225, catalog.tensors.size());
       for (std::size_t i = first; i < last; ++i) packer.add(catalog.tensors[i]);

@@ -1,5 +1,5 @@
-// One rank's part of the training state, made and checked by the functions of `cairn demo`, so that
-// all systems have the same bytes.
+// One rank's part of the training state, made and checked by the functions of `cairn demo`, so that all systems have
+// the same bytes.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,5 @@
-// HDF5's identifiers as objects, the process's lock, and HDF5's error stack as one line. Includes
-// hdf5.h: for this folder only.
+// HDF5's identifiers as objects, the process's lock, and HDF5's error stack as one line. Includes hdf5.h: for
+// this folder only.
 #pragma once
 
 #include <hdf5.h>

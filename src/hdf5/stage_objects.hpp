@@ -1,5 +1,5 @@
-// Attributes, element types and datasets of staging files, for their readers and their writer.
-// Includes hdf5.h: for this folder only.
+// Attributes, element types and datasets of staging files, for their readers and their writer. Includes hdf5.h: for
+// this folder only.
 #pragma once
 
 #include <cstdint>

@@ -217,7 +217,7 @@ constexpr std::uint64_t kTurnBytes = 4ULL << 20;
 
 /// The walk's next bytes.
 struct Piece : FileSpan<std::byte> {
-  bool is_on_device = false;  ///< where `data` points
+  bool is_on_device = false;  ///< whether `data` is device memory
 };
 
 Piece next_piece(BypassRuns::Walk& walk, std::uint64_t most_bytes, const BypassMemory& memory) {

@@ -307,9 +307,8 @@ void DirectEngine::move(const Op& op, std::uint64_t round) {
   }
   const os::IoQueue::Target target{&direct->file, &plain, alignment};
   for (std::uint64_t at = begin; at < end;) {
-    // Cut on multiples in the file, so that requests match the stripes of the storage. On a local
-    // disk, which takes a limited number of descriptors at a time, cut on multiples in memory: a
-    // request has a descriptor for each huge page.
+    // Cut on multiples in the file, so that requests match the stripes of the storage. On a local disk, which takes a
+    // limited number of descriptors at a time, cut on multiples in memory: each huge page of a request is a descriptor.
     const auto place_of_cut = is_local_ ? reinterpret_cast<std::uintptr_t>(op.data.data() + at) : op.offset + at;
     const std::uint64_t to_cut = request_bytes_ - place_of_cut % request_bytes_;
     const std::uint64_t bytes = std::min(to_cut, end - at);

@@ -1,5 +1,5 @@
-// Engines `direct` and `posix`: each rank moves its own extents by POSIX calls, without MPI-IO.
-// Errors keep their errno.
+// Engines `direct` and `posix`: each rank moves its own extents by POSIX calls, without MPI-IO. Errors keep
+// their errno.
 //
 // `direct` uses O_DIRECT through io_uring: extents go from the window to storage past the page cache, several
 // requests in flight, while the caller fills the next window. The head and the tail of an operation off the
@@ -134,7 +134,7 @@ class DirectEngine final : public Engine {
   std::size_t most_open_ = 0;             ///< places that may be open
   std::list<std::size_t> open_;           ///< open places, the one used longest ago first; empty when all may be open
   std::vector<std::uint64_t> last_use_;   ///< round, by place
-  std::unique_ptr<os::IoQueue> queue_;    ///< null: all through the page cache. Behind the files, whose requests it has
+  std::unique_ptr<os::IoQueue> queue_;    ///< null: all through the page cache. Declared after the files that it uses
   std::unique_ptr<BounceReads> bounced_;  ///< null: reads go into the memory of the caller
   /// Begun and not finished, oldest first. Its memory is reserved beforehand, because beginning a round must not fail.
   std::vector<Round> rounds_;

@@ -64,15 +64,15 @@ class Engine {
   virtual void write_round(std::span<const WriteOp> ops) = 0;
   virtual void read_round(std::span<const ReadOp> ops) = 0;
 
-  /// As write_round and read_round, but may return while the bytes are in flight: data must live, and not
-  /// be touched, until finish_rounds has finished the round or the engine is destroyed. An engine without
-  /// this ability does the whole round here.
+  /// As write_round and read_round, but may return while the bytes are in flight: data must live, and not be touched,
+  /// until finish_rounds has finished the round or the engine is destroyed. An engine without this ability does the
+  /// whole round here.
   virtual void begin_write(std::span<const WriteOp> ops) { write_round(ops); }
   virtual void begin_read(std::span<const ReadOp> ops) { read_round(ops); }
   /// Rank-local: waits, asleep, until this rank's part of finish_rounds(unfinished) is done; failures are kept for it.
   virtual void wait_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
-  /// Collective: returns when at most `unfinished` rounds, the ones that began last, are unfinished.
-  /// Throws the failure of a round that ended.
+  /// Collective: returns when at most `unfinished` rounds, the ones that began last, are unfinished. Throws the failure
+  /// of a round that ended.
   virtual void finish_rounds(std::size_t unfinished) { static_cast<void>(unfinished); }
 
   /// Collective: everything written is on storage when it returns, and every file has its size (read back).

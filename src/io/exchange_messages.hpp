@@ -95,8 +95,8 @@ class Schedule {
   [[nodiscard]] std::uint64_t bytes(std::uint64_t round) const;
   [[nodiscard]] bool has_packed_items() const;
   [[nodiscard]] std::uint64_t largest_message_bytes() const { return largest_message_bytes_; }
-  /// Widens the spans of the memory boxes, by number, to contain the items of `first_round` and
-  /// later. Requires: the own end is kMemory.
+  /// Widens the spans of the memory boxes, by number, to contain the items of `first_round` and later. Requires: the
+  /// own end is kMemory.
   void cover_memory(std::uint64_t first_round, std::vector<plan::MemorySpan>& spans) const;
 
  private:
@@ -138,8 +138,8 @@ class SlotArena {
   std::vector<std::byte*> free_;  // last in, first out, so that the slot is still in the cache
 };
 
-/// A message: `bytes` of the items from byte `offset` of `item` on. A packed message may continue
-/// in the peer's next items.
+/// A message: `bytes` of the items from byte `offset` of `item` on. A packed message may continue in the peer's
+/// next items.
 struct Packet {
   int peer = 0;
   bool zero_copy = false;

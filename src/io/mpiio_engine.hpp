@@ -171,8 +171,8 @@ class MpiioEngine final : public Engine {
   std::unique_ptr<comm::Communicator> alone_;
   std::unique_ptr<LeavableCalls> opener_;  ///< opens and closes files; null when MPI allows one thread only
   Failure not_begun_;                      ///< a read that the thread could not take; thrown when the round is finished
-  /// Reads ahead; null on all ranks or on none. Without it rounds are done where they begin. Last,
-  /// as it uses the files.
+  /// Reads ahead; null on all ranks or on none. Without it rounds are done where they begin. Last, as it uses
+  /// the files.
   std::unique_ptr<RoundWorker> reader_;
 };
 

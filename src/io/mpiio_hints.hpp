@@ -14,8 +14,8 @@ namespace cairn::io {
 /// unknown).
 Hints mpiio_hints(std::string_view file_system, const Hints& of_user);
 
-/// Whether with these hints each rank reads (writes) its own bytes in a collective read (write) of
-/// ROMIO, and waits for no other rank.
+/// Whether with these hints each rank reads (writes) its own bytes in a collective read (write) of ROMIO, and waits for
+/// no other rank.
 bool reads_own_bytes(const Hints& hints);
 bool writes_own_bytes(const Hints& hints);
 

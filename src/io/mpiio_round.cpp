@@ -125,8 +125,8 @@ void MpiioEngine::run_round(std::span<const Op> ops, std::string_view step) {
   };
   std::uint64_t turns = 0;
   for (const Member& member : members_) turns = std::max<std::uint64_t>(turns, of_file(member.turn.file).size());
-  // One reduction over all ranks instead of one per file: the result is 1 for window parts of up to
-  // 1 GiB, one per file.
+  // One reduction over all ranks instead of one per file: the result is 1 for window parts of up to 1 GiB, one
+  // per file.
   turns = communicator_.max(turns);
   for (std::uint64_t p = 0; p < turns; ++p) {
     for (Member& member : members_) {

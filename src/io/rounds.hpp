@@ -1,5 +1,5 @@
-// Common parts of the engines: the checks of a round, the order in which a rank goes through its
-// files, and a thread for blocking calls.
+// Common parts of the engines: the checks of a round, the order in which a rank goes through its files, and a thread
+// for blocking calls.
 #pragma once
 
 #include <condition_variable>
@@ -71,7 +71,7 @@ struct FileTurn {
   int turn = 0;
 };
 
-/// By file.
+/// The aggregators of each file, by file number.
 using FileAggregators = std::span<const plan::ExtentMap::AggregatorRange>;
 
 /// The files in which `rank` is between the first and the last aggregator, in the order to go through them. When
@@ -95,8 +95,8 @@ class RoundWorker {
   RoundWorker& operator=(const RoundWorker&) = delete;
 
   void begin(std::function<void()> round);
-  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure all are
-  /// finished, since later rounds are dropped.
+  /// Waits, asleep, until at most `unfinished` rounds are unfinished. After a failure all are finished, since later
+  /// rounds are dropped.
   void wait(std::size_t unfinished);
   /// Throws the exception of the first round that failed, if any.
   void rethrow();

@@ -31,8 +31,8 @@ Box restricted(const Box& box, std::size_t d, std::uint64_t begin, std::uint64_t
   return out;
 }
 
-/// Appends `region` without `box`, which lies inside it, as slabs: those before and after `box`,
-/// dimension by dimension.
+/// Appends `region` without `box`, which lies inside it, as slabs: those before and after `box`, dimension by
+/// dimension.
 void subtract(Box region, const Box& box, std::vector<Box>& out) {
   for (std::size_t d = 0; d < box.shape.size(); ++d) {
     if (region.offset[d] < box.offset[d]) out.push_back(restricted(region, d, region.offset[d], box.offset[d]));
@@ -228,8 +228,8 @@ std::uint64_t elements_per_cut(DType dtype) {
   }
 }
 
-/// `count` parts of nearly equal length along dimension d, or nullopt when the dimension is too
-/// short or a cut would fall inside a byte.
+/// `count` parts of nearly equal length along dimension d, or nullopt when the dimension is too short or a cut would
+/// fall inside a byte.
 std::optional<std::vector<Box>> cut_along(const CatalogTensor& tensor, const Box& box, std::size_t d,
                                           std::uint64_t count) {
   const std::uint64_t unit = elements_per_cut(tensor.dtype);

@@ -42,8 +42,8 @@ struct ReplicaGroup {
   std::vector<Holder> holders;
 };
 
-/// The distinct boxes that are not empty, ascending by (offset, shape). They are disjoint and tile
-/// the tensor. Throws as provide() does.
+/// The distinct boxes that are not empty, ascending by (offset, shape). They are disjoint and tile the tensor. Throws
+/// as provide() does.
 std::vector<ReplicaGroup> check_coverage(const CatalogTensor& tensor, std::vector<Piece> claims);
 
 /// The part of its claims that each rank provides. `claims`: all claims of one tensor, whole memory boxes. Equal

@@ -56,9 +56,9 @@ struct Assignment {
 
 class ExtentMap {
  public:
-  /// `ranges`: ascending by (file, begin) and disjoint. Begins need not be multiples of a block,
-  /// but no two ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at
-  /// least 1. Throws Error(kInternal) otherwise.
+  /// `ranges`: ascending by (file, begin) and disjoint. Begins need not be multiples of a block, but no two
+  /// ranges share a block (widen_to_blocks() merges such ranges). `aggregators`: at least 1. Throws
+  /// Error(kInternal) otherwise.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes, Assignment assignment = {});
   /// For many maps with one assignment.
   ExtentMap(std::vector<FileRange> ranges, int aggregators, std::uint64_t block_bytes,
@@ -155,8 +155,8 @@ struct Window {
 /// the block. Throws Error(kUsage) when a window cannot hold a block.
 std::vector<Window> cut_windows(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes);
 
-/// As cut_windows(), without building the list: calls visit(number of the window, part, its offset
-/// in the buffer) in order.
+/// As cut_windows(), without building the list: calls visit(number of the window, part, its offset in the
+/// buffer) in order.
 using VisitWindowPart = std::function<void(std::size_t window, const Extent& part, std::uint64_t offset)>;
 void for_each_window_part(std::span<const Extent> extents, std::uint64_t window_bytes, std::uint64_t block_bytes,
                           const VisitWindowPart& visit);
@@ -204,8 +204,8 @@ class BlockSet {
   [[nodiscard]] std::vector<FileRange> ranges() const;
 
  private:
-  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` when
-  /// there is none before.
+  /// The first block from `block` on that is in the set (or, with is_in false, is not); `end` when there is
+  /// none before.
   [[nodiscard]] std::size_t first_from(std::size_t block, std::size_t end, bool is_in) const;
 
   const BlockGrid* grid_;

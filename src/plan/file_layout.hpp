@@ -75,8 +75,8 @@ FileLayout lay_out_hf(const Catalog& catalog, const LayoutOptions& options);
 ///   "cairn.sections" maps it to both. All files have section "model".
 /// - An empty box is not stored, but a tensor without elements is, once and whole.
 ///
-/// Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole,
-/// Error(kUsage) when two tensors would get one name.
+/// Throws Error(kState) as provide() does when the boxes are not disjoint or leave a hole, Error(kUsage) when two
+/// tensors would get one name.
 FileLayout lay_out_shards(const Catalog& catalog, std::vector<Piece> held, int ranks, const LayoutOptions& options);
 
 }  // namespace cairn::plan

@@ -56,9 +56,9 @@ class Sample {
  public:
   /// All bytes, in pieces of kCompareBytes.
   static Sample all(std::uint64_t box_bytes) { return Sample(box_bytes, {}); }
-  /// All bytes of a small box (SampleRule::whole_bytes). Otherwise the box is divided into as many equal
-  /// parts as the rule has places, and the seed chooses a place in each: kPlaceBytes, or less at the end
-  /// of the box, from a multiple of that.
+  /// All bytes of a small box (SampleRule::whole_bytes). Otherwise the box is divided into as many equal parts as the
+  /// rule has places, and the seed chooses a place in each: kPlaceBytes, or less at the end of the box, from a
+  /// multiple of that.
   static Sample of(std::uint64_t box_bytes, std::uint64_t seed, const SampleRule& rule = {});
 
   [[nodiscard]] std::uint64_t size() const;

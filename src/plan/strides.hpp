@@ -16,10 +16,10 @@ namespace cairn::plan {
 std::optional<std::uint64_t> span_elements(std::span<const std::uint64_t> shape,
                                            std::span<const std::uint64_t> strides);
 
-/// The problem with the strides of a box of this shape, or "". The innermost dimension that is longer
-/// than one element must have stride 1, and each other dimension at least the span of the dimensions
-/// inside it. Then no two elements share a place, and runs are as long as rows. Strides of dimensions of
-/// one element, and of an empty box, do not matter.
+/// The problem with the strides of a box of this shape, or "". The innermost dimension that is longer than one
+/// element must have stride 1, and each other dimension at least the span of the dimensions inside it. Then no two
+/// elements share a place, and runs are as long as rows. Strides of dimensions of one element, and of an empty box,
+/// do not matter.
 std::string stride_problem(std::span<const std::uint64_t> shape, std::span<const std::uint64_t> strides);
 
 /// Whether the box has no gaps. Requires: no stride_problem().

@@ -23,9 +23,9 @@ namespace cairn::plan {
 
 /// The stored boxes of one tensor, ordered so that the boxes that meet a given box are found without trying all.
 ///
-/// Boxes are sorted along the dimension in which they have the most distinct begins, and the largest end
-/// so far is kept for each: the candidates are one stretch of the list. For a tensor cut along one
-/// dimension they are exactly the answer.
+/// Boxes are sorted along the dimension in which they have the most distinct begins, and the largest end so far
+/// is kept for each: the candidates are one stretch of the list. For a tensor cut along one dimension they are
+/// exactly the answer.
 class BoxIndex {
  public:
   BoxIndex() = default;

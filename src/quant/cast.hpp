@@ -11,8 +11,8 @@ namespace cairn::quant {
 /// Whether weights may be made from others: F32 from BF16, F16 and F32; BF16 and F16 from F32.
 bool can_cast(DType from, DType to);
 
-/// Whether cast_values() has the pair: to F64, F32, F16 and BF16, from these and F8_E4M3 and
-/// F8_E5M2; any dtype to itself.
+/// Whether cast_values() has the pair: to F64, F32, F16 and BF16, from these and F8_E4M3 and F8_E5M2; any dtype
+/// to itself.
 bool can_convert(DType from, DType to);
 
 /// Converts values. Both spans hold the same number of elements, little-endian, at any address, and do not overlap.

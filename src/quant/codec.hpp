@@ -59,15 +59,15 @@ struct Part {
   friend bool operator==(const Part&, const Part&) = default;
 };
 
-/// Where a tensor may be cut into boxes that are coded separately.
+/// The places at which a tensor may be cut into boxes that are coded separately.
 enum class Cut {
   kAnywhere,     ///< encode() needs the statistics of the whole tensor
   kWholeBlocks,  ///< boxes of view() that begin, along the last dimension, at a multiple of block_elements and end at
                  ///< one, or at the end; each is coded from its own values alone, and statistics are not used
 };
 
-/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and RMS of
-/// the relative error of sqrt(v).
+/// Errors that a codec publishes: RMS of the update's error over the RMS of the update, and RMS of the relative
+/// error of sqrt(v).
 struct Figures {
   double update_rms = 0;  ///< 0: none are published
   double root_rms = 0;
@@ -87,8 +87,8 @@ struct Traits {
 
 enum class Reduction { kMin, kMax };
 
-/// The results of measure(): for each statistic one value per position of `box` (row-major), which
-/// is a box of the scales.
+/// The results of measure(): for each statistic one value per position of `box` (row-major), which is a box of
+/// the scales.
 struct Statistics {
   struct Array {
     Reduction reduction = Reduction::kMax;

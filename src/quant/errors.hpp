@@ -20,8 +20,8 @@ class ErrorSums {
   void weigh(double weight);
 
   [[nodiscard]] double elements() const { return elements_; }
-  /// RMS of the update's error over the RMS of the update; 0 when nothing differs, else infinity
-  /// when all updates were 0.
+  /// RMS of the update's error over the RMS of the update; 0 when nothing differs, else infinity when all
+  /// updates were 0.
   [[nodiscard]] double update_rms() const;
   /// Largest error of an update over the RMS of the update.
   [[nodiscard]] double update_max() const;

@@ -21,8 +21,8 @@ struct NonFiniteCount {
   }
 };
 
-/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, each of whose two
-/// parts counts as a value.
+/// Whether values of the dtype can be NaN: floats of 8 bits and more, and C64, each of whose two parts counts
+/// as a value.
 bool can_be_nan(DType dtype);
 
 /// Bytes of a value; for C64, of a part. Requires: can_be_nan().

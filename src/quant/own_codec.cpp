@@ -25,8 +25,8 @@ constexpr std::size_t kMostDimensions = 7;
 
 std::uint64_t blocks_of(std::uint64_t elements) { return base::ceil_div(elements, kBlockElements); }
 
-/// Whether no block of the flattened tensor crosses from one row into the next, so that a box of
-/// the tensor can be a box of blocks.
+/// Whether no block of the flattened tensor crosses from one row into the next, so that a box of the tensor can be a
+/// box of blocks.
 bool has_blocks_in_rows(const Shape& shape) { return shape.back() % kBlockElements == 0; }
 
 /// Position in the tensor of element `index` of a box of the view.

@@ -200,9 +200,9 @@ CAIRN_HOST_DEVICE inline Held hold(const Grid& grid, const Scales& scales) {
   return held;
 }
 
-/// Changes to the v of an extreme block before it is coded, tried in this order until decoding and coding
-/// it again gives the same block (own_block.cpp). Every try begins with the given v, so that errors do
-/// not add up. No try raises the largest v.
+/// Changes to the v of an extreme block before it is coded, tried in this order until decoding and coding it again
+/// gives the same block (own_block.cpp). Every try begins with the given v, so that errors do not add up. No try raises
+/// the largest v.
 enum Try : int {
   kAsGiven,
   kLowestHeld,    ///< the lowest v is moved down to where F32 holds a lowest level, at most a few 1/8 octaves

@@ -175,10 +175,10 @@ CAIRN_HOST_DEVICE inline float exp2_of(std::int32_t log) {
   return exponent >= 128 ? std::numeric_limits<float>::max() : value;
 }
 
-// Levels lie closer where values are frequent: in the middle of [-1, 1] (they are made for blocks of
-// Gaussian values). spread() maps a level's place to its value, squeeze() a value to its place; each is the
-// other's inverse, and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by a
-// factor of 2.8 for u and 1.8 for log v.
+// Levels lie closer where values are frequent: in the middle of [-1, 1] (they are made for blocks of Gaussian
+// values). spread() maps a level's place to its value, squeeze() a value to its place; each is the other's inverse,
+// and both keep -1, 0 and 1. The distance of levels grows from the middle to the ends by a factor of 2.8 for u and
+// 1.8 for log v.
 
 // Arguments by value, as vector code needs them.
 template <typename T>

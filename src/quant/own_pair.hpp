@@ -1,8 +1,8 @@
 // One pair (m, v) of a block of q8 or q4: measured, turned into its code, and back.
 //
-// The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their
-// arithmetic is here. The functions have no branches, so that loops over them become vector code. Only
-// sources of this layer may include this header.
+// The loops over a block are in own_block.cpp for processors and in own_lanes.hpp for GPUs; their arithmetic is
+// here. The functions have no branches, so that loops over them become vector code. Only sources of this layer may
+// include this header.
 #pragma once
 
 #include <bit>

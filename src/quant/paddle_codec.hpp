@@ -44,8 +44,8 @@ struct Band {
   bool one_scale = false;       ///< a single scale for all elements of all rows; else one for each of `width` columns
 };
 
-/// The bands of a box, in order, without gaps. A 1-d tensor is one band, whose rows only serve to
-/// be long enough for vector code.
+/// The bands of a box, in order, without gaps. A 1-d tensor is one band, whose rows only serve to be long enough
+/// for vector code.
 [[nodiscard]] std::vector<Band> bands_of(Stage stage, const Shape& shape, const Box& box);
 
 }  // namespace cairn::quant::paddle
